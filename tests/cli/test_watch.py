@@ -28,8 +28,8 @@ from tests.cli.test_live import PLURALS, configuration
 from tests.client.a_server import AServer, Fault
 
 from zoneward.cli import plan_watch as watching
-from zoneward.cli.cluster_input import access_for
-from zoneward.cli.live_plans import CurrentPlans
+from zoneward.cli.cluster_input import find_cluster
+from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache
@@ -333,7 +333,7 @@ def test_bad_usage_is_told_in_one_line(zoneward: Commands, arguments: tuple[str,
 )
 @pytest.mark.usefixtures("cluster")
 def test_no_more_namespaces_are_watched_than_are_needed(options: Options, watched: str | None) -> None:
-    assert access_for(options)[1] == watched
+    assert find_cluster(options)[1] == watched
 
 
 def test_who_may_not_watch_is_told_the_rule(zoneward: Commands, cluster: Cluster) -> None:
@@ -376,7 +376,7 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
                 out, err = out + more.out, err + more.err
 
         cache, changed = Cache(), asyncio.Event()
-        plans = CurrentPlans(cache, options=Options(), configuration=Configuration(), waiting=changed.set)
+        plans = LivePlans(cache, options=Options(), configuration=Configuration(), on_stale=changed.set)
         watch = watching._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.handover_command import Way, handing_over_options
+from zoneward.cli.handover_command import HandoverCommand, handover_options
 from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command("adopt")
-@handing_over_options
+@handover_options
 @click.option(
     "--endpoints",
     "legacy",
@@ -31,13 +31,13 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool, le
     zoneward adopt shop/cart --dry-run
     zoneward adopt shop/cart
     """
-    from zoneward.cli.handover_command import hand_over
+    from zoneward.cli.handover_command import run_handover
     from zoneward.controller.handover.adoption import next_adoption
 
-    way = Way(
+    direction = HandoverCommand(
         run=lambda adopting: adopting.adopt(legacy=legacy),
-        following=lambda adopting: lambda there: next_adoption(there, plan=adopting.plan, legacy=legacy),
-        again="zoneward adopt",
-        after="nobody but `zoneward controller` keeps its slices current from now on",
+        next_step=lambda adopting: lambda state: next_adoption(state, plan=adopting.plan, legacy=legacy),
+        command="zoneward adopt",
+        note="only `zoneward controller` updates its slices from now on",
     )
-    return hand_over(service, way, options=options, timeout=timeout, dry_run=dry_run)
+    return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.options import Options
-from zoneward.cli.output import Note, tell
+from zoneward.cli.output import Note, print_notes
 from zoneward.kube.files import read_small
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
-INSECURE: Final = (
-    "the server's certificate is not checked (insecure-skip-tls-verify): whoever answers gets the credentials"
+INSECURE_WARNING: Final = (
+    "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
 )
 _LARGEST: Final = 1 << 20
-"""Bytes. A configuration is a page; what is larger is another file."""
+"""Bytes. A configuration file is about a page; a larger file is something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """What decisions depend on, and what is set for each program that runs for long."""
+    """A configuration file: what decisions depend on, and the settings of the controller and the proxy."""
 
     configuration: Configuration
     controller: "ControllerConfiguration"
     proxy: "ProxyConfiguration"
 
 
-def configuration_for(options: Options) -> Configuration:
+def load_configuration(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
     configuration = Configuration() if options.config is None else read_configuration(options.config).configuration
     return configuration.as_upstream() if options.upstream else configuration
@@ -60,7 +60,7 @@ def read_configuration(name: str) -> ConfigurationFile:
     try:
         controller = read_controller_configuration(document.get(SECTION))
         return ConfigurationFile(
-            # A plan shows the slices that the controller would write.
+            # A plan shows the slices that the controller would write, so it needs this setting, too.
             replace(configuration_from(document), keep_built_in_label=controller.keep_built_in_label),
             controller,
             read_proxy_configuration(document.get(PROXY)),
@@ -91,8 +91,8 @@ def _document(name: str) -> object:
 # --- clusters and snapshots -------------------------------------------------------------------------------------------
 
 
-def access_for(options: Options) -> "tuple[Access, str | None]":
-    """The cluster of the current or the named context, and the namespace that is read there; None: all.
+def find_cluster(options: Options) -> "tuple[Access, str | None]":
+    """The cluster of the current or the given context, and the namespace to read there, or None for all.
 
     Raises InputError or a usage error.
     """
@@ -110,20 +110,20 @@ def access_for(options: Options) -> "tuple[Access, str | None]":
             raise
         raise click.UsageError(f"{error}; or a snapshot with -f PATH or --sample") from error
     if access.cluster.insecure:
-        tell(options, [Note(INSECURE)])
+        print_notes(options, [Note(INSECURE_WARNING)])
     return access, _namespace(options, access.namespace)
 
 
-def _namespace(options: Options, usual: str) -> str | None:
-    """The one that is read, or None for all: those of the named Services, else the usual one, as kubectl has it."""
+def _namespace(options: Options, default: str) -> str | None:
+    """The namespace to read, or None for all: that of the given Services, otherwise the default one, as for kubectl."""
     if options.all_namespaces or options.namespace is not None:
         return options.namespace
-    named = {name.rpartition("/")[0] or usual for name in options.services} or {usual}
+    named = {name.rpartition("/")[0] or default for name in options.services} or {default}
     return named.pop() if len(named) == 1 else None
 
 
-def snapshot_for(options: Options) -> Snapshot:
-    """All objects of the cluster that the options name: the one place that knows where clusters come from.
+def load_snapshot(options: Options) -> Snapshot:
+    """Read the objects of the snapshot or the cluster that the options name.
 
     Raises InputError or a usage error.
     """
@@ -140,21 +140,21 @@ def snapshot_for(options: Options) -> Snapshot:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
     from zoneward.snapshots.live import read_cluster
 
-    access, namespace = access_for(options)
+    access, namespace = find_cluster(options)
     return read_cluster(access, namespace=namespace)
 
 
 def _refuse_access(options: Options) -> None:
     for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
         if value is not None:
-            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it, which read no cluster")
+            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
 
 
 # --- Services and Nodes -----------------------------------------------------------------------------------------------
 
 
-def services_in(snapshot: Snapshot, options: Options) -> list[Service]:
-    """The Services that were asked for: those that are named in the order given, otherwise all, by namespace and name.
+def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
+    """The selected Services: named ones in the given order, otherwise all, sorted by namespace and name.
 
     Raises InputError for a name that no Service has, and a usage error.
     """
@@ -173,7 +173,7 @@ def services_in(snapshot: Snapshot, options: Options) -> list[Service]:
     return services
 
 
-def node_in(snapshot: Snapshot, name: str) -> Node:
+def find_node(snapshot: Snapshot, name: str) -> Node:
     """The Node that ``--node`` names. Raises InputError where there is none."""
     nodes = {each.metadata.name: each for each in snapshot.nodes}
     if name not in nodes:
@@ -183,7 +183,7 @@ def node_in(snapshot: Snapshot, name: str) -> Node:
 
 
 def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
-    """What is worth knowing about how a snapshot was read."""
+    """Notes about how a snapshot was read."""
     for warning in snapshot.warnings:
         yield Note(warning)
     if snapshot.skipped:
@@ -192,8 +192,8 @@ def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
         yield Note(f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
 
 
-def no_services(snapshot: Snapshot) -> Note:
-    """Where no Service was chosen: where there are some."""
+def no_services_note(snapshot: Snapshot) -> Note:
+    """The note for an empty selection: the namespaces that have Services."""
     namespaces = listed(tuple(sorted({each.metadata.namespace for each in snapshot.services}))) or "none"
     return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
 

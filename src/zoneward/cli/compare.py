@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import Note, table_width, tell, wants_color
+from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
     zoneward compare -f cluster.json -n shop --sort gain
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
     """
-    compared = compare_for(options, only=only, sort=sort)
-    tell(options, compared.notes)
+    compared = compare_services(options, only=only, sort=sort)
+    print_notes(options, compared.notes)
     if output == "table":
         from zoneward.report.comparison_report import comparison_table
         from zoneward.report.terminal_text import render_text
@@ -59,41 +59,41 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """Comparisons in the order that was asked for; ``notes`` are for standard error."""
+class SortedComparisons:
+    """Comparisons in the order of ``--sort``; ``notes`` are for standard error."""
 
     comparisons: tuple["ServiceComparison", ...]
     notes: tuple[Note, ...]
 
 
-def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared:
+def compare_services(options: Options, *, only: Iterable[str], sort: str) -> SortedComparisons:
     """Compare approaches for the selected Services. Raises InputError or a usage error before anything is written."""
-    from zoneward.cli.planned_services import choose_for
+    from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.slices.comparison import compare_service
 
     approaches = _approaches(only)
     with without_gc():
-        chosen = choose_for(options)
+        selected = select_services(options)
         comparisons = [
             comparison
-            for service in chosen.services
+            for service in selected.services
             for comparison in compare_service(
                 service,
                 approaches=approaches,
-                pods=chosen.snapshot.pods_of(service),
-                slices=chosen.snapshot.slices_of(service),
-                cluster_state=chosen.cluster_state,
-                taken=chosen.taken.get(service.metadata.namespace, ()),
+                pods=selected.snapshot.pods_of(service),
+                slices=selected.snapshot.slices_of(service),
+                cluster_state=selected.cluster_state,
+                taken=selected.taken.get(service.metadata.namespace, ()),
             )
         ]
     if sort != "name":
         comparisons.sort(key=lambda each: _largest_first(_ORDERS[sort](each)))
-    return Compared(tuple(comparisons), chosen.notes)
+    return SortedComparisons(tuple(comparisons), selected.notes)
 
 
 def _approaches(only: Iterable[str]) -> tuple[str, ...]:
-    """Those that were named, in the usual order; all where none was."""
+    """The named approaches in the default order; all where none is named."""
     from zoneward.slices.comparison import COMPARED
 
     named = [name for names in only for name in names.split(",")]
@@ -104,7 +104,7 @@ def _approaches(only: Iterable[str]) -> tuple[str, ...]:
 
 
 def _largest_first(value: float | None) -> tuple[bool, float]:
-    """Services of which nothing is known come last."""
+    """A sort key: the largest first, Services without a value last."""
     return (value is None, -value if value is not None else 0.0)
 
 
@@ -125,4 +125,4 @@ _ORDERS: Final[dict[str, Callable[["ServiceComparison"], float | None]]] = {
     "in-zone": lambda each: _in_zone(each.best),
     "overload": lambda each: each.today.traffic.max_overload if each.today.traffic else None,
 }
-"""What Services are sorted by; those that are alike stay in the order of their names."""
+"""What Services are sorted by; equal ones stay in the order of their names."""

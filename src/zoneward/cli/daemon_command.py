@@ -116,7 +116,7 @@ class DaemonOptions:
 
     def connect(self, log_format: "LogFormat | None") -> "tuple[Access, Log]":
         """The cluster to work on, and the log. Raises InputError."""
-        from zoneward.cli.cluster_input import INSECURE
+        from zoneward.cli.cluster_input import INSECURE_WARNING
         from zoneward.client.kubeconfig import find_access
         from zoneward.daemon.log import LogFormat
         from zoneward.daemon.structured_log import Level, new_log, redirect_logging
@@ -131,7 +131,7 @@ class DaemonOptions:
         log = new_log(form=log_format or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON), level=level)
         redirect_logging(log)
         if access.cluster.insecure:
-            log.warning(INSECURE)
+            log.warning(INSECURE_WARNING)
         return access, log
 
 

@@ -25,6 +25,6 @@ def command(*, speed: float, plain: bool, save: str | None) -> int:
     """
     from pathlib import Path
 
-    from zoneward.cli.demo_run import show
+    from zoneward.cli.demo_run import run_demo
 
-    return show(speed=speed, plain=plain, save=None if save is None else Path(save))
+    return run_demo(speed=speed, plain=plain, save=None if save is None else Path(save))

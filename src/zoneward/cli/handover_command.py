@@ -1,4 +1,4 @@
-"""What ``adopt`` and ``release`` share: which Service, on which cluster, and how each step is told or shown."""
+"""What ``adopt`` and ``release`` share: their options, the Service, and how each step is reported or shown."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.cluster_input import access_for, configuration_for
+from zoneward.cli.cluster_input import find_cluster, load_configuration
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.options import Options
-from zoneward.cli.output import Note, print_line, tell
+from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
 from zoneward.kube.visible import visible
 
@@ -27,18 +27,18 @@ _TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """Over or back. ``again`` is the command that goes on where this one was cut off."""
+class HandoverCommand:
+    """What is different between the two commands. ``command`` continues after an interruption."""
 
     run: "Callable[[Adopting], Coroutine[Any, Any, str]]"
-    following: "Callable[[Adopting], Following]"
-    again: str
-    after: str = ""
-    """What has to be known once it is done."""
+    next_step: "Callable[[Adopting], Following]"
+    command: str
+    note: str = ""
+    """Printed when it is done."""
 
 
-def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command its Service and where it is; it receives the latter as ``options``."""
+def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command its arguments; it receives those that name the cluster as ``options``."""
 
     @wraps(function)
     def with_options(**given: Any) -> Any:
@@ -72,18 +72,18 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_run: bool) -> int:
+def run_handover(service: str, direction: HandoverCommand, *, options: Options, timeout: float, dry_run: bool) -> int:
     """Do it, or show it. Raises a usage error, or InputError; half way that one says how to go on."""
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.error_messages import complaint
     from zoneward.client.transport import Transport
     from zoneward.controller.handover.adopting import Adopting
 
-    configuration = configuration_for(options)
+    configuration = load_configuration(options)
     if configuration.keep_built_in_label:
-        problem = f"expected false for `{way.again}`, got true: it has to tell our slices from others"
+        problem = f"expected false for `{direction.command}`, got true: the labels must show which slices are ours"
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
-    access, key = _where(service, options)
+    access, key = _find_service(service, options)
     name = "/".join(key)
     begun: list[Adopting] = []
 
@@ -93,17 +93,17 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
                 transport,
                 key,
                 configuration=configuration,
-                tell=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
+                tell=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
                 limit=timeout,
             )
             begun.append(adopting)
             if dry_run:
-                await _show(adopting, way, name)
+                await _show(adopting, direction, name)
             else:
-                print_line(f"Service {name}: {await way.run(adopting)}")
-                tell(options, [Note(way.after)] if way.after else [])
+                print_line(f"Service {name}: {await direction.run(adopting)}")
+                print_notes(options, [Note(direction.note)] if direction.note else [])
 
-    again = f"{way.again} {name}"
+    again = f"{direction.command} {name}"
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
@@ -118,29 +118,29 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
     return 0
 
 
-def _where(service: str, options: Options) -> "tuple[Access, Key]":
+def _find_service(service: str, options: Options) -> "tuple[Access, Key]":
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
     if slash and options.namespace not in (None, namespace):
         raise click.UsageError(f"-n: expected {namespace}, as in {service}, got {options.namespace}")
-    access, _ = access_for(options)
+    access, _ = find_cluster(options)
     return access, (namespace or options.namespace or access.namespace, name)
 
 
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _show(adopting: "Adopting", way: Way, name: str) -> None:
+async def _show(adopting: "Adopting", direction: HandoverCommand, name: str) -> None:
     from zoneward.controller.handover.adoption import steps
 
     there = await adopting.look()
-    for number, step in enumerate(steps(there, way.following(adopting)), start=1):
-        click.echo("".join(_shown(number, step, name)), nl=False)
+    for number, step in enumerate(steps(there, direction.next_step(adopting)), start=1):
+        click.echo("".join(_step_text(number, step, name)), nl=False)
 
 
-def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
-    """A step as a comment, and what it writes as YAML documents behind it."""
+def _step_text(number: int, step: "Step", name: str) -> Iterator[str]:
+    """A step as a comment, followed by what it writes as YAML documents."""
     from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in long work: the first one ends it where nothing is half done, the second one ends the process at once."""
+"""Ctrl-C in long work: the first one ends it where nothing is half done; the second one ends the process at once."""
 
 import os
 import signal
@@ -13,55 +13,55 @@ _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Interrupts:
-    """While it is entered, the first SIGINT raises KeyboardInterrupt, but between `hold` and `release`: then `release`
-    raises it. `check` raises it where something swallowed it, as numba's callbacks do.
+    """Inside ``with``, the first SIGINT raises KeyboardInterrupt; between `hold` and `release`, `release` raises it.
+    `check` raises it where a callback swallowed it, as those of numba do.
 
-    The second one calls what was given to `at_once` and exits with status 130, whatever threads still do.
+    The second SIGINT calls the functions given to `add_cleanup` and exits with status 130, whatever threads still do.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._interrupted = False
         self._raised = False
-        self._held = False
-        self._last: list[Callable[[], None]] = []
-        self._before: object = None
+        self._hold_interrupts = False
+        self._cleanups: list[Callable[[], None]] = []
+        self._old_handler: object = None
 
     def __enter__(self) -> Self:
-        # Python hands signals to the main thread only, and lets nobody else ask for them.
+        # Only the main thread of Python can handle signals.
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
+            self._old_handler = signal.signal(signal.SIGINT, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # On the way out after Ctrl-C another one shall end the process, not print where it was.
-        if self._before is not None and not isinstance(error, KeyboardInterrupt):
-            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        # After Ctrl-C, a second one on the way out must end the process without a traceback.
+        if self._old_handler is not None and not isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, self._old_handler)  # type: ignore[arg-type]
 
-    def at_once(self, clean: Callable[[], None]) -> None:
-        """``clean`` takes away what must not be left behind."""
-        self._last.append(clean)
+    def add_cleanup(self, clean: Callable[[], None]) -> None:
+        """Add a function that removes what must not be left behind."""
+        self._cleanups.append(clean)
 
     def hold(self) -> None:
-        self._held = True
+        self._hold_interrupts = True
 
     def release(self) -> None:
-        self._held = False
+        self._hold_interrupts = False
         self.check()
 
     def check(self) -> None:
-        if self._asked and not self._raised:
+        if self._interrupted and not self._raised:
             self._raised = True
             raise KeyboardInterrupt
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked:
-            for clean in self._last:
+        if self._interrupted:
+            for clean in self._cleanups:
                 clean()
             if sys.stderr.isatty():
                 os.write(sys.stderr.fileno(), _SHOW_CURSOR)
             os._exit(INTERRUPTED)
-        self._asked = True
-        if not self._held:
+        self._interrupted = True
+        if not self._hold_interrupts:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Output that lasts: a stream of lines, a screen that is drawn again and again, and the tasks beside them."""
+"""Output of commands that keep running: a stream of lines, a screen that is redrawn, and the tasks beside them."""
 
 import asyncio
 import os
@@ -12,9 +12,9 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 _PAUSE: Final = 0.02
-"""Seconds before a reader that is slow is asked again."""
-_GONE: Final = 0.5
-"""Seconds in which a reader that went away is missed, though there is nothing to tell it."""
+"""Seconds until the next attempt to write to a slow reader."""
+_CHECK_READER: Final = 0.5
+"""Seconds between two checks whether the reader is gone while there is nothing to write."""
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _HOME: Final = "\x1b[H"
@@ -22,8 +22,8 @@ _CLEAR_LINE: Final = "\x1b[2K"
 _CLEAR_BELOW: Final = "\x1b[J"
 
 
-async def first_to_end(*works: Awaitable[None]) -> None:
-    """Run all until one ends or fails, and end the others; raises what it raised."""
+async def run_until_first_ends(*works: Awaitable[None]) -> None:
+    """Run all until one ends or fails, then cancel the others. Raises what it raised."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -33,12 +33,12 @@ async def first_to_end(*works: Awaitable[None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-        # One that draws on a screen leaves it before anything else is said.
+        # A task that draws on a screen leaves it before anything else is printed.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Stream:
-    """Standard output, written without ever waiting in the kernel: meanwhile the cluster is followed and Ctrl-C heard.
+    """Standard output, written without blocking: watches and Ctrl-C are served while the reader is slow.
 
     Raises BrokenPipeError.
     """
@@ -48,24 +48,24 @@ class Stream:
         self._file = sys.stdout.fileno()
 
     async def write(self, data: bytes) -> None:
-        """All of it, in the order of the calls, however long that takes. One at a time may be under way."""
+        """Write all of ``data``, however long that takes. Only one call at a time."""
         view = memoryview(data)
         while view:
             if not select.select((), (self._file,), (), 0)[1]:
                 await asyncio.sleep(_PAUSE)
                 continue
-            # A pipe that is ready takes that much at once.
+            # A pipe that is ready takes PIPE_BUF bytes at once.
             view = view[os.write(self._file, view[: select.PIPE_BUF]) :]
 
-    async def gone(self) -> None:
-        """Returns never; raises BrokenPipeError when nobody reads any more."""
+    async def wait_until_broken(self) -> None:
+        """Never returns; raises BrokenPipeError when the reader is gone."""
         poll = select.poll()
         poll.register(self._file, 0)
         while True:
             for _, event in poll.poll(0):
                 if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
                     raise BrokenPipeError
-            await asyncio.sleep(_GONE)
+            await asyncio.sleep(_CHECK_READER)
 
 
 def is_screen() -> bool:
@@ -74,13 +74,13 @@ def is_screen() -> bool:
 
 
 class Screen:
-    """While it is entered, standard output shows what was drawn last. Signals that end
-    or stop us leave it first.
+    """The alternate screen of a terminal. What was there before comes back on exit, and before a signal ends or stops
+    the process.
     """
 
     def __init__(self) -> None:
-        self._shown: tuple[str, ...] | None = None
-        self._before: dict[int, Any] = {}
+        self._step_text: tuple[str, ...] | None = None
+        self._old_handlers: dict[int, Any] = {}
         self._is_on = False
 
     @property
@@ -92,7 +92,7 @@ class Screen:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
-                self._before[number] = signal.signal(number, self._yield)
+                self._old_handlers[number] = signal.signal(number, self._on_signal)
         self._is_on = True
         _write(_ENTER)
         return self
@@ -101,13 +101,13 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
-        for number, handler in self._before.items():
+        for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show these lines, of which there are no more than fit."""
-        if tuple(lines) != self._shown:
-            self._shown = tuple(lines)
+        """Show these lines; there must be no more than fit."""
+        if tuple(lines) != self._step_text:
+            self._step_text = tuple(lines)
             _write(_HOME + "\r\n".join(_CLEAR_LINE + line for line in lines) + _CLEAR_BELOW)
 
     def _leave(self) -> None:
@@ -115,17 +115,17 @@ class Screen:
             self._is_on = False
             _write(_LEAVE)
 
-    def _yield(self, number: int, _frame: FrameType | None) -> None:
-        """The signal does what it does without us; after Ctrl-Z and ``fg`` we are here again."""
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Leave the screen and let the signal have its default effect; after Ctrl-Z and ``fg`` draw again."""
         with suppress(OSError):
             # After SIGHUP there may be no terminal any more.
             self._leave()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-        signal.signal(number, self._yield)
+        signal.signal(number, self._on_signal)
         self._is_on = True
         _write(_ENTER)
-        shown, self._shown = self._shown or (), None
+        shown, self._step_text = self._step_text or (), None
         self.draw(shown)
 
 

@@ -24,12 +24,12 @@ _COMMANDS: Final = {
 }
 
 
-class _ReaderGone(Exception):  # noqa: N818 -- no error: whoever read our output has seen enough
+class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
     """A broken pipe, under a name that click does not know: it would end the process with status 1."""
 
 
 class _Commands(click.Group):
-    """Knows every command by name and help, and imports only the one that is called: starting must not be felt."""
+    """Knows every command by name and help, and imports only the one that is called: it must start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         return list(_COMMANDS)
@@ -89,7 +89,7 @@ def run(arguments: list[str]) -> int:
     except click.Abort:
         return 130
     except (_ReaderGone, BrokenPipeError):
-        # Keep the interpreter from complaining when it flushes at exit.
+        # The interpreter flushes standard output at exit and must not fail there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they come to."""
+"""The options that several commands share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Color = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for on the command line, the same for every command that plans."""
+    """The values of the shared options."""
 
     files: tuple[str, ...] = ()
     sample: bool = False
@@ -44,7 +44,7 @@ _WHAT_IF: Final = click.option(
     "--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."
 )
 _CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
-_READING: Final = (
+_INPUT: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
     click.option("--context", metavar="NAME", help="A context of the kubeconfig, where no snapshot is given."),
@@ -64,7 +64,7 @@ _DECIDING: Final = (
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                  help="Colour in tables; NO_COLOR is obeyed."),
 )  # fmt: skip
-_TELLING: Final = (
+_NOTES: Final = (
     click.option("-q", "--quiet", is_flag=True, help="No notes on standard error."),
     click.option("-v", "--verbose", count=True, help="More notes on standard error."),
 )
@@ -75,17 +75,17 @@ _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def planning_options(*, what_if: bool = True) -> _Decorate:
-    """Give a command the options of `Options`; it receives them as one ``options``.
+    """Give a command all shared options; it receives them as one ``options``.
 
-    ``what_if`` is off for a command that asks about every approach anyway.
+    ``what_if`` is off for a command that plans every approach anyway.
     """
     deciding = _DECIDING if what_if else tuple(option for option in _DECIDING if option is not _WHAT_IF)
-    return _options(*_READING, *deciding, *_TELLING, _SERVICES)
+    return _options(*_INPUT, *deciding, *_NOTES, _SERVICES)
 
 
 def reading_options() -> _Decorate:
-    """The same for a command that reads a cluster and decides nothing: where from, which Services, which notes."""
-    return _options(*_READING, *_TELLING, _SERVICES)
+    """Give a command that decides nothing the options for input, selection and notes."""
+    return _options(*_INPUT, *_NOTES, _SERVICES)
 
 
 def _options(*options: _Decorate) -> _Decorate:
@@ -95,8 +95,8 @@ def _options(*options: _Decorate) -> _Decorate:
             if all_namespaces and namespace is not None:
                 raise click.UsageError("-n and -A: expected one of them, got both")
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
-            asked = Options(namespace=namespace, all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
-            return function(options=asked, **own)
+            shared = Options(namespace=namespace, all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            return function(options=shared, **own)
 
         wrapped: Callable[..., Any] = with_options
         for option in reversed(options):

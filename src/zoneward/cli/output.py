@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 TABLE_WIDTH: Final = 100
 _WIDEST: Final = 200
-_PRIVATE: Final = 0o600
-_USUAL: Final = 0o666
-"""Less what the umask takes away."""
-_READER_WITHIN: Final = 10.0
-"""Seconds in which somebody has to read from a named pipe that is to be written."""
-_LOOK: Final = 0.05
+_PRIVATE_MODE: Final = 0o600
+_DEFAULT_MODE: Final = 0o666
+"""Before the umask."""
+_READER_TIMEOUT: Final = 10.0
+"""Seconds to wait for a reader of a named pipe."""
+_POLL: Final = 0.05
 
 
 def print_line(text: str, *, err: bool = False) -> None:
@@ -37,28 +37,28 @@ def print_line(text: str, *, err: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line for standard error; ``verbose`` ones only where more is asked for."""
+    """A line for standard error; ``verbose`` ones are printed only with ``-v``."""
 
     text: str
     verbose: bool = False
 
 
-def tell(options: "Options", notes: Iterable[Note]) -> None:
-    """Print notes on standard error, as far as they are wanted."""
+def print_notes(options: "Options", notes: Iterable[Note]) -> None:
+    """Print notes on standard error, as ``-q`` and ``-v`` say."""
     for note in notes:
         if not options.quiet and (not note.verbose or options.verbose):
             print_line(f"zoneward: {note.text}", err=True)
 
 
 def wants_color(options: "Options") -> bool:
-    """Whether tables are coloured: as asked, else on a terminal without NO_COLOR."""
+    """Whether tables are coloured: as ``--color`` says, by default on a terminal without NO_COLOR."""
     if options.color != "auto":
         return options.color == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table_width(*, wide: bool = False) -> int:
-    """Columns for a table: those of the terminal, else 100; a wide one never gets less than it needs."""
+    """Columns for a table: those of the terminal, otherwise 100, or 200 for a wide one."""
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
     return _WIDEST if wide else TABLE_WIDTH
@@ -68,35 +68,35 @@ def table_width(*, wide: bool = False) -> int:
 
 
 @contextmanager
-def whole_file(
+def atomic_file(
     path: Path,
     *,
     option: str = "--to",
     private: bool = False,
-    at_once: Callable[[Callable[[], None]], None] = lambda _clean: None,
+    add_cleanup: Callable[[Callable[[], None]], None] = lambda _clean: None,
 ) -> Iterator[IO[bytes]]:
-    """A file that shows up whole or not at all, in place of one that may be there; a device is written to as it is.
+    """A file that appears whole or not at all, and replaces the one that was there; a device is written to directly.
 
-    Until it is whole it has a name beside it that nobody can know beforehand, and is never one that is there already:
-    in a directory that others write to, they could lead us to another file. ``private``: nobody else may read it; one
-    that is replaced keeps its mode.
+    Until it is complete it has a random name beside the final one and is always a new file: in a directory that others
+    write to, they could otherwise redirect us to another file. ``private``: only the owner may read it; a file that is
+    replaced keeps its mode.
 
-    ``at_once`` is given what must be done where the process is ended without further ado. Raises InputError where the
-    file can't be written, before anything is; ``option`` is what it speaks of.
+    ``add_cleanup`` takes a function to call if the process must exit at once. Raises InputError where the file can't be
+    written, before anything is written; its message names ``option``.
     """
     if path.exists() and not path.is_file():
-        with _opened(lambda: _device(path), asked=path, option=option) as file:
+        with _opened(lambda: _device(path), given=path, option=option) as file:
             yield file
         return
-    # What a link points to is written, not the link.
-    asked, path = path, path.resolve()
+    # Write to the target of a link, not over the link.
+    given, path = path, path.resolve()
     making = path.with_name(f"{path.name}.{secrets.token_hex(8)}.making")
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
     if mode is not None:
-        # Replacing asks for less than writing.
-        _opened(lambda: os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), asked=asked, option=option).close()
-    with _opened(lambda: _new(making, private=private), asked=asked, option=option) as file:
-        at_once(lambda: making.unlink(missing_ok=True))
+        # Replacing a file needs fewer permissions than writing to it, so check that we could write.
+        _opened(lambda: os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), given=given, option=option).close()
+    with _opened(lambda: _new(making, private=private), given=given, option=option) as file:
+        add_cleanup(lambda: making.unlink(missing_ok=True))
         try:
             yield file
             file.flush()
@@ -108,28 +108,28 @@ def whole_file(
                 making.unlink(missing_ok=True)
 
 
-def _opened(descriptor: Callable[[], int], *, asked: Path, option: str) -> IO[bytes]:
+def _opened(descriptor: Callable[[], int], *, given: Path, option: str) -> IO[bytes]:
     try:
         return os.fdopen(descriptor(), "wb")
     except OSError as error:
-        raise InputError(option, str(asked), f"expected a file that can be written: {error.strerror}") from error
+        raise InputError(option, str(given), f"expected a file that can be written: {error.strerror}") from error
 
 
 def _new(path: Path, *, private: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, _PRIVATE if private else _USUAL)
+    return os.open(path, flags, _PRIVATE_MODE if private else _DEFAULT_MODE)
 
 
 def _device(path: Path) -> int:
-    """A named pipe is waited for a while: opened as files are, it would be waited for as long as nobody reads."""
-    deadline = time.monotonic() + _READER_WITHIN
+    """Open a device. For the reader of a named pipe we wait a limited time; a plain open would wait forever."""
+    deadline = time.monotonic() + _READER_TIMEOUT
     while True:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             if error.errno != errno.ENXIO or not path.is_fifo() or time.monotonic() > deadline:
                 raise
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
         else:
             os.set_blocking(descriptor, True)
             return descriptor

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import Note, table_width, tell, wants_color
+from zoneward.cli.output import Note, print_notes, table_width, wants_color
 
 if TYPE_CHECKING:
     from zoneward.kube.measured_traffic import MeasuredTraffic
@@ -45,16 +45,16 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     if measured_in and (watch or output in ("yaml", "slices-json")):
         raise click.UsageError("--measured: expected -o table, wide or json with it, and no --watch")
     if watch:
-        from zoneward.cli.plan_watch import watch_for
+        from zoneward.cli.plan_watch import watch_plans
 
-        return watch_for(options, output)
-    from zoneward.cli.planned_services import plan_for
+        return watch_plans(options, output)
+    from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
     measured = combine_measurements(_documents(measured_in))
-    planned = plan_for(options)
+    planned = plan_services(options)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
-    tell(options, planned.notes)
+    print_notes(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
@@ -75,7 +75,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
         lines = list(warn_before_applying(plans, configuration=configuration))
         text = to_json(document) if output == "slices-json" else to_yaml(document, lines).encode()
         _write(text)
-        tell(options, map(Note, lines))
+        print_notes(options, map(Note, lines))
     return 0
 
 

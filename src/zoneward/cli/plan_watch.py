@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from zoneward.cli.cluster_input import access_for, configuration_for, no_services, services_in
+from zoneward.cli.cluster_input import filter_services, find_cluster, load_configuration, no_services_note
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.live_output import Screen, Stream, first_to_end, is_screen
-from zoneward.cli.live_plans import CurrentPlans
+from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
+from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
-from zoneward.cli.output import Note, table_width, tell, wants_color
+from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
 from zoneward.client.error_messages import complaint, shown_server
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from zoneward.report.terminal_text import Text
 
 WATCHABLE: Final = ("table", "wide", "json")
-_SETTLING: Final = 0.1
-"""Seconds from the first change to the plans: what belongs together, a Pod and its slice, comes close together."""
-_REST: Final = 4.0
-"""Times as long as planning took there is none: under any churn it takes no more than a fifth of a core."""
+_DEBOUNCE: Final = 0.1
+"""Seconds from the first change to planning: related events, of a Pod and its slice, come close together."""
+_REST_FACTOR: Final = 4.0
+"""After planning, wait this many times as long as it took: under any churn it takes at most a fifth of a core."""
 _LONGEST_REST: Final = 2.0
 _LONGEST_STEP: Final = 0.05
-"""Seconds of planning after which the cluster is listened to again."""
+"""Seconds of planning after which the watches are read again."""
 _SLOW: Final = 5.0
-"""Seconds of reading the cluster after which a user wonders."""
-_LOOK: Final = 0.5
-"""Seconds between two looks at whether the connection stands."""
+"""Seconds of reading the cluster after which a note says so."""
+_POLL: Final = 0.5
+"""Seconds between two checks of the connection."""
 _REDRAW: Final = 0.25
 """Seconds between two pictures."""
 _MARKED: Final = 3.0
@@ -60,16 +60,16 @@ def check_usage(options: Options, output: str) -> None:
         raise click.UsageError(f"--watch: expected one of {', '.join(WATCHABLE)} for -o, got {output!r}")
 
 
-def watch_for(options: Options, output: str) -> int:
-    """Watch until Ctrl-C, and return its exit status. Raises InputError or a usage error before anything is told, and
-    BrokenPipeError when nobody reads any more.
+def watch_plans(options: Options, output: str) -> int:
+    """Watch until Ctrl-C, and return its exit status. Raises InputError or a usage error before anything is shown, and
+    BrokenPipeError when the reader of standard output is gone.
     """
     check_usage(options, output)
-    configuration = configuration_for(options)
-    access, namespace = access_for(options)
+    configuration = load_configuration(options)
+    access, namespace = find_cluster(options)
     unreadable: list[Unreadable] = []
     cache, changed = Cache(on_unreadable=unreadable.append), asyncio.Event()
-    plans = CurrentPlans(cache, options=options, configuration=configuration, waiting=changed.set)
+    plans = LivePlans(cache, options=options, configuration=configuration, on_stale=changed.set)
     try:
         asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def watch_for(options: Options, output: str) -> int:
 async def _watch(
     access: "Access",
     namespace: str | None,
-    plans: CurrentPlans,
+    plans: LivePlans,
     cache: Cache,
     changed: asyncio.Event,
     unreadable: list[Unreadable],
@@ -93,160 +93,162 @@ async def _watch(
     output: str,
 ) -> None:
     async with Transport(access) as transport:
-        standing = Standing(transport, clock=time.monotonic)
-        view = view_for(output, plans, cache, options, server=shown_server(access))
-        await first_to_end(
-            follow(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
+        health = Standing(transport, clock=time.monotonic)
+        view = watch_view(output, plans, cache, options, server=shown_server(access))
+        await run_until_first_ends(
+            follow(health, cache, namespace=namespace, patient=False, on_trouble=health.trouble),
             _plan(plans, cache, changed, view, options),
-            _look(standing, access, unreadable, view),
+            _watch_connection(health, access, unreadable, view),
             view.run(),
         )
 
 
-async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view: "View", options: Options) -> None:
+async def _plan(plans: LivePlans, cache: Cache, changed: asyncio.Event, view: "WatchView", options: Options) -> None:
     with without_gc():
         try:
             async with asyncio.timeout(_SLOW):
                 await cache.synced.wait()
         except TimeoutError:
-            tell(options, [Note("still reading the cluster")])
+            print_notes(options, [Note("still reading the cluster")])
             await cache.synced.wait()
-        there = Snapshot(services=tuple(cache.services))
+        snapshot = Snapshot(services=tuple(cache.services))
         # Raises for a name that no Service has.
-        if not services_in(there, options):
-            tell(options, [no_services(there)])
+        if not filter_services(snapshot, options):
+            print_notes(options, [no_services_note(snapshot)])
         plans.begin()
         changed.clear()
         await _update(plans, view)
-        await view.complete()
-    # What is there now will mostly stay: no need to look through it for garbage.
+        await view.show_complete()
+    # Most objects of now will stay: the garbage collector need not search them.
     freeze_objects()
     rested = time.monotonic()
     while True:
         await changed.wait()
-        await asyncio.sleep(max(_SETTLING, rested - time.monotonic()))
+        await asyncio.sleep(max(_DEBOUNCE, rested - time.monotonic()))
         changed.clear()
         start = time.monotonic()
         await _update(plans, view)
         end = time.monotonic()
-        rested = end + min(_REST * (end - start), _LONGEST_REST)
+        rested = end + min(_REST_FACTOR * (end - start), _LONGEST_REST)
 
 
-async def _update(plans: CurrentPlans, view: "View") -> None:
-    """Tell what changed as soon as it is known, and listen in between."""
-    start, told = time.monotonic(), list[DecisionChange]()
+async def _update(plans: LivePlans, view: "WatchView") -> None:
+    """Show each change as soon as it is known, and read the watches in between."""
+    start, changed = time.monotonic(), list[DecisionChange]()
     for changes in plans.update():
-        told += changes
+        changed += changes
         if time.monotonic() - start > _LONGEST_STEP:
-            await view.told(told)
+            await view.show_changes(changed)
             await asyncio.sleep(0)
-            start, told = time.monotonic(), []
-    await view.told(told)
+            start, changed = time.monotonic(), []
+    await view.show_changes(changed)
 
 
-async def _look(standing: Standing, access: "Access", unreadable: list[Unreadable], view: "View") -> None:
-    """Tell the view when the connection is lost, when its trouble becomes another, and when it is back; and of objects
-    that cannot be read."""
+async def _watch_connection(
+    health: Standing, access: "Access", unreadable: list[Unreadable], view: "WatchView"
+) -> None:
+    """Show that the connection is lost, that its error changed, and that it is back; and the objects that cannot be
+    read."""
     last: str | None = None
     while True:
         while unreadable:
-            view.unreadable(left_out(unreadable.pop(0)))
-        trouble, now = standing.lasting, datetime.now(UTC)
+            view.show_unreadable(left_out(unreadable.pop(0)))
+        error, now = health.lasting, datetime.now(UTC)
         since, text = now, None
-        if trouble is not None:
-            since -= timedelta(seconds=time.monotonic() - trouble[0])
-            text = str(complaint(trouble[1], access, now=now))
+        if error is not None:
+            since -= timedelta(seconds=time.monotonic() - error[0])
+            text = str(complaint(error[1], access, now=now))
         if text != last:
-            view.trouble(text, since)
+            view.show_error(text, since)
             last = text
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-class View(Protocol):
-    """Tells what happens, each in its own form."""
+class WatchView(Protocol):
+    """Shows what happens, each in its own form."""
 
-    async def told(self, changes: Sequence[DecisionChange]) -> None: ...
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None: ...
 
-    async def complete(self) -> None:
+    async def show_complete(self) -> None:
         """Every Service has been planned once."""
         ...
 
     async def run(self) -> None:
-        """What goes on beside the changes; never returns."""
+        """Do what has to be done beside the changes; never returns."""
         ...
 
-    def trouble(self, text: str | None, since: datetime) -> None:
-        """The cluster is not heard any more, or, with None, is again."""
+    def show_error(self, text: str | None, since: datetime) -> None:
+        """Show that the API server does not answer, or, with None, that it answers again."""
         ...
 
-    def unreadable(self, text: str) -> None:
-        """An object cannot be read and is set aside."""
+    def show_unreadable(self, text: str) -> None:
+        """Show that an object cannot be read and is left out."""
         ...
 
 
-def view_for(output: str, plans: CurrentPlans, cache: Cache, options: Options, *, server: str) -> View:
-    """The form that ``-o`` asks for; a table is only drawn where there is a terminal."""
+def watch_view(output: str, plans: LivePlans, cache: Cache, options: Options, *, server: str) -> WatchView:
+    """The view for ``-o``; a table is only drawn where there is a terminal."""
     if output == "json":
-        return Lines(plans, cache, options)
+        return WatchJson(plans, cache, options)
     is_wide = output == "wide"
     if is_screen():
-        return Drawn(plans, cache, options, wide=is_wide, server=server)
-    return LogView(plans, cache, options, wide=is_wide)
+        return WatchScreen(plans, cache, options, wide=is_wide, server=server)
+    return WatchText(plans, cache, options, wide=is_wide)
 
 
-class _Printed:
-    """What both forms without a screen share: troubles are notes on standard error."""
+class _WatchStream:
+    """What both forms without a screen share: errors are notes on standard error."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options) -> None:
+    def __init__(self, plans: LivePlans, cache: Cache, options: Options) -> None:
         self._plans, self._cache, self._options = plans, cache, options
         self._stream = Stream()
 
     async def run(self) -> None:
-        await self._stream.gone()
+        await self._stream.wait_until_broken()
 
-    def trouble(self, text: str | None, since: datetime) -> None:  # noqa: ARG002 -- the others' signature
+    def show_error(self, text: str | None, since: datetime) -> None:  # noqa: ARG002 -- the others' signature
         if text is not None:
-            tell(self._options, [Note(f"{text}; trying again")])
+            print_notes(self._options, [Note(f"{text}; trying again")])
         else:
-            tell(self._options, [Note("the cluster answers again")])
+            print_notes(self._options, [Note("the cluster answers again")])
 
-    def unreadable(self, text: str) -> None:
-        tell(self._options, [Note(text)])
+    def show_unreadable(self, text: str) -> None:
+        print_notes(self._options, [Note(text)])
 
 
-class Lines(_Printed):
+class WatchJson(_WatchStream):
     """``-o json``: a line for each change."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options) -> None:
+    def __init__(self, plans: LivePlans, cache: Cache, options: Options) -> None:
         super().__init__(plans, cache, options)
         self._decisions = 0
 
-    async def told(self, changes: Sequence[DecisionChange]) -> None:
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         now = datetime.now(UTC)
         self._decisions += sum((change.old is None) - (change.new is None) for change in changes)
         await self._stream.write(b"".join(change_json(change, now=now) for change in changes))
 
-    async def complete(self) -> None:
+    async def show_complete(self) -> None:
         line = synced_json(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
         await self._stream.write(line)
 
 
-class LogView(_Printed):
-    """A table where there is no screen to draw it on: once in full, then a line for each change."""
+class WatchText(_WatchStream):
+    """A table where there is no screen to draw it on: printed once in full, then a line for each change."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options, *, wide: bool) -> None:
+    def __init__(self, plans: LivePlans, cache: Cache, options: Options, *, wide: bool) -> None:
         super().__init__(plans, cache, options)
         self._wide, self._is_complete = wide, False
 
-    async def told(self, changes: Sequence[DecisionChange]) -> None:
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
             await self._print("".join(f"{visible(change_text(change, now=now))}\n" for change in changes))
 
-    async def complete(self) -> None:
+    async def show_complete(self) -> None:
         from zoneward.report.plan_table import plan_table
         from zoneward.report.terminal_text import render_text
 
@@ -265,19 +267,19 @@ class LogView(_Printed):
         await self._stream.write(text.encode())
 
 
-class Drawn:
-    """A table on a terminal, drawn anew when something changes."""
+class WatchScreen:
+    """A table on a terminal, drawn again when something changes."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options, *, wide: bool, server: str) -> None:
+    def __init__(self, plans: LivePlans, cache: Cache, options: Options, *, wide: bool, server: str) -> None:
         self._plans, self._cache, self._options = plans, cache, options
         self._wide, self._server = wide, server
         self._changed: dict[Key, float] = {}
         """When Services changed, by the monotonic clock; the latest is the last."""
         self._last = datetime.now().astimezone()
-        self._trouble: tuple[str, datetime] | None = None
+        self._error: tuple[str, datetime] | None = None
         self._is_complete = asyncio.Event()
 
-    async def told(self, changes: Sequence[DecisionChange]) -> None:
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if not self._is_complete.is_set() or not changes:
             return
         now = time.monotonic()
@@ -287,19 +289,19 @@ class Drawn:
             self._changed.pop(key, None)
             self._changed[key] = now
 
-    async def complete(self) -> None:
+    async def show_complete(self) -> None:
         self._last = datetime.now().astimezone()
         self._is_complete.set()
 
-    def trouble(self, text: str | None, since: datetime) -> None:
+    def show_error(self, text: str | None, since: datetime) -> None:
         if text is not None and not self._is_complete.is_set():
-            tell(self._options, [Note(f"{text}; trying again")])
-        self._trouble = None if text is None else (text, since.astimezone())
+            print_notes(self._options, [Note(f"{text}; trying again")])
+        self._error = None if text is None else (text, since.astimezone())
 
-    def unreadable(self, text: str) -> None:
+    def show_unreadable(self, text: str) -> None:
         # Once the table stands, it says how many there are.
         if not self._is_complete.is_set():
-            tell(self._options, [Note(text)])
+            print_notes(self._options, [Note(text)])
 
     async def run(self) -> None:
         await self._is_complete.wait()
@@ -320,9 +322,9 @@ class Drawn:
                 click.echo("\n".join(self.picture(width, height - 1, marked=())), color=True)
 
     def _state(self) -> object:
-        """All that a picture shows; equal where it would be the same."""
+        """All that a picture shows: equal states give equal pictures."""
         numbers = len(self._cache.pods), len(self._plans.order), len(self._cache.unreadable)
-        return self._last, self._trouble, self._marked(), numbers
+        return self._last, self._error, self._marked(), numbers
 
     def _marked(self) -> frozenset["Key"]:
         now = time.monotonic()
@@ -354,7 +356,7 @@ class Drawn:
         text = Text(f"{self._last:%H:%M:%S}", "bold").append(f" last change  {counts}  ", "not bold")
         if unreadable := len(self._cache.unreadable):
             text.append(f"{unreadable:,} object{'' if unreadable == 1 else 's'} cannot be read  ", "bold red")
-        if self._trouble is None:
+        if self._error is None:
             return text.append(self._server, "not bold dim")
-        trouble, since = self._trouble
-        return text.append(f"Not current since {since:%H:%M:%S}, trying again: {trouble}", "bold red")
+        error, since = self._error
+        return text.append(f"Not current since {since:%H:%M:%S}, trying again: {error}", "bold red")

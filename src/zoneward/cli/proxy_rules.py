@@ -7,7 +7,7 @@ from typing import Self
 
 import click
 
-from zoneward.cli.cluster_input import node_in, snapshot_for
+from zoneward.cli.cluster_input import find_node, load_snapshot
 from zoneward.cli.options import Options
 from zoneward.cli.output import print_line
 from zoneward.client.resources import Key
@@ -46,8 +46,8 @@ class NodeRules:
         cls, name: str, options: Options, configuration: Configuration, settings: ProxyConfiguration
     ) -> Self:
         """Read the snapshot or the cluster that ``options`` name. Raises InputError or a usage error."""
-        snapshot = snapshot_for(options)
-        node = node_in(snapshot, name)
+        snapshot = load_snapshot(options)
+        node = find_node(snapshot, name)
         layout = layout_options(settings, node)
         return cls(node, _node_services(snapshot, node, layout, configuration, settings), layout)
 

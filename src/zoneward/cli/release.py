@@ -2,12 +2,12 @@
 
 import click
 
-from zoneward.cli.handover_command import Way, handing_over_options
+from zoneward.cli.handover_command import HandoverCommand, handover_options
 from zoneward.cli.options import Options
 
 
 @click.command("release")
-@handing_over_options
+@handover_options
 def command(*, options: Options, service: str, timeout: float, dry_run: bool) -> int:
     """Give an adopted Service back: its selector returns, the EndpointSlices of the built-in controller are awaited,
     then ours go, and labels and annotations are as they were. At no moment is a ready endpoint in none of them.
@@ -18,12 +18,12 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
     zoneward release shop/cart --dry-run
     zoneward release shop/cart
     """
-    from zoneward.cli.handover_command import hand_over
+    from zoneward.cli.handover_command import run_handover
     from zoneward.controller.handover.adoption import next_release
 
-    way = Way(
+    direction = HandoverCommand(
         run=lambda adopting: adopting.release(),
-        following=lambda adopting: lambda there: next_release(there, plan=adopting.plan),
-        again="zoneward release",
+        next_step=lambda adopting: lambda state: next_release(state, plan=adopting.plan),
+        command="zoneward release",
     )
-    return hand_over(service, way, options=options, timeout=timeout, dry_run=dry_run)
+    return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import table_width, tell, wants_color
+from zoneward.cli.output import print_notes, table_width, wants_color
 
 if TYPE_CHECKING:
-    from zoneward.cli.planned_services import Planned
+    from zoneward.cli.planned_services import PlannedServices
     from zoneward.kube.objects import Endpoint, EndpointSlice
     from zoneward.report.route_report import NodeRoutes
     from zoneward.slices.plan import ServicePlan
@@ -28,13 +28,13 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     zoneward route --sample --node worker-a2
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
     """
-    from zoneward.cli.planned_services import plan_for
+    from zoneward.cli.planned_services import plan_services
     from zoneward.report.plan_json import to_json
     from zoneward.report.route_report import route_table
 
-    planned = plan_for(options)
-    route = route_of(planned, node=node, as_is=as_is)
-    tell(options, planned.notes)
+    planned = plan_services(options)
+    route = node_routes(planned, node=node, as_is=as_is)
+    print_notes(options, planned.notes)
     if output == "json":
         sys.stdout.buffer.write(to_json(route))
     else:
@@ -45,12 +45,12 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
         click.echo(text, nl=False, color=True)
 
 
-def route_of(planned: "Planned", *, node: str, as_is: bool) -> "NodeRoutes":
+def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeRoutes":
     """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
-    from zoneward.cli.cluster_input import node_in
+    from zoneward.cli.cluster_input import find_node
     from zoneward.kube.objects import zone_of
     from zoneward.report.route_report import NodeRoutes, PortRoute
     from zoneward.routing.selection.endpoint_selection import (
@@ -62,7 +62,7 @@ def route_of(planned: "Planned", *, node: str, as_is: bool) -> "NodeRoutes":
         slice_groups,
     )
 
-    zone = zone_of(node_in(planned.snapshot, node))
+    zone = zone_of(find_node(planned.snapshot, node))
     consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
@@ -105,7 +105,7 @@ def route_of(planned: "Planned", *, node: str, as_is: bool) -> "NodeRoutes":
 
 
 def _slices(
-    planned: "Planned", plan: "ServicePlan", *, as_is: bool
+    planned: "PlannedServices", plan: "ServicePlan", *, as_is: bool
 ) -> "Iterable[tuple[str, tuple[EndpointSlice, ...]]]":
     if not as_is:
         return [(family.address_type, family.slices) for family in plan.families]

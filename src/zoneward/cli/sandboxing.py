@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 import yaml
 
-from zoneward.cli.output import print_line, whole_file
+from zoneward.cli.output import atomic_file, print_line
 from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
@@ -231,7 +231,7 @@ def _write_kubeconfig(file: Path, serving: SandboxServer, asked: Asked) -> None:
         authority = base64.b64encode(Path(asked.tls_certificate).read_bytes()).decode()
     text = yaml.safe_dump(serving.kubeconfig(authority_data=authority), sort_keys=False)
     # It holds the token: nobody else may read it, not even for a moment.
-    with whole_file(file, option="--kubeconfig", private=True) as stream:
+    with atomic_file(file, option="--kubeconfig", private=True) as stream:
         stream.write(text.encode())
 
 
@@ -251,7 +251,7 @@ def _tell(asked: Asked, *notes: str) -> None:
 
 
 def _save(registry: Registry, file: Path) -> None:
-    with whole_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
+    with atomic_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
         save_objects(registry, packed)
 
 

@@ -14,7 +14,7 @@ import click
 
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
 from zoneward.cli.options import Color, Options
-from zoneward.cli.output import Note, tell
+from zoneward.cli.output import Note, print_notes
 from zoneward.kube.input_error import InputError, show
 from zoneward.routing.simulation_results import ENCODINGS
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 _OF_THE_PROPOSAL: Final = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
 CLUSTER: Final = "cluster"
 _DEFAULT: Final = "kep"
-_NEEDED: Final = {"html": ("matplotlib",), "parquet": ("polars",), "like": ("polars",)}
-_ROOM: Final = {
+_LIBRARIES: Final = {"html": ("matplotlib",), "parquet": ("polars",), "like": ("polars",)}
+_OUTPUTS_WITH: Final = {
     "by": ("table", "csv", "json", "html"),
     "bounds": ("table", "csv", "json", "html"),
     "quantiles": ("table", "json", "html"),
     "worst": ("table", "json", "html"),
     "differences": ("table", "json", "html"),
 }
-"""Outputs that have room for what an option asks for."""
-_WORTH_TELLING: Final = 1.0
-"""Seconds of compiling that a user wonders about."""
+"""The outputs that can show what an option adds."""
+_NOTE_AFTER: Final = 1.0
+"""Seconds of compiling after which a note says what took so long."""
 
 
 @click.command("simulate")
@@ -202,7 +202,7 @@ class SimulationOptions:
 
     @property
     def inputs(self) -> str:
-        """The dataset as it was written, or the one that is meant where none was."""
+        """The dataset as it was written, or the default one."""
         return self.dataset or (CLUSTER if self.from_cluster else _DEFAULT)
 
     @property
@@ -221,12 +221,15 @@ class SimulationOptions:
 
 
 def _check_usage(options: SimulationOptions) -> None:
-    """An option that would change nothing is a mistake: who waits for a minute wants what was asked for."""
+    """Refuse options that would have no effect: a user who waits for a minute wants every option to count.
+
+    Raises a usage error.
+    """
     if options.like is not None and options.output != "csv":
         raise click.UsageError("--like: expected -o csv with it")
     if options.form == "parquet" and options.to is None:
         raise click.UsageError("-o parquet: expected --to DIRECTORY")
-    for option, outputs in _ROOM.items():
+    for option, outputs in _OUTPUTS_WITH.items():
         if getattr(options, option) not in (None, "", 0, False) and options.form not in outputs:
             wanted = f"{', '.join(outputs[:-1])} or {outputs[-1]}"
             got = "--like" if options.form == "like" else options.form
@@ -249,7 +252,7 @@ def _check_extra(options: SimulationOptions) -> None:
     """Raises `InputError` where something that the simulation needs is not installed."""
     from zoneward.lab import COMPUTED_DATASETS
 
-    needed = ["numpy", "numba", *_NEEDED.get(options.form, ())]
+    needed = ["numpy", "numba", *_LIBRARIES.get(options.form, ())]
     if options.inputs.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
         needed.append("polars")
     for module in needed:
@@ -264,11 +267,11 @@ def _check_extra(options: SimulationOptions) -> None:
 def _simulate(options: SimulationOptions) -> int:
     """Simulate, print, and return the exit status: 0, or 130 where Ctrl-C ended it early.
 
-    Whatever may be wrong is found before what takes long: compiling, then scoring.
+    All checks come before what takes long: compiling, then scoring.
     """
     _check_usage(options)
     _check_extra(options)
-    from zoneward.cli.simulate_output import delivery, import_writer
+    from zoneward.cli.simulate_output import import_writer, open_output
 
     shares = options.shares
     runner = _runner(options)
@@ -276,7 +279,7 @@ def _simulate(options: SimulationOptions) -> int:
     from zoneward.lab.simulation import simulate
     from zoneward.lab.tally import SimulationSpec
 
-    source = _source(options)
+    source = _algorithm_file(options)
     own = source.unchecked if source else None
     asked = (*options.contenders, *((own.name,) if own else ()))
     wanted = SimulationSpec(
@@ -292,14 +295,14 @@ def _simulate(options: SimulationOptions) -> int:
     dataset = _dataset(options)
     import_writer(options)
     with Interrupts() as interrupts, ExitStack() as stack:
-        results = stack.enter_context(delivery(options, wanted, interrupts))
-        # Most files have no more rows than a chunk, and what is wrong with those is told before anything is compiled.
+        results = stack.enter_context(open_output(options, wanted, interrupts))
+        # Most files have no more rows than a chunk; errors in these are reported before anything is compiled.
         next(iter(dataset.chunks()), None)
         if source is not None:
             tried = source.check()
             wanted = replace(wanted, contenders=parse_contenders(asked, sweeps=options.sweeps, own=tried.rule))
             if tried.note:
-                tell(options.shared, [Note(tried.note)])
+                print_notes(options.shared, [Note(tried.note)])
         if options.scheduler is None:
             _compile(options, wanted, interrupts)
         interrupts.check()
@@ -322,12 +325,12 @@ def _simulate(options: SimulationOptions) -> int:
         skipped = getattr(dataset, "skipped", 0)
         if skipped:
             rows = "1 row" if skipped == 1 else f"{skipped:,} rows"
-            tell(options.shared, [Note(f"{options.dataset}: {rows} left out that can't be read")])
+            print_notes(options.shared, [Note(f"{options.dataset}: {rows} left out that can't be read")])
         results.finish(simulation)
     return INTERRUPTED if simulation.partial else 0
 
 
-def _source(options: SimulationOptions) -> "AlgorithmFile | None":
+def _algorithm_file(options: SimulationOptions) -> "AlgorithmFile | None":
     if options.algorithm_file is None:
         return None
     from zoneward.lab.algorithm_file import load_algorithm_file
@@ -343,10 +346,10 @@ def _dataset(options: SimulationOptions) -> "Dataset":
 
     written = options.inputs
     if written == CLUSTER:
-        from zoneward.cli.planned_services import plan_for
+        from zoneward.cli.planned_services import plan_services
         from zoneward.lab.datasets import cluster_dataset
 
-        planned = plan_for(options.shared)
+        planned = plan_services(options.shared)
         return cluster_dataset(planned.plans, planned.cluster_state.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED_DATASETS:
@@ -398,7 +401,7 @@ def _runner(options: SimulationOptions) -> "Runner":
 
 
 def _compile(options: SimulationOptions, wanted: "SimulationSpec", interrupts: Interrupts) -> None:
-    """Nothing to wait for but the first time; then a terminal shows that something goes on."""
+    """Compile the algorithms. It takes long only the first time; a terminal then shows that it is at work."""
     from zoneward.lab.scoring import compile_kernels, machine_code_cache
 
     start = perf_counter()
@@ -411,14 +414,14 @@ def _compile(options: SimulationOptions, wanted: "SimulationSpec", interrupts: I
             stack.enter_context(Console(stderr=True).status(waiting))
         for contender in wanted.contenders:
             compile_kernels([contender])
-            # An exception that is raised while LLVM calls back goes no further.
+            # LLVM swallows an exception that is raised in a callback.
             interrupts.check()
     took = perf_counter() - start
-    if took > _WORTH_TELLING:
+    if took > _NOTE_AFTER:
         kept = (
             f"once for this version: kept in {directory}" if directory else "again each time: no cache can be written"
         )
-        tell(options.shared, [Note(f"compiled in {took:.1f} s, {kept}")])
+        print_notes(options.shared, [Note(f"compiled in {took:.1f} s, {kept}")])
 
 
 def _shows_progress(options: SimulationOptions) -> bool:
@@ -427,7 +430,7 @@ def _shows_progress(options: SimulationOptions) -> bool:
 
 @contextmanager
 def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callable[[int], None]]:
-    """A bar with rate and time left on a terminal; nothing elsewhere."""
+    """A progress bar with rate and remaining time on a terminal; nothing elsewhere."""
     if not _shows_progress(options):
         yield lambda _rows: None
         return

@@ -1,4 +1,4 @@
-"""Where the results of a simulation go: standard output, a file, or a directory of files."""
+"""The output of ``zoneward simulate``: standard output, a file, or a directory of files."""
 
 import shlex
 import shutil
@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.interrupts import Interrupts
-from zoneward.cli.output import Note, tell, wants_color, whole_file
+from zoneward.cli.output import Note, atomic_file, print_notes, wants_color
 from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.simulation_results import Simulation
 
@@ -29,8 +29,8 @@ _WIDEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """Who writes rows down while they are scored, if anybody, and what to do when all are there."""
+class SimulationOutput:
+    """``sink`` writes rows while they are scored, where the output has rows; ``finish`` writes the rest at the end."""
 
     sink: "RowSink | None"
     finish: Callable[[Simulation], None]
@@ -40,72 +40,80 @@ _WRITES_ROWS: Final = ("parquet", "like")
 
 
 def import_writer(options: "SimulationOptions") -> None:
-    """Import what writes rows. To be called before `Interrupts`: polars takes SIGINT when it is imported, and would
-    abort what it writes; whoever asks for the signal later has it.
+    """Import what writes rows. Call it before `Interrupts`: polars takes over SIGINT on import and would abort its
+    writes; the last handler wins.
     """
     if options.form in _WRITES_ROWS:
         import_module("zoneward.lab.row_writers")
 
 
 @contextmanager
-def delivery(options: "SimulationOptions", wanted: "SimulationSpec", interrupts: Interrupts) -> Iterator[Delivery]:
-    """Everything that is to be written is open from here on: what can't be written is told before the work begins."""
+def open_output(
+    options: "SimulationOptions", wanted: "SimulationSpec", interrupts: Interrupts
+) -> Iterator[SimulationOutput]:
+    """Open what will be written, so that a file that can't be written fails before the work begins."""
     if options.form == "parquet":
         from zoneward.lab.row_writers import ParquetWriter
 
         with ParquetWriter(Path(options.to or ""), wanted.contenders) as directory:
-            interrupts.at_once(directory.discard)
+            interrupts.add_cleanup(directory.discard)
 
             def finish(simulation: Simulation) -> None:
                 directory.finish(partial=heading(simulation) if simulation.partial else "")
-                _tell_partial(options, simulation)
+                _note_partial(options, simulation)
 
-            yield Delivery(_held(directory.write, interrupts), finish)
+            yield SimulationOutput(_hold_interrupts(directory.write, interrupts), finish)
     elif options.form == "like":
         from zoneward.lab.row_writers import TopologySimulatorWriter
 
-        with _copied() if options.to is None else whole_file(Path(options.to), at_once=interrupts.at_once) as file:
+        with (
+            _copied_to_stdout()
+            if options.to is None
+            else atomic_file(Path(options.to), add_cleanup=interrupts.add_cleanup) as file
+        ):
             sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
-            yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(options, simulation))
+            yield SimulationOutput(
+                _hold_interrupts(sink, interrupts), lambda simulation: _note_partial(options, simulation)
+            )
     elif options.to is None:
-        yield Delivery(None, lambda simulation: click.echo(_text(options, simulation), nl=False, color=True))
+        yield SimulationOutput(None, lambda simulation: click.echo(_text(options, simulation), nl=False, color=True))
     else:
-        with whole_file(Path(options.to), at_once=interrupts.at_once) as file:
-            yield Delivery(None, lambda simulation: _write(file, _text(options, simulation)))
+        with atomic_file(Path(options.to), add_cleanup=interrupts.add_cleanup) as file:
+            yield SimulationOutput(None, lambda simulation: _write(file, _text(options, simulation)))
 
 
-def _held(sink: "RowSink", interrupts: Interrupts) -> "RowSink":
-    """Ctrl-C waits until rows are written and counted: what is written down is what the result says."""
+def _hold_interrupts(sink: "RowSink", interrupts: Interrupts) -> "RowSink":
+    """Delay Ctrl-C until the rows are written and counted: the file has what the result says."""
 
-    def held(inputs: "Inputs", columns: "list[Floats]") -> None:
+    def write_held(inputs: "Inputs", columns: "list[Floats]") -> None:
         interrupts.hold()
         sink(inputs, columns)
 
-    return held
+    return write_held
 
 
 def _write(file: IO[bytes], text: str) -> None:
     file.write(text.encode())
 
 
-def _tell_partial(options: "SimulationOptions", simulation: Simulation) -> None:
+def _note_partial(options: "SimulationOptions", simulation: Simulation) -> None:
     if simulation.partial:
-        tell(options.shared, [Note(heading(simulation))])
+        print_notes(options.shared, [Note(heading(simulation))])
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _copied() -> Iterator[IO[bytes]]:
-    """A file without a name, copied to standard output at the end: bad input leaves nothing there."""
+def _copied_to_stdout() -> Iterator[IO[bytes]]:
+    """A temporary file that is copied to standard output at the end: bad input prints nothing there."""
     with TemporaryFile() as file:
         yield file
         file.seek(0)
         shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
 
 
-# --- what stands in them ----------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------------
 
 
 def _text(options: "SimulationOptions", simulation: Simulation) -> str:
@@ -114,7 +122,7 @@ def _text(options: "SimulationOptions", simulation: Simulation) -> str:
 
         if not options.differences:
             simulation = replace(simulation, differences=())
-        # As wide as it takes: numbers that are cut say nothing.
+        # Wide enough for all columns: a number that is cut says nothing.
         table = simulation_table(simulation, width=_WIDEST)
         return render_text(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
     if options.form == "json":

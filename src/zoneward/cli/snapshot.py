@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from zoneward.cli.options import Options, reading_options
-from zoneward.cli.output import Note, tell
+from zoneward.cli.output import Note, print_notes
 
 if TYPE_CHECKING:
     from zoneward.snapshots.snapshot import Snapshot
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 def command(*, options: Options, to: str, anonymize: bool) -> None:
     """Save the Services, Nodes, Pods and EndpointSlices of a cluster, of each only what Zoneward reads, into one file
-    that -f reads. With Services chosen, only what these need.
+    that -f reads. With Services selected, only what these need.
 
     \b
     zoneward snapshot -f DIRECTORY -o cluster.json.gz
@@ -40,7 +40,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     """
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
-    from zoneward.cli.cluster_input import no_services, reading_notes, services_in, snapshot_for
+    from zoneward.cli.cluster_input import filter_services, load_snapshot, no_services_note, reading_notes
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.saving import save
 
@@ -48,12 +48,12 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     form = name.removesuffix(".gz")
     # Open before the cluster is read: what can't be written is told at once.
     with without_gc(), _opened(to) as file:
-        snapshot = snapshot_for(options)
+        snapshot = load_snapshot(options)
         notes = list(reading_notes(snapshot))
         if options.namespace is not None or options.selector is not None or options.services:
-            services = services_in(snapshot, options)
+            services = filter_services(snapshot, options)
             if not services:
-                notes.append(no_services(snapshot))
+                notes.append(no_services_note(snapshot))
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.heuristics import HEURISTICS
@@ -65,7 +65,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
             save(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
     notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))
-    tell(options, notes)
+    print_notes(options, notes)
 
 
 @contextmanager
@@ -73,9 +73,9 @@ def _opened(to: str) -> Iterator[IO[bytes]]:
     if to == "-":
         yield sys.stdout.buffer
         return
-    from zoneward.cli.output import whole_file
+    from zoneward.cli.output import atomic_file
 
-    with whole_file(Path(to), private=True) as file:
+    with atomic_file(Path(to), private=True) as file:
         yield file
 
 
