@@ -368,7 +368,7 @@ def test_a_label_in_the_file_that_does_not_go_with_its_mode_is_one_line(zoneward
         assert (result.status, result.out) == (2, "")
         assert result.err == (
             f"zoneward: {file}: controller.keepBuiltInLabel: expected false for `zoneward {command}`, got true:"
-            " it has to tell our slices from others\n"
+            " the labels must show which slices are ours\n"
         )
 
 

@@ -358,7 +358,7 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
     quick = Timing(backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
-    monkeypatch.setattr(watching, "_LOOK", 0.01)
+    monkeypatch.setattr(watching, "_POLL", 0.01)
     monkeypatch.setattr(watching, "Standing", partial(Standing, patience=0.05))
     monkeypatch.setattr(watching, "follow", partial(follow, timing=quick))
     access = find_access(environment=os.environ)

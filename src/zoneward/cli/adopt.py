@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     type=click.Choice(["keep", "delete"]),
     default="keep",
     show_default=True,
-    help="What becomes of the Endpoints object: kept current by the running controller, or deleted.",
+    help="What to do with the Endpoints object: the running controller keeps it current, or it is deleted.",
 )
 def command(*, options: Options, service: str, timeout: float, dry_run: bool, legacy: "Legacy") -> int:
-    """Take one Service over from the built-in controller: its selector moves into an annotation, our EndpointSlices
-    come, then those of the built-in controller go. At no moment is a ready endpoint in none of them.
+    """Take one Service over from the built-in controller: move its selector to an annotation, write our EndpointSlices,
+    then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
 
-    Cut off anywhere, the same command goes on. A running `zoneward controller` keeps the slices from then on.
+    After an interruption at any point, run the same command again to continue. From then on, a running `zoneward
+    controller` keeps the slices up to date.
 
     \b
     zoneward adopt shop/cart --dry-run

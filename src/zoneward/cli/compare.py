@@ -19,19 +19,22 @@ _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 
 @click.command("compare")
 @planning_options(what_if=False)
-@click.option("--only", "only", multiple=True, metavar="NAME[,NAME...]", help="Only these approaches and algorithms.")
+@click.option(
+    "--only", "only", multiple=True, metavar="NAME[,NAME...]", help="Compare only these approaches and algorithms."
+)
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
     default="name",
     show_default=True,
-    help="Order of Services: by what the best of each would gain over today, by its score, by its traffic in zone,"
-    " or by today's worst overload.",
+    help="Order of the Services: by name, by how much the best approach improves the score of"
+    " today, by the score or the in-zone traffic of the best approach, or by the worst"
+    " overload of today.",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) -> None:
-    """Show every approach and algorithm side by side for each Service: traffic in its zone, overload, slices, what
-    would be written, and the score of KEP-2004; the best is marked, and a total stands at the end.
+    """Show every approach and algorithm side by side for each Service: in-zone traffic, overload, slices, writes,
+    and the score of KEP-2004. The best one is marked, and the last rows are totals.
 
     \b
     zoneward compare --sample

@@ -39,21 +39,22 @@ _OPTION_NAMES: Final = {
     "--take-over",
     "take_over",
     is_flag=True,
-    help="Keep the slices of every Service that has a selector. The built-in controller must be off"
-    " (kube-controller-manager --controllers=*,-endpointslice-controller).",
+    help="Write the slices of every Service that has a selector. The built-in controller must be"
+    " off (kube-controller-manager --controllers=*,-endpointslice-controller).",
 )
 @click.option(
     "--only-marked",
     "only_marked",
     is_flag=True,
-    help="Keep the slices of Services that `zoneward adopt` marked, and leave all others alone.",
+    help="Write the slices of the Services that `zoneward adopt` marked, and leave all others alone.",
 )
 @click.option(
     "--keep-built-in-label",
     is_flag=True,
     default=None,
-    help="With --take-over: keep the built-in controller's slices instead of replacing them, and give ours its label"
-    " (endpointslice.kubernetes.io/managed-by). A built-in controller that still runs is then not noticed.",
+    help="With --take-over: keep the slices of the built-in controller instead of replacing them,"
+    " and give ours its label (endpointslice.kubernetes.io/managed-by). Zoneward then cannot"
+    " notice a built-in controller that still runs.",
 )
 @cluster_options
 @click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does.")
@@ -61,14 +62,14 @@ _OPTION_NAMES: Final = {
     "--endpointslice-updates-batch-period",
     "batch_period",
     metavar="DURATION",
-    help="Gather changes of a Service that follow each other within this time, at most 1h. 0s by default.",
+    help="Batch changes of a Service within this time, at most 1h. 0s by default.",
 )
 @click.option(
     "--concurrent-service-endpoint-syncs",
     "concurrent_syncs",
     type=int,
     metavar="N",
-    help="How many Services are synced at the same time, 1 to 50. 5 by default.",
+    help="Number of Services that are synced at the same time, 1 to 50. 5 by default.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
@@ -79,7 +80,7 @@ _OPTION_NAMES: Final = {
     "--leader-elect-lease-duration",
     "lease_duration",
     metavar="DURATION",
-    help="How long others wait for a Lease that is not renewed, before they take it. 15s by default.",
+    help="How long other replicas wait before they take over a Lease that is not renewed. 15s by default.",
 )
 @click.option(
     "--leader-elect-renew-deadline",
@@ -91,43 +92,45 @@ _OPTION_NAMES: Final = {
     "--leader-elect-retry-period",
     "retry_period",
     metavar="DURATION",
-    help="The longest time between two looks at the Lease, or between two renewals. 2s by default.",
+    help="The longest time between two attempts to acquire or renew the Lease. 2s by default.",
 )
 @click.option(
     "--leader-elect-resource-namespace",
     "lease_namespace",
     metavar="NAME",
-    help="The Lease's namespace. By default the Pod's own; outside of a cluster, kube-system.",
+    help="The namespace of the Lease. By default that of the Pod; outside of a cluster, kube-system.",
 )
 @click.option(
     "--leader-elect-resource-name",
     "lease_name",
     metavar="NAME",
-    help="The Lease's name. zoneward-controller by default.",
+    help="The name of the Lease. zoneward-controller by default.",
 )
 @click.option(
     "--listen",
     metavar="[HOST]:PORT",
-    help="Where /healthz, /readyz, /metrics and /debug are served. 127.0.0.1:10271 by default; :10271 is all addresses,"
-    " port 0 any that is free.",
+    help="Where to serve /healthz, /readyz, /metrics and /debug. 127.0.0.1:10271 by default;"
+    " :10271 listens on all addresses, port 0 picks a free one.",
 )
 @click.option(
     "--debug-for-all",
     is_flag=True,
     default=None,
-    help="Answer /debug to everyone, not only on loopback addresses. It tells which Services there are and where their"
-    " Pods run.",
+    help="Serve /debug to all clients, not only on loopback addresses. It shows which Services"
+    " exist and where their Pods run.",
 )
-@click.option("--predictions", is_flag=True, default=None, help="Add each Service's predicted traffic to /metrics.")
+@click.option(
+    "--predictions", is_flag=True, default=None, help="Add the predicted traffic of each Service to /metrics."
+)
 @log_options
 def command(*, take_over: bool, only_marked: bool, compat: str | None, **options: Any) -> int:
-    """Follow a cluster and keep its EndpointSlices, until SIGTERM or Ctrl-C.
+    """Watch a cluster and keep its EndpointSlices up to date, until SIGTERM or Ctrl-C.
 
-    One of --take-over and --only-marked is needed, here or as `controller.mode` in the file of --config. `zoneward
-    plan -A` shows what it would decide, before and at any time. Several replicas may run: the one that holds the Lease
-    writes, and another takes over when it ends.
+    One of --take-over and --only-marked is required, here or as `controller.mode` in the file of --config. `zoneward
+    plan -A` shows at any time what the controller would decide. Several replicas may run: the one that holds the Lease
+    writes, and another one takes over when it stops.
 
-    Durations are as Go writes them: 500ms, 15s, 1m30s.
+    Durations have the format of Go: 500ms, 15s, 1m30s.
 
     \b
     zoneward controller --take-over --kubeconfig sandbox.kubeconfig

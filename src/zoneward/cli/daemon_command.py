@@ -24,7 +24,7 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
 Settings = TypeVar("Settings", "ControllerConfiguration", "ProxyConfiguration")
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_CONFIG: Final = click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it.")
+_CONFIG: Final = click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.")
 _CLUSTER: Final = (
     click.option(
         "--kubeconfig",

@@ -55,16 +55,18 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 default=_TIMEOUT,
                 show_default=True,
                 metavar="SECONDS",
-                help="For all of it.",
+                help="The time limit for all steps together.",
             ),
-            click.option("--context", metavar="NAME", help="A context of the kubeconfig."),
+            click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
             click.option(
-                "--kubeconfig", metavar="FILE", help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config."
+                "--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."
             ),
             click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
-            click.option("-n", "--namespace", metavar="NAME", help="Of a Service that is named without one."),
-            click.option("--config", metavar="FILE", help="The controller's ZonewardConfiguration file."),
-            click.option("-q", "--quiet", is_flag=True, help="Tell no steps."),
+            click.option(
+                "-n", "--namespace", metavar="NAME", help="The namespace of a Service without one in its name."
+            ),
+            click.option("--config", metavar="FILE", help="The ZonewardConfiguration file of the controller."),
+            click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
             click.argument("service", metavar="[NAMESPACE/]SERVICE"),
         )
     ):

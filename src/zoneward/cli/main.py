@@ -10,13 +10,13 @@ import click
 _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side."),
-    "route": ("zoneward.cli.route", "Show what the proxy on one node would select."),
+    "route": ("zoneward.cli.route", "Show which endpoints the proxy on one node would select."),
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
-    "snapshot": ("zoneward.cli.snapshot", "Save what decisions need into one file, for -f."),
-    "controller": ("zoneward.cli.controller", "Run the controller, which keeps a cluster's EndpointSlices."),
+    "snapshot": ("zoneward.cli.snapshot", "Save a cluster to one file, for -f."),
+    "controller": ("zoneward.cli.controller", "Run the controller, which writes a cluster's EndpointSlices."),
     "adopt": ("zoneward.cli.adopt", "Take a Service over from the built-in controller, without a gap."),
     "release": ("zoneward.cli.release", "Give an adopted Service back to the built-in controller."),
-    "proxy": ("zoneward.cli.proxy", "Run a node's proxy, which programs its kernel."),
+    "proxy": ("zoneward.cli.proxy", "Run the proxy of a node, which programs its kernel."),
     "sandbox": ("zoneward.cli.sandbox", "Run an API server in memory, for kubectl and for Zoneward."),
     "demo": ("zoneward.cli.demo", "Watch the controller at work, without a cluster."),
     "version": ("zoneward.cli.version", "Print the version."),
@@ -56,11 +56,11 @@ class _Commands(click.Group):
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
-    Begin with `zoneward plan -A`: it shows what would happen in your cluster, and writes nothing. Without a cluster,
+    Start with `zoneward plan -A`: it shows what would happen in your cluster, and only reads. Without a cluster,
     `zoneward demo` shows the controller at work, and `zoneward plan --sample` plans a sample cluster.
 
     `zoneward snapshot -o cluster.json.gz` saves a cluster, and `zoneward plan -f cluster.json.gz` reads it anywhere.
-    So does -f with what `kubectl get services,nodes,pods,endpointslices -A -o json` prints.
+    -f also reads what `kubectl get services,nodes,pods,endpointslices -A -o json` prints.
     """
 
 

@@ -36,10 +36,10 @@ class Options:
 
 
 _FILES_HELP: Final = (
-    "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated. Without it the"
-    " cluster of the current context is read."
+    "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated. Without it,"
+    " Zoneward reads the cluster of the current context."
 )
-_WHAT_IF_HELP: Final = "As if every selected Service asked for it: " + ", ".join(WHAT_IF_VALUES)
+_WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ", ".join(WHAT_IF_VALUES)
 _WHAT_IF: Final = click.option(
     "--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."
 )
@@ -47,12 +47,12 @@ _CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for cons
 _INPUT: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
-    click.option("--context", metavar="NAME", help="A context of the kubeconfig, where no snapshot is given."),
-    click.option("--kubeconfig", metavar="FILE", help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config."),
+    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
+    click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."),
     click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
     click.option("-n", "--namespace", metavar="NAME", help="Only Services in this namespace."),
-    click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. The default for snapshots;"
-                 " of a cluster, the namespace of the context is read."),
+    click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. This is the default for"
+                 " snapshots; for a cluster the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
 )  # fmt: skip
 _DECIDING: Final = (
@@ -60,13 +60,13 @@ _DECIDING: Final = (
     click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
                  help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
-    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it."),
+    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-                 help="Colour in tables; NO_COLOR is obeyed."),
+                 help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set."),
 )  # fmt: skip
 _NOTES: Final = (
-    click.option("-q", "--quiet", is_flag=True, help="No notes on standard error."),
-    click.option("-v", "--verbose", count=True, help="More notes on standard error."),
+    click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error."),
+    click.option("-v", "--verbose", count=True, help="Print more notes on standard error."),
 )
 _SERVICES: Final = click.argument("services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...")
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     "measured_in",
     multiple=True,
     metavar="FILE|URL",
-    help="Show what nodes counted beside what is predicted: files or directories of what proxies serve at /measured, or"
-    " the address of one. May be repeated.",
+    help="Show what the proxies counted beside what is predicted: files or directories with what"
+    " a proxy serves at /measured, or the URL of one. May be repeated.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Stay, and show what changes in a live cluster.")
+@click.option("-w", "--watch", is_flag=True, help="Keep running, and show each change in a live cluster.")
 def command(*, options: Options, output: str, watch: bool, measured_in: tuple[str, ...]) -> int:
-    """Show which endpoints each zone would use, how much traffic would stay in its zone, who would be overloaded,
-    and why. Nothing is written anywhere.
+    """Show which endpoints each zone would use, how much traffic would stay in its zone, which endpoints
+    would be overloaded, and why. It only reads.
 
     \b
     zoneward plan --sample

@@ -9,10 +9,11 @@ from zoneward.cli.options import Options
 @click.command("release")
 @handover_options
 def command(*, options: Options, service: str, timeout: float, dry_run: bool) -> int:
-    """Give an adopted Service back: its selector returns, the EndpointSlices of the built-in controller are awaited,
-    then ours go, and labels and annotations are as they were. At no moment is a ready endpoint in none of them.
+    """Give an adopted Service back: restore its selector, wait for the EndpointSlices of the built-in controller,
+    delete ours, and restore labels and annotations. Every ready endpoint is in some slice at all times.
 
-    Cut off anywhere, the same command goes on. A Service that is the built-in controller's is left as it is.
+    After an interruption at any point, run the same command again to continue. A Service that belongs to the built-in
+    controller is left unchanged.
 
     \b
     zoneward release shop/cart --dry-run

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("route")
 @planning_options()
-@click.option("--node", required=True, metavar="NAME", help="The node whose proxy is asked.")
+@click.option("--node", required=True, metavar="NAME", help="The node whose proxy selects.")
 @click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(*, options: Options, node: str, as_is: bool, output: str) -> None:

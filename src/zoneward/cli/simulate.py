@@ -45,7 +45,7 @@ _NOTE_AFTER: Final = 1.0
     "-d",
     "--dataset",
     metavar="NAME|FILE",
-    help="What to score: see above.  [default: kep, or cluster with -f or --sample]",
+    help="The dataset, see above.  [default: kep, or cluster with -f or --sample]",
 )
 @click.option(
     "-a",
@@ -53,42 +53,53 @@ _NOTE_AFTER: Final = 1.0
     "algorithms",
     multiple=True,
     metavar="NAME[,NAME...]",
-    help="Which algorithms: see above.  [default: those of KEP-2004, random to local-opt]",
+    help="The algorithms, see above.  [default: those of KEP-2004, random to local-opt]",
 )
-@click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="A rule of your own, beside those of -a.")
+@click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="Also score an algorithm of your own.")
 @click.option(
     "--encoding",
     type=click.Choice([*ENCODINGS, "both"]),
     default=ENCODINGS[0],
     show_default=True,
-    help="How zones are told their endpoints; hints need no slices of their own, and can't say weights.",
+    help="How slices show each zone which endpoints to use: slice groups, or hints, which need no"
+    " slices of their own but have no weights.",
 )
-@click.option("--by", type=click.Choice(["endpoints", "zones"]), help="Also a table for each band of inputs.")
+@click.option("--by", type=click.Choice(["endpoints", "zones"]), help="Also print a table for each range of inputs.")
 @click.option(
-    "--quantiles", metavar="PERCENT[,...]", help="Also the score that so many percent of the inputs miss: 1,5,50."
+    "--quantiles",
+    metavar="PERCENT[,...]",
+    help="Also print the score that this percentage of the inputs stays below: 1,5,50.",
 )
 @click.option(
-    "--worst", type=click.IntRange(0, 10_000), default=0, metavar="N", help="Also the N worst inputs of each algorithm."
+    "--worst",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    metavar="N",
+    help="Also print the N inputs with the lowest score for each algorithm.",
 )
-@click.option("--differences", is_flag=True, help="Also how algorithms differ on the same inputs, with confidence.")
-@click.option("--bounds", is_flag=True, help="Also what no algorithm can pass.")
+@click.option(
+    "--differences", is_flag=True, help="Also print how the algorithms differ on the same inputs, with 95 % confidence."
+)
+@click.option("--bounds", is_flag=True, help="Also print bounds that no algorithm can exceed.")
 @click.option(
     "--sweep",
     "sweeps",
     multiple=True,
     metavar="PARAMETER=N[,N...]",
-    help="Each algorithm that has the parameter, with each of these values. May be repeated.",
+    help="Score each algorithm that has the parameter with each of these values. May be repeated.",
 )
-@click.option("--sample-size", type=click.IntRange(1), metavar="N", help="Only N inputs, spread evenly, by chance.")
+@click.option(
+    "--sample-size", type=click.IntRange(1), metavar="N", help="Score a random sample of N inputs, spread evenly."
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=2004,
     show_default=True,
     metavar="N",
-    help="For all that is by chance.",
+    help="The seed of everything random.",
 )
-@click.option("--skip-invalid", is_flag=True, help="Leave out rows of a CSV file that can't be read, and count them.")
+@click.option("--skip-invalid", is_flag=True, help="Skip rows of a CSV file that can't be read, and count them.")
 @click.option(
     "-o",
     "--output",
@@ -102,9 +113,11 @@ _NOTE_AFTER: Final = 1.0
     type=click.Choice(["topology-simulator"]),
     help="With -o csv: each input, in the columns of the proposal's tool. For one algorithm.",
 )
-@click.option("--to", metavar="PATH", help="Write into this file, not to standard output.")
-@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Workers.  [default: one for each core]")
-@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Work on the machines of a dask cluster.")
+@click.option("--to", metavar="PATH", help="Write to this file, not to standard output.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Number of workers.  [default: one for each core]"
+)
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Run on the machines of a dask cluster.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help="A snapshot for --dataset cluster.")
 @click.option("--sample", is_flag=True, help="The sample cluster for --dataset cluster.")
 @click.option("--config", metavar="FILE", help="A ZonewardConfiguration file for --dataset cluster.")
@@ -113,37 +126,37 @@ _NOTE_AFTER: Final = 1.0
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colour in tables; NO_COLOR is obeyed.",
+    help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No notes and no progress on standard error.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print no notes and no progress on standard error.")  # fmt: skip
 def command(
     *, files: tuple[str, ...], sample: bool, config: str | None, color: Color, quiet: bool, **given: Any
 ) -> int:
-    """Score algorithms over millions of inputs, with the functions that decide for clusters.
+    """Score algorithms over millions of inputs, with the same functions that the controller calls.
 
-    Scores are those of KEP-2004: credits of 100 for traffic that stays in its zone, for little overload, and for few
-    EndpointSlices. Ctrl-C ends it early, with what is known until then and exit status 130; a second one ends it at
+    Scores are those of KEP-2004: up to 100 points for traffic that stays in its zone, for little overload, and for few
+    EndpointSlices. Ctrl-C ends the run early, with the results so far and exit status 130. A second Ctrl-C ends it at
     once.
 
     \b
     Datasets:
       kep             39,273,145 inputs of three zones, those of KEP-2004
-      kep-permuted    the same, endpoints and nodes not sorted alike
+      kep-permuted    the same, with endpoints and nodes sorted differently
       representative  the 19 inputs that come with the proposal's tool
       small           the small dataset of KEP-2004: at most 20 endpoints in a zone
       medium          at most 50 endpoints in a zone
-      few             those of kep with at most 50 endpoints
-      uniform         by chance; all with their defaults:
+      few             the inputs of kep with at most 50 endpoints
+      uniform         random inputs; the parameters with their defaults:
                       uniform:zones=3,nodes=1-10,endpoints=0-100,inputs=1000000
       cluster         the Services of -f, of --sample, or of the cluster of the current context
       FILE            rows such as: name,1 10,2 20,1 0 (nodes and endpoints)
 
     \b
-    Algorithms, or all of them:
+    Algorithms (all stands for all of them):
       random, local, local-kep-tool, local-shared, local-weighted, local-opt,
       ProportionalZoneCPU, PreferSameZone, cluster-wide
-    local-kep-tool is local as the proposal's own tool has it; clusters have local.
-    Their parameters, where they have them:
+    local-kep-tool is local as in the proposal's tool; the controller uses local.
+    Parameters of the algorithms that have them:
       local:startingThreshold=3,overloadThreshold=0.5,maxEndpointsPerSlice=100
 
     \b

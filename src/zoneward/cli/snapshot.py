@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--to",
     metavar="FILE",
     default="-",
-    help="Write into this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
+    help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
 )
 @click.option(
     "--anonymize",
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     help="Replace names, namespaces, addresses and values of labels; decisions stay the same.",
 )
 def command(*, options: Options, to: str, anonymize: bool) -> None:
-    """Save the Services, Nodes, Pods and EndpointSlices of a cluster, of each only what Zoneward reads, into one file
-    that -f reads. With Services selected, only what these need.
+    """Save the Services, Nodes, Pods and EndpointSlices of a cluster to one file that -f reads, with only the fields
+    that Zoneward reads. With some Services selected, it saves only what these need.
 
     \b
     zoneward snapshot -f DIRECTORY -o cluster.json.gz
