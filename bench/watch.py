@@ -33,12 +33,12 @@ def watch() -> Iterator[Figure]:
     from zoneward.cli.live_plans import LivePlans
     from zoneward.cli.options import Options
     from zoneward.cli.plan_watch import WatchScreen
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import InformerCache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
     from zoneward.routing.demand import counts_for_demand
 
-    cache, versions = Cache(), count(1)
+    cache, versions = InformerCache(), count(1)
     _fill(cache, versions)
     options = Options(color="always")
     plans = LivePlans(cache, options=options, configuration=Configuration(), on_stale=lambda: None)
@@ -81,9 +81,9 @@ def watch() -> Iterator[Figure]:
 
 
 def _fill(cache: Any, versions: Iterator[int]) -> None:
-    from zoneward.client.resources import RESOURCES
+    from zoneward.client.resources import CACHED_RESOURCES
 
-    by_kind = {resource.kind: resource for resource in RESOURCES}
+    by_kind = {resource.kind: resource for resource in CACHED_RESOURCES}
     data = msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items)
     for raw in data.items:
         resource = by_kind.get(msgspec.json.decode(raw, type=_Kind).kind)

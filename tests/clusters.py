@@ -18,12 +18,12 @@ from zoneward.kube.objects import (
     ContainerPort,
     Endpoint,
     EndpointConditions,
+    EndpointIdentity,
     EndpointPort,
     EndpointSlice,
     ForNode,
     ForZone,
     Hints,
-    Identity,
     Node,
     NodeCondition,
     NodeMeta,
@@ -41,7 +41,7 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
     ServiceStatus,
-    zone_of,
+    node_zone,
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -278,7 +278,7 @@ def cluster_state(
     nodes = tuple(nodes)
     return ClusterState(
         demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
-        node_zones={node.metadata.name: zone_of(node) for node in nodes},
+        node_zones={node.metadata.name: node_zone(node) for node in nodes},
         configuration=configuration,
         pods_known=pods_known,
     )
@@ -353,7 +353,7 @@ def told(service: Service, plan: ServicePlan) -> Service:
     return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
 
 
-def endpoint_answers(decision: Decision) -> dict[Identity, tuple[Hints | None, ZoneGroup | None]]:
+def endpoint_answers(decision: Decision) -> dict[EndpointIdentity, tuple[Hints | None, ZoneGroup | None]]:
     """What a decision says about each endpoint: its hints and its slice group."""
     assignment = decision.assignment
     if assignment is None:

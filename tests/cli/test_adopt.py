@@ -16,7 +16,7 @@ from tests.cli.running import Commands
 from tests.controller.a_built_in import Shop, a_shop
 
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 
 
 @dataclass
@@ -147,5 +147,5 @@ def test_ctrl_c_half_way_says_how_to_go_on(zoneward: Commands) -> None:
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert told == "zoneward: cut off half way; to go on: zoneward adopt default/cart\n"
+    assert told == "zoneward: interrupted half way; to continue: zoneward adopt default/cart\n"
     assert zoneward("adopt", "cart", "-q").status == 0

@@ -14,13 +14,13 @@ from zoneward.cli.cluster_input import filter_services
 from zoneward.cli.live_plans import LivePlans, service_ranking
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import build_cluster_state, with_what_if
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
 from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 RESOURCES: dict[str, Any] = {each.kind: each for each in (SERVICES, NODES, PODS, SLICES)}
 OBJECTS = [
@@ -36,7 +36,7 @@ class Scene:
     """The sample cluster in a cache; objects by kind, namespace and name as they were put there."""
 
     def __init__(self, options: Options | None = None) -> None:
-        self.cache, self.version, self.waits = Cache(), 0, 0
+        self.cache, self.version, self.waits = InformerCache(), 0, 0
         self.options = options or Options()
         self.objects: dict[tuple[str, str, str], Any] = {}
         self.told: dict[tuple[str, str, str], DecisionView] = {}
@@ -47,7 +47,7 @@ class Scene:
             self.put(thing)
         for resource in RESOURCES.values():
             store = self.cache.store(resource)
-            store.keep_only({(each.metadata.namespace, each.metadata.name) for each in store})
+            store.retain_only({(each.metadata.namespace, each.metadata.name) for each in store})
         self.plans.begin()
         self.update()
         self.waits = 0

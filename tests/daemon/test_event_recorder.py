@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.client.resources import Event, EventSeries, Regarding
 from zoneward.daemon.event_recorder import BURST, REFILL, SERIES_TIMEOUT, EventRecorder, truncated
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service
 from zoneward.routing import service_events as events
 from zoneward.routing.service_events import DISABLED, ENABLED
 
@@ -50,7 +49,7 @@ def test_an_event_says_who_tells_what_of_which_service_and_when() -> None:
         reporting_instance="zoneward-0",
         action="Decide",
         reason="TopologyAwareRoutingDisabled",
-        regarding=Regarding(
+        regarding=EventRegarding(
             api_version="v1", kind="Service", namespace="shop", name="cart", uid="u-1", resource_version="7"
         ),
         note="Nodes only ready in 1 zone",

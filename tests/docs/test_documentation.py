@@ -33,7 +33,7 @@ from zoneward.routing.demand import compute_demand
 from zoneward.routing.request import approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import SelectionRule
-from zoneward.snapshots.snapshot import read_snapshot
+from zoneward.snapshots.cluster_snapshot import read_snapshot
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

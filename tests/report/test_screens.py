@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from zoneward.kube.reading import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.report.screens import watch_screen
 from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
@@ -16,14 +16,14 @@ from zoneward.routing.demand import Demand, compute_demand
 from zoneward.sample import cluster
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")
 
 
 @cache
 def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
-    snapshot = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+    snapshot = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
     demand = compute_demand(snapshot.nodes)
     cluster_state = ClusterState(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
     services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))

@@ -7,15 +7,15 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
-from zoneward.kube.reading import read
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.sample import cluster
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)
 Change = Callable[[Pod], Pod | None]
@@ -23,7 +23,7 @@ Change = Callable[[Pod], Pod | None]
 
 @cache
 def snapshot() -> Snapshot:
-    return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+    return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
 
 
 class Cluster:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.clusters import a_node, demand_in
 
 from zoneward.kube import names
-from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, zone_of
+from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone
 from zoneward.routing.demand import (
     Demand,
     NodeDemand,
@@ -78,7 +78,7 @@ def test_ready_is_only_what_says_true(status: str) -> None:
 @pytest.mark.parametrize(("zone", "found"), [("a", "a"), ("", None), (None, None)])
 def test_an_empty_zone_label_is_none(zone: str | None, found: str | None) -> None:
     node = a_node("n1", zone)
-    assert zone_of(node) == found
+    assert node_zone(node) == found
     demand = compute_demand([node])
     assert demand.nodes == (NodeDemand("n1", found, 4000),)
     assert demand.without_zone == (() if found else ("n1",))

@@ -10,9 +10,9 @@ from tests.contract.api import Object
 
 from zoneward.cli.planned_services import PlannedServices
 from zoneward.cli.route import node_routes
-from zoneward.controller.status.telling import CONTROLLER
+from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
+from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.demand import compute_demand
@@ -21,7 +21,7 @@ from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.routing.service_conditions import find_condition
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Observed:
     def node_of(self, place: str) -> str:
         """A node by its name, or the first of a zone."""
         nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
-        return next(node.metadata.name for node in nodes if place in (node.metadata.name, zone_of(node)))
+        return next(node.metadata.name for node in nodes if place in (node.metadata.name, node_zone(node)))
 
     def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port of a Service."""
@@ -150,7 +150,7 @@ class Observed:
 
     def places(self) -> list[str]:
         """Nodes of which one stands for each zone, and every node without a zone."""
-        by_zone = {zone_of(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
+        by_zone = {node_zone(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
         return sorted(by_zone.values())
 
 

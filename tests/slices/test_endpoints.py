@@ -28,7 +28,7 @@ from zoneward.kube.objects import (
     PodIP,
     Service,
     ServicePort,
-    says_ready,
+    has_ready_condition,
 )
 from zoneward.slices.endpoints import (
     EndpointBuilder,
@@ -146,8 +146,8 @@ def test_a_pod_counts_unless_it_is_finished_or_has_no_address(pod: Pod, expected
 @pytest.mark.parametrize(("status", "expected"), [("True", True), ("False", False), ("Unknown", False)])
 def test_a_pod_is_ready_where_its_condition_says_true(status: str, expected: bool) -> None:
     conditions = (NodeCondition(type="Initialized", status="True"), NodeCondition(type="Ready", status=status))
-    assert says_ready(conditions) == expected
-    assert not says_ready(None)
+    assert has_ready_condition(conditions) == expected
+    assert not has_ready_condition(None)
 
 
 # --- states -----------------------------------------------------------------------------------------------------------

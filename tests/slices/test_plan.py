@@ -29,7 +29,7 @@ from tests.clusters import (
 )
 
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.demand import compute_demand

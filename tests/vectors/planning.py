@@ -18,7 +18,7 @@ from zoneward.kube.objects import (
     Service,
     ServiceStatus,
     identity,
-    zone_of,
+    node_zone,
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -54,7 +54,7 @@ def plan(
     Upstream remembers in memory that a Service has hints; here its conditions do.
     """
     cluster_state = ClusterState(
-        upstream_demand(nodes), {node.metadata.name: zone_of(node) for node in nodes}, configuration
+        upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
     return plan_service(
         replace(service, status=ServiceStatus(conditions=told)),

@@ -11,18 +11,17 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
-from zoneward.kube.files import read_small
-from zoneward.kube.input_error import InputError, show
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.input_error import InputError, MalformedText, show
+from zoneward.kube.input_files import read_small
+from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
-from zoneward.kube.reading import read
-from zoneward.kube.selector import parse_selector
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
 from zoneward.routing.rules import listed
-from zoneward.snapshots.snapshot import Snapshot, read_snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import ClientConfig
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
@@ -81,7 +80,7 @@ def _document(name: str) -> object:
         raise InputError(name, "expected a configuration, got more than 1 MiB")
     try:
         documents = whole_documents(data)
-    except Malformed as error:
+    except MalformedText as error:
         raise InputError(name, f"line {error.line}, column {error.column}", error.problem) from None
     if len(documents) != 1:
         raise InputError(name, f"expected one document, got {len(documents)}")
@@ -91,15 +90,15 @@ def _document(name: str) -> object:
 # --- clusters and snapshots -------------------------------------------------------------------------------------------
 
 
-def find_cluster(options: Options) -> "tuple[Access, str | None]":
+def find_cluster(options: Options) -> "tuple[ClientConfig, str | None]":
     """The cluster of the current or the given context, and the namespace to read there, or None for all.
 
     Raises InputError or a usage error.
     """
-    from zoneward.client.kubeconfig import find_access
+    from zoneward.client.auth.kubeconfig import load_client_config
 
     try:
-        access = find_access(
+        access = load_client_config(
             kubeconfig=options.kubeconfig,
             context=options.context,
             impersonate=options.impersonate,
@@ -135,10 +134,10 @@ def load_snapshot(options: Options) -> Snapshot:
         from zoneward.sample import cluster
 
         skipped: Counter[str] = Counter()
-        return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
+        return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     if options.files:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
-    from zoneward.snapshots.live import read_cluster
+    from zoneward.snapshots.cluster_snapshot import read_cluster
 
     access, namespace = find_cluster(options)
     return read_cluster(access, namespace=namespace)

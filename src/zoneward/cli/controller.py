@@ -149,7 +149,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
     configuration, settings = _settings(options, is_upstream=is_upstream)
     access, log = options.connect(settings.log_format)
 
-    from zoneward.client.error_messages import worded
+    from zoneward.client.error_messages import log_message
     from zoneward.daemon.program import run_program
 
     async def work(stop: "asyncio.Event") -> None:
@@ -167,7 +167,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
         await program.run(stop)
 
     return run_program(
-        work, name="controller", log=log, error_message=lambda error: worded(error, access, now=datetime.now(UTC))
+        work, name="controller", log=log, error_message=lambda error: log_message(error, access, now=datetime.now(UTC))
     )
 
 

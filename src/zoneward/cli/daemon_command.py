@@ -13,7 +13,7 @@ import click
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import ClientConfig
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.daemon.log import Log, LogFormat
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
@@ -114,14 +114,14 @@ class DaemonOptions:
                 text = text.replace(key, option)
             raise InputError(text) from None
 
-    def connect(self, log_format: "LogFormat | None") -> "tuple[Access, Log]":
+    def connect(self, log_format: "LogFormat | None") -> "tuple[ClientConfig, Log]":
         """The cluster to work on, and the log. Raises InputError."""
         from zoneward.cli.cluster_input import INSECURE_WARNING
-        from zoneward.client.kubeconfig import find_access
+        from zoneward.client.auth.kubeconfig import load_client_config
         from zoneward.daemon.log import LogFormat
         from zoneward.daemon.structured_log import Level, new_log, redirect_logging
 
-        access = find_access(
+        access = load_client_config(
             kubeconfig=self.kubeconfig,
             context=self.context,
             impersonate=self.impersonate,
@@ -147,8 +147,8 @@ def import_program(module: str, *, command: str) -> ModuleType:
         raise InputError(f"zoneward {command}", f"{expected} (no {error.name} found)") from None
 
 
-def lease_namespace(access: "Access", configured: str | None) -> str:
+def lease_namespace(access: "ClientConfig", configured: str | None) -> str:
     """Where Leases are: as configured, else the Pod's own namespace, else where the control plane has its own."""
-    from zoneward.client.in_cluster import SERVICE_ACCOUNT
+    from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT
 
     return configured or (access.namespace if access.source == SERVICE_ACCOUNT else _DEFAULT_NAMESPACE)

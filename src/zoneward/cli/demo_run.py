@@ -14,19 +14,20 @@ from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.live_output import run_until_first_ends
 from zoneward.cli.output import atomic_file, print_line
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import node_zone
 from zoneward.report.comparison_report import totals
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
@@ -95,25 +96,26 @@ async def _run(play: Play, registry: Registry, story: DemoStory, *, plain: bool)
             serving = await stack.enter_async_context(SandboxServer(registry, ends_pods=False))
         except OSError as error:
             raise InputError("127.0.0.1", f"expected a port that is free, got: {error.strerror}") from error
-        access = Access(cluster=Cluster(server=serving.address), user=User())
+        access = ClientConfig(cluster=ClusterInfo(server=serving.address), user=UserInfo())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
-        teller = Teller(writer, instance="demo")
-        controller = Controller(
-            transport,
+        status_writer = StatusWriter(writer, instance="demo")
+        context = ControllerContext(
+            connection=transport,
+            writer=writer,
             configuration=Configuration(),
             mode=Mode.TAKE_OVER,
-            writer=writer,
-            teller=teller,
+            status_writer=status_writer,
             metrics=StoryMetrics(story),
-            batching=Batching(period=_PERIOD / play.speed),
         )
+        options = ControllerOptions(batching=Batching(period=_PERIOD / play.speed))
+        controller = EndpointSliceController(context, options)
         view = demo_view(story, controller.cache, length=end / play.speed, plain=plain)
 
         async def play_to_end() -> None:
             await _run_play(play, registry, controller, story, until=end)
-            await controller.settled(_LAST)
-            await teller.settled(_LAST)
+            await controller.wait_until_idle(_LAST)
+            await status_writer.wait_until_written(_LAST)
             _refresh(controller, story)
 
         await run_until_first_ends(play_to_end(), controller.run(), _follow(controller, story), view.run())
@@ -138,14 +140,16 @@ def _moments(play: Play) -> Iterator[float]:
                 yield step.at + outage.duration
 
 
-async def _run_play(play: Play, registry: Registry, controller: Controller, story: DemoStory, *, until: float) -> None:
+async def _run_play(
+    play: Play, registry: Registry, controller: EndpointSliceController, story: DemoStory, *, until: float
+) -> None:
     """Run the play and record its steps in the story."""
     seen = -1
 
     def is_done() -> bool:
         nonlocal seen
         before, seen = seen, registry.store.version
-        return before == seen and controller.is_settled
+        return before == seen and controller.is_idle
 
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
@@ -166,30 +170,30 @@ async def _run_play(play: Play, registry: Registry, controller: Controller, stor
     )
 
 
-async def _follow(controller: Controller, story: DemoStory) -> None:
+async def _follow(controller: EndpointSliceController, story: DemoStory) -> None:
     """Record decisions that change with the Nodes although nothing has to be written."""
     known = compute_demand(controller.cache.nodes)
     while True:
         await asyncio.sleep(_POLL)
         demand = compute_demand(controller.cache.nodes)
-        if demand != known and controller.is_settled:
+        if demand != known and controller.is_idle:
             known = demand
             _refresh(controller, story)
 
 
-def _refresh(controller: Controller, story: DemoStory) -> None:
+def _refresh(controller: EndpointSliceController, story: DemoStory) -> None:
     for plan in story.plans:
         fresh = controller.decision(plan.service.metadata.namespace, plan.service.metadata.name)
         if fresh is not None:
             story.record_decision(fresh)
 
 
-def _summary(controller: Controller, story: DemoStory) -> list[str]:
+def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]:
     """What was written, and its effect on traffic, computed as ``zoneward compare`` does."""
     writes, cache = controller.metrics.writes, controller.cache
     cluster_state = ClusterState(
         demand=compute_demand(cache.nodes),
-        node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
+        node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
         configuration=Configuration(),
     )
     comparisons = [

@@ -12,10 +12,9 @@ import click
 from zoneward.cli.live_output import Screen, Stream, is_screen
 from zoneward.cli.options import Options
 from zoneward.cli.output import table_width, wants_color
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key
+from zoneward.client.informer_cache import InformerCache
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.kube.objects import says_ready
+from zoneward.kube.objects import ObjectKey, has_ready_condition
 from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
@@ -39,9 +38,9 @@ class DemoStory:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begin = clock, clock()
-        self._plans: dict[Key, ServicePlan] = {}
-        self._written: dict[Key, WrittenPlan] = {}
-        self._changed: dict[Key, float] = {}
+        self._plans: dict[ObjectKey, ServicePlan] = {}
+        self._written: dict[ObjectKey, WrittenPlan] = {}
+        self._changed: dict[ObjectKey, float] = {}
         self.log: Final[list[LogLine]] = []
         self.events = 0
         """Events of Services that were written."""
@@ -55,7 +54,7 @@ class DemoStory:
         """The last plan of each Service, in the order of their names."""
         return [self._plans[key] for key in sorted(self._plans)]
 
-    def marked(self, seconds: float) -> frozenset[Key]:
+    def marked(self, seconds: float) -> frozenset[ObjectKey]:
         """The Services that were written within the last ``seconds``."""
         now = self.seconds
         return frozenset(key for key, then in self._changed.items() if now - then < seconds)
@@ -85,7 +84,7 @@ class DemoStory:
         self.events += len(now.events)
         self._plans[key], self._written[key] = plan, now
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service was deleted."""
         for records in (self._plans, self._written, self._changed):
             records.pop(key, None)
@@ -102,7 +101,7 @@ class StoryMetrics(ControllerMetrics):
         super().record_sync(plan)
         self._story.record_write(plan)
 
-    def forget_service(self, service: Key) -> None:
+    def forget_service(self, service: ObjectKey) -> None:
         super().forget_service(service)
         self._story.forget(service)
 
@@ -120,7 +119,7 @@ class DemoView(Protocol):
         ...
 
 
-def demo_view(story: DemoStory, cache: Cache, *, length: float, plain: bool) -> DemoView:
+def demo_view(story: DemoStory, cache: InformerCache, *, length: float, plain: bool) -> DemoView:
     """A screen on a terminal, otherwise lines. ``length``: about how many seconds the demo will take."""
     if not plain and is_screen():
         return DemoScreen(story, cache, length=length)
@@ -130,7 +129,7 @@ def demo_view(story: DemoStory, cache: Cache, *, length: float, plain: bool) -> 
 class DemoText:
     """Each line of the log as it comes, and at the end a table."""
 
-    def __init__(self, story: DemoStory, cache: Cache) -> None:
+    def __init__(self, story: DemoStory, cache: InformerCache) -> None:
         self._story, self._cache = story, cache
         self._stream, self._printed, self._names = Stream(), 0, 0
 
@@ -160,7 +159,7 @@ class DemoText:
 class DemoScreen:
     """Tables and log on a terminal, drawn again when something changes."""
 
-    def __init__(self, story: DemoStory, cache: Cache, *, length: float) -> None:
+    def __init__(self, story: DemoStory, cache: InformerCache, *, length: float) -> None:
         self._story, self._cache, self._length = story, cache, length
 
     async def run(self) -> None:
@@ -216,7 +215,7 @@ class DemoScreen:
         return text
 
 
-def _table(story: DemoStory, cache: Cache, width: int) -> Sequence["RenderableType"]:
+def _table(story: DemoStory, cache: InformerCache, width: int) -> Sequence["RenderableType"]:
     """The table as other commands print it, in parts, without the last line, which is about their options."""
     from rich.console import Group
 
@@ -230,13 +229,13 @@ def _table(story: DemoStory, cache: Cache, width: int) -> Sequence["RenderableTy
     return *above, join_lines(legend.split("\n")[:-1])
 
 
-def zones_now(cache: Cache) -> Sequence[ZoneStatus]:
+def zones_now(cache: InformerCache) -> Sequence[ZoneStatus]:
     """Every zone that has a Node, with what is ready there."""
     demand = compute_demand(cache.nodes)
     return tuple(_zone_now(cache, zone, demand.share(zone)) for zone in cache.zones())
 
 
-def _zone_now(cache: Cache, zone: str, share: float) -> ZoneStatus:
+def _zone_now(cache: InformerCache, zone: str, share: float) -> ZoneStatus:
     nodes = cache.nodes_in(zone)
     pods = [pod for node in nodes for pod in cache.pods_on(node.metadata.name)]
     return ZoneStatus(
@@ -245,5 +244,7 @@ def _zone_now(cache: Cache, zone: str, share: float) -> ZoneStatus:
         nodes=len(nodes),
         ready_nodes=sum(map(is_node_ready, nodes)),
         pods=len(pods),
-        ready_pods=sum(pod.metadata.deletion_timestamp is None and says_ready(pod.status.conditions) for pod in pods),
+        ready_pods=sum(
+            pod.metadata.deletion_timestamp is None and has_ready_condition(pod.status.conditions) for pod in pods
+        ),
     )

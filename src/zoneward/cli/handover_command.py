@@ -14,14 +14,13 @@ from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
-    from zoneward.client.resources import Key
-    from zoneward.controller.handover.adopting import Adopting
-    from zoneward.controller.handover.adoption import Following, Step
-    from zoneward.kube.objects import EndpointSlice
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
+    from zoneward.controller.handover.service_handover import ServiceHandover
+    from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 _TIMEOUT: Final = 60.0
 
@@ -30,8 +29,8 @@ _TIMEOUT: Final = 60.0
 class HandoverCommand:
     """What is different between the two commands. ``command`` continues after an interruption."""
 
-    run: "Callable[[Adopting], Coroutine[Any, Any, str]]"
-    next_step: "Callable[[Adopting], Following]"
+    run: "Callable[[ServiceHandover], Coroutine[Any, Any, str]]"
+    next_step: "Callable[[ServiceHandover], NextStep]"
     command: str
     note: str = ""
     """Printed when it is done."""
@@ -75,11 +74,14 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_handover(service: str, direction: HandoverCommand, *, options: Options, timeout: float, dry_run: bool) -> int:
-    """Do it, or show it. Raises a usage error, or InputError; half way that one says how to go on."""
+    """Run the steps, or show them. Returns the exit status.
+
+    Raises a usage error or InputError; after the first write its message has the command that continues.
+    """
     from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import complaint
+    from zoneward.client.error_messages import to_input_error
     from zoneward.client.transport import Transport
-    from zoneward.controller.handover.adopting import Adopting
+    from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
     configuration = load_configuration(options)
     if configuration.keep_built_in_label:
@@ -87,40 +89,40 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _find_service(service, options)
     name = "/".join(key)
-    begun: list[Adopting] = []
+    handovers: list[ServiceHandover] = []
 
     async def run() -> None:
         async with Transport(access) as transport:
-            adopting = Adopting(
+            handover = ServiceHandover(
                 transport,
                 key,
                 configuration=configuration,
-                tell=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
-                limit=timeout,
+                report=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
+                timeouts=HandoverTimeouts(total=timeout),
             )
-            begun.append(adopting)
+            handovers.append(handover)
             if dry_run:
-                await _show(adopting, direction, name)
+                await _print_steps(handover, direction, name)
             else:
-                print_line(f"Service {name}: {await direction.run(adopting)}")
+                print_line(f"Service {name}: {await direction.run(handover)}")
                 print_notes(options, [Note(direction.note)] if direction.note else [])
 
-    again = f"{direction.command} {name}"
+    retry = f"{direction.command} {name}"
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
-        if any(each.is_begun for each in begun):
-            print_line(f"zoneward: cut off half way; to go on: {again}", err=True)
+        if any(each.is_begun for each in handovers):
+            print_line(f"zoneward: interrupted half way; to continue: {retry}", err=True)
         return INTERRUPTED
     except CallFailed as error:
-        told = complaint(error, access, now=datetime.now(UTC))
-        if any(each.is_begun for each in begun):
-            raise InputError(str(told), f"half way; to go on: {again}") from error
-        raise told from error
+        failure = to_input_error(error, access, now=datetime.now(UTC))
+        if any(each.is_begun for each in handovers):
+            raise InputError(str(failure), f"half way; to continue: {retry}") from error
+        raise failure from error
     return 0
 
 
-def _find_service(service: str, options: Options) -> "tuple[Access, Key]":
+def _find_service(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
@@ -133,20 +135,20 @@ def _find_service(service: str, options: Options) -> "tuple[Access, Key]":
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _show(adopting: "Adopting", direction: HandoverCommand, name: str) -> None:
-    from zoneward.controller.handover.adoption import steps
+async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, name: str) -> None:
+    from zoneward.controller.handover.handover_steps import all_steps
 
-    there = await adopting.look()
-    for number, step in enumerate(steps(there, direction.next_step(adopting)), start=1):
+    state = await handover.read_state()
+    for number, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
         click.echo("".join(_step_text(number, step, name)), nl=False)
 
 
-def _step_text(number: int, step: "Step", name: str) -> Iterator[str]:
+def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, followed by what it writes as YAML documents."""
-    from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
+    from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 
-    lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]
+    lines = [f"{number}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
     documents: list[object] = []
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")
@@ -157,7 +159,7 @@ def _step_text(number: int, step: "Step", name: str) -> Iterator[str]:
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
-    yield to_yaml(documents[0], lines) if documents else "".join(f"# {visible(line)}\n" for line in lines)
+    yield to_yaml(documents[0], lines) if documents else "".join(f"# {printable(line)}\n" for line in lines)
     for each in documents[1:]:
         yield "---\n" + to_yaml(each, ())
     if documents:

@@ -7,11 +7,11 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import build_cluster_state, with_what_if
-from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key, LiveNode, key_of
-from zoneward.kube.objects import Service, zone_of
-from zoneward.kube.selector import parse_selector
+from zoneward.client.affected_services import subscribe_affected_services
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, object_key_of
+from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
@@ -27,7 +27,7 @@ Rank = Callable[[Service], int | None]
 class _Names:
     """The names of EndpointSlices in one namespace, as they are now."""
 
-    cache: Cache
+    cache: InformerCache
     namespace: str
 
     def __contains__(self, name: object) -> bool:
@@ -42,20 +42,20 @@ class LivePlans:
     """
 
     def __init__(
-        self, cache: Cache, *, options: Options, configuration: Configuration, on_stale: Callable[[], None]
+        self, cache: InformerCache, *, options: Options, configuration: Configuration, on_stale: Callable[[], None]
     ) -> None:
         """Raises a usage error for an invalid selector."""
         self._cache, self._options, self._configuration, self._on_stale = cache, options, configuration, on_stale
         self._rank = service_ranking(options)
-        self._stale: set[Key] = set()
+        self._stale: set[ObjectKey] = set()
         self._nodes_changed = True
         self._demand_changed = True
-        self._plans: dict[Key, ServicePlan] = {}
-        self._views: dict[Key, tuple[DecisionView, ...]] = {}
-        self._order: tuple[Key, ...] | None = None
+        self._plans: dict[ObjectKey, ServicePlan] = {}
+        self._views: dict[ObjectKey, tuple[DecisionView, ...]] = {}
+        self._order: tuple[ObjectKey, ...] | None = None
         self.cluster_state: ClusterState = self._cluster_state()
         """As of the last update."""
-        tell_concerned(cache, self._mark_stale)
+        subscribe_affected_services(cache, self._mark_stale)
         cache.nodes.subscribe(self._on_node)
 
     @property
@@ -63,19 +63,19 @@ class LivePlans:
         return bool(self._stale) or self._nodes_changed or self._demand_changed
 
     @property
-    def order(self) -> tuple[Key, ...]:
+    def order(self) -> tuple[ObjectKey, ...]:
         """The planned Services in the order in which they are shown."""
         if self._order is None:
             ranked = [(self._rank(plan.service) or 0, *key) for key, plan in self._plans.items()]
             self._order = tuple((namespace, name) for _, namespace, name in sorted(ranked))
         return self._order
 
-    def __getitem__(self, key: Key) -> ServicePlan:
+    def __getitem__(self, key: ObjectKey) -> ServicePlan:
         return self._plans[key]
 
     def begin(self) -> None:
         """Mark all Services as stale, for their first plan."""
-        self._mark_stale({key_of(service) for service in self._cache.services})
+        self._mark_stale({object_key_of(service) for service in self._cache.services})
 
     def update(self) -> Iterator[list[DecisionChange]]:
         """Plan the stale Services one at a time and yield the changes of each, which may be none.
@@ -93,12 +93,12 @@ class LivePlans:
 
     # --- what is stale ------------------------------------------------------------------------------------------------
 
-    def _mark_stale(self, keys: Collection[Key]) -> None:
+    def _mark_stale(self, keys: Collection[ObjectKey]) -> None:
         self._stale.update(keys)
         self._on_stale()
 
     def _on_node(self, old: LiveNode | None, new: LiveNode | None) -> None:
-        if (old is None) != (new is None) or (old and new and zone_of(old) != zone_of(new)):
+        if (old is None) != (new is None) or (old and new and node_zone(old) != node_zone(new)):
             self._nodes_changed = True
         if changes_demand(old, new):
             self._demand_changed = True
@@ -110,17 +110,17 @@ class LivePlans:
         if before is not None and not self._nodes_changed:
             zones = before.node_zones
         else:
-            zones = {node.metadata.name: zone_of(node) for node in cache.nodes}
+            zones = {node.metadata.name: node_zone(node) for node in cache.nodes}
         # Pods are watched: where the cache has none, the cluster has none.
         return build_cluster_state(
             cache.nodes, zones, options=self._options, configuration=self._configuration, pods_known=True
         )
 
-    def _in_order(self, keys: Collection[Key]) -> list[Key]:
+    def _in_order(self, keys: Collection[ObjectKey]) -> list[ObjectKey]:
         if len(keys) < 2:
             return list(keys)
 
-        def place(key: Key) -> tuple[int, str, str]:
+        def place(key: ObjectKey) -> tuple[int, str, str]:
             service = self._cache.services.get(*key)
             return (self._rank(service) or 0) if service else 0, *key
 
@@ -128,7 +128,7 @@ class LivePlans:
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
-    def _plan(self, key: Key) -> list[DecisionChange]:
+    def _plan(self, key: ObjectKey) -> list[DecisionChange]:
         cache = self._cache
         before = self._views.get(key, ())
         service = cache.services.get(*key)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
     from zoneward.cli.options import Options
@@ -32,7 +32,7 @@ _POLL: Final = 0.05
 
 def print_line(text: str, *, err: bool = False) -> None:
     """Print one line, in which nothing controls the terminal."""
-    click.echo(visible(text), err=err)
+    click.echo(printable(text), err=err)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def _documents(places: tuple[str, ...]) -> tuple["MeasuredTraffic", ...]:
     """Raises InputError."""
     if not places:
         return ()
-    from zoneward.snapshots.measured import read_measured
+    from zoneward.snapshots.measured_traffic_files import read_measured
 
     return read_measured(places, stdin=sys.stdin.buffer)
 

@@ -16,20 +16,22 @@ from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
-from zoneward.client.error_messages import complaint, shown_server
-from zoneward.client.following import follow
+from zoneward.client.error_messages import redacted_server, to_input_error
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable, left_out
-from zoneward.client.watch_health import Standing
+from zoneward.client.watch_health import WatchHealth
 from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
-    from zoneward.client.resources import Key
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.kube.objects import ObjectKey
     from zoneward.report.terminal_text import Text
 
 WATCHABLE: Final = ("table", "wide", "json")
@@ -67,43 +69,51 @@ def watch_plans(options: Options, output: str) -> int:
     check_usage(options, output)
     configuration = load_configuration(options)
     access, namespace = find_cluster(options)
-    unreadable: list[Unreadable] = []
-    cache, changed = Cache(on_unreadable=unreadable.append), asyncio.Event()
+    unreadable: list[UnreadableObject] = []
+    cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
     plans = LivePlans(cache, options=options, configuration=configuration, on_stale=changed.set)
     try:
         asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
     except CallFailed as error:
-        raise complaint(error, access, now=datetime.now(UTC)) from error
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
     finally:
         restore_gc()
     raise AssertionError("a watch has no end")
 
 
 async def _watch(
-    access: "Access",
+    access: "ClientConfig",
     namespace: str | None,
     plans: LivePlans,
-    cache: Cache,
+    cache: InformerCache,
     changed: asyncio.Event,
-    unreadable: list[Unreadable],
+    unreadable: list[UnreadableObject],
     *,
     options: Options,
     output: str,
 ) -> None:
     async with Transport(access) as transport:
-        health = Standing(transport, clock=time.monotonic)
-        view = watch_view(output, plans, cache, options, server=shown_server(access))
+        health = WatchHealth(transport, clock=time.monotonic)
+        view = watch_view(output, plans, cache, options, server=redacted_server(access))
         await run_until_first_ends(
-            follow(health, cache, namespace=namespace, patient=False, on_trouble=health.trouble),
+            run_informers(
+                health,
+                cache,
+                options=ListScope(namespace=namespace),
+                settings=ReflectorSettings(fail_fast=True),
+                on_error=health.trouble,
+            ),
             _plan(plans, cache, changed, view, options),
             _watch_connection(health, access, unreadable, view),
             view.run(),
         )
 
 
-async def _plan(plans: LivePlans, cache: Cache, changed: asyncio.Event, view: "WatchView", options: Options) -> None:
+async def _plan(
+    plans: LivePlans, cache: InformerCache, changed: asyncio.Event, view: "WatchView", options: Options
+) -> None:
     with without_gc():
         try:
             async with asyncio.timeout(_SLOW):
@@ -145,19 +155,19 @@ async def _update(plans: LivePlans, view: "WatchView") -> None:
 
 
 async def _watch_connection(
-    health: Standing, access: "Access", unreadable: list[Unreadable], view: "WatchView"
+    health: WatchHealth, access: "ClientConfig", unreadable: list[UnreadableObject], view: "WatchView"
 ) -> None:
     """Show that the connection is lost, that its error changed, and that it is back; and the objects that cannot be
     read."""
     last: str | None = None
     while True:
         while unreadable:
-            view.show_unreadable(left_out(unreadable.pop(0)))
+            view.show_unreadable(skipped_message(unreadable.pop(0)))
         error, now = health.lasting, datetime.now(UTC)
         since, text = now, None
         if error is not None:
             since -= timedelta(seconds=time.monotonic() - error[0])
-            text = str(complaint(error[1], access, now=now))
+            text = str(to_input_error(error[1], access, now=now))
         if text != last:
             view.show_error(text, since)
             last = text
@@ -189,7 +199,7 @@ class WatchView(Protocol):
         ...
 
 
-def watch_view(output: str, plans: LivePlans, cache: Cache, options: Options, *, server: str) -> WatchView:
+def watch_view(output: str, plans: LivePlans, cache: InformerCache, options: Options, *, server: str) -> WatchView:
     """The view for ``-o``; a table is only drawn where there is a terminal."""
     if output == "json":
         return WatchJson(plans, cache, options)
@@ -202,7 +212,7 @@ def watch_view(output: str, plans: LivePlans, cache: Cache, options: Options, *,
 class _WatchStream:
     """What both forms without a screen share: errors are notes on standard error."""
 
-    def __init__(self, plans: LivePlans, cache: Cache, options: Options) -> None:
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options) -> None:
         self._plans, self._cache, self._options = plans, cache, options
         self._stream = Stream()
 
@@ -222,7 +232,7 @@ class _WatchStream:
 class WatchJson(_WatchStream):
     """``-o json``: a line for each change."""
 
-    def __init__(self, plans: LivePlans, cache: Cache, options: Options) -> None:
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options) -> None:
         super().__init__(plans, cache, options)
         self._decisions = 0
 
@@ -239,14 +249,14 @@ class WatchJson(_WatchStream):
 class WatchText(_WatchStream):
     """A table where there is no screen to draw it on: printed once in full, then a line for each change."""
 
-    def __init__(self, plans: LivePlans, cache: Cache, options: Options, *, wide: bool) -> None:
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool) -> None:
         super().__init__(plans, cache, options)
         self._wide, self._is_complete = wide, False
 
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            await self._print("".join(f"{visible(change_text(change, now=now))}\n" for change in changes))
+            await self._print("".join(f"{printable(change_text(change, now=now))}\n" for change in changes))
 
     async def show_complete(self) -> None:
         from zoneward.report.plan_table import plan_table
@@ -270,10 +280,10 @@ class WatchText(_WatchStream):
 class WatchScreen:
     """A table on a terminal, drawn again when something changes."""
 
-    def __init__(self, plans: LivePlans, cache: Cache, options: Options, *, wide: bool, server: str) -> None:
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool, server: str) -> None:
         self._plans, self._cache, self._options = plans, cache, options
         self._wide, self._server = wide, server
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ObjectKey, float] = {}
         """When Services changed, by the monotonic clock; the latest is the last."""
         self._last = datetime.now().astimezone()
         self._error: tuple[str, datetime] | None = None
@@ -326,11 +336,11 @@ class WatchScreen:
         numbers = len(self._cache.pods), len(self._plans.order), len(self._cache.unreadable)
         return self._last, self._error, self._marked(), numbers
 
-    def _marked(self) -> frozenset["Key"]:
+    def _marked(self) -> frozenset["ObjectKey"]:
         now = time.monotonic()
         return frozenset(key for key, then in self._changed.items() if now - then < _MARKED)
 
-    def picture(self, width: int, height: int, *, marked: Collection["Key"]) -> list[str]:
+    def picture(self, width: int, height: int, *, marked: Collection["ObjectKey"]) -> list[str]:
         from zoneward.report.screens import watch_screen
         from zoneward.report.terminal_text import Terminal
 

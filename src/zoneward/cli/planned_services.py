@@ -20,7 +20,7 @@ from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

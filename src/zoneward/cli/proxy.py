@@ -193,12 +193,12 @@ def _run(node: str, options: DaemonOptions, configuration: "Configuration", sett
 
     from zoneward.daemon.program import run_program
     from zoneward.kube.input_error import InputError
-    from zoneward.proxy.kernel.applying import Unusable
-    from zoneward.proxy.kernel.capability import set_aside
+    from zoneward.proxy.kernel.nft_client import NftablesUnavailable
+    from zoneward.proxy.machine import drop_effective_capability
 
     try:
         # Before there is a second thread: capabilities belong to threads.
-        set_aside()
+        drop_effective_capability()
     except OSError as error:
         log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
 
@@ -213,7 +213,7 @@ def _run(node: str, options: DaemonOptions, configuration: "Configuration", sett
         )
         try:
             await program.run(stop)
-        except Unusable as error:
+        except NftablesUnavailable as error:
             raise InputError("the kernel", str(error)) from None
 
     return run_program(work, name="proxy", log=log, error_message=str)

@@ -10,27 +10,26 @@ import click
 from zoneward.cli.cluster_input import find_node, load_snapshot
 from zoneward.cli.options import Options
 from zoneward.cli.output import print_line
-from zoneward.client.resources import Key
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.applying import Lost, NftProcess, Refused, Unusable
-from zoneward.proxy.kernel.kernel_reading import Incomplete
-from zoneward.proxy.kernel.planning import cleanup, planned, whole
-from zoneward.proxy.model.claims import granted
-from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
-from zoneward.proxy.model.served import Node, Served
+from zoneward.netlink.nftables import DumpInterrupted
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
+from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.model.address_ownership import resolve_ownership
+from zoneward.proxy.model.node_service import NodeService, ProxyNode
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.large_services import TooLarge, served_within
-from zoneward.proxy.ruleset.quoting import comment
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.difference import diff_rulesets
+from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
+from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class NodeRules:
     """What the proxy of a node serves, and how its rules are laid out."""
 
     node: kube.Node
-    services: Mapping[Family, Mapping[Key, Served]]
-    options: LayoutOptions
+    services: Mapping[Family, Mapping[ObjectKey, NodeService]]
+    options: RulesetOptions
 
     @classmethod
     def from_snapshot(
@@ -48,16 +47,16 @@ class NodeRules:
         """Read the snapshot or the cluster that ``options`` name. Raises InputError or a usage error."""
         snapshot = load_snapshot(options)
         node = find_node(snapshot, name)
-        layout = layout_options(settings, node)
+        layout = ruleset_options(settings, node)
         return cls(node, _node_services(snapshot, node, layout, configuration, settings), layout)
 
     def print(self) -> int:
         """Print all rules. Returns the exit status."""
-        head = f"Of node {self.node.metadata.name}, zone {zone_of(self.node) or '(none)'}. In place of what there is:"
-        print_line(comment(f"{head} nft -f FILE"))
+        head = f"Of node {self.node.metadata.name}, zone {node_zone(self.node) or '(none)'}. In place of what there is:"
+        print_line(comment_line(f"{head} nft -f FILE"))
         for family in FAMILIES:
-            changes = difference(None, whole(family, self.services[family], options=self.options))
-            click.echo(text(replace(changes, replaces=True)), nl=False)
+            changes = diff_rulesets(None, full_ruleset(family, self.services[family], options=self.options))
+            click.echo(render_commands(replace(changes, replaces_table=True)), nl=False)
         return 0
 
     def print_changes(self) -> int:
@@ -66,11 +65,11 @@ class NodeRules:
 
     async def _print_changes(self) -> int:
         try:
-            async with NftProcess() as kernel:
+            async with NftClient() as kernel:
                 for family in FAMILIES:
-                    changes = await planned(kernel, family, self.services[family], options=self.options)
-                    click.echo(text(changes), nl=False)
-        except (Unusable, Refused, Lost, Incomplete) as error:
+                    changes = await plan_changes(kernel, family, self.services[family], options=self.options)
+                    click.echo(render_commands(changes), nl=False)
+        except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown, DumpInterrupted) as error:
             raise InputError("the kernel", str(error)) from None
         return 0
 
@@ -82,9 +81,9 @@ def delete_rules(*, quiet: bool) -> int:
 
 async def _delete_rules(*, quiet: bool) -> int:
     try:
-        async with NftProcess() as kernel:
-            gone = await cleanup(kernel)
-    except (Unusable, Refused, Lost) as error:
+        async with NftClient() as kernel:
+            gone = await delete_tables(kernel)
+    except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown) as error:
         raise InputError("the kernel", str(error)) from None
     if not quiet:
         tables = ", ".join(f"table {family} {name}" for family, name in gone)
@@ -95,19 +94,19 @@ async def _delete_rules(*, quiet: bool) -> int:
 def _node_services(
     snapshot: Snapshot,
     node: kube.Node,
-    options: LayoutOptions,
+    options: RulesetOptions,
     configuration: Configuration,
     settings: ProxyConfiguration,
-) -> dict[Family, dict[Key, Served]]:
+) -> dict[Family, dict[ObjectKey, NodeService]]:
     """What the node serves. What is left out, and why, is printed on standard error."""
-    this = Node(name=node.metadata.name, zone=zone_of(node))
-    wanted: dict[Family, list[Served]] = {family: [] for family in FAMILIES}
+    this = ProxyNode(name=node.metadata.name, zone=node_zone(node))
+    wanted: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
     for service in snapshot.services:
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
             continue
         where, left_out = f"Service {service.metadata.namespace}/{service.metadata.name}", dict[str, None]()
         try:
-            every = served_within(
+            every = node_services_within(
                 settings.max_service_entries,
                 service,
                 snapshot.slices_of(service),
@@ -117,7 +116,7 @@ def _node_services(
                 service_ranges=settings.service_ranges,
                 left_out=left_out.setdefault,
             )
-        except TooLarge as error:
+        except ServiceTooLarge as error:
             _print_note(f"{where} is left out: {error}")
             continue
         for family, each in every.items():
@@ -129,7 +128,7 @@ def _node_services(
         node, left_out=lambda each: _print_note(f"Node {this.name}: {each!r} is no IP address: left out")
     )
     return {
-        family: granted(some, node_addresses=own.get(family, frozenset()), lost=_print_note)
+        family: resolve_ownership(some, node_addresses=own.get(family, frozenset()), on_conflict=_print_note)
         for family, some in wanted.items()
     }
 

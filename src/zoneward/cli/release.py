@@ -20,11 +20,11 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
     zoneward release shop/cart
     """
     from zoneward.cli.handover_command import run_handover
-    from zoneward.controller.handover.adoption import next_release
+    from zoneward.controller.handover.handover_steps import next_release_step
 
     direction = HandoverCommand(
-        run=lambda adopting: adopting.release(),
-        next_step=lambda adopting: lambda state: next_release(state, plan=adopting.plan),
+        run=lambda handover: handover.release(),
+        next_step=lambda handover: lambda state: next_release_step(state, plan=handover.plan),
         command="zoneward release",
     )
     return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)

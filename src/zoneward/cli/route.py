@@ -51,7 +51,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
     from zoneward.cli.cluster_input import find_node
-    from zoneward.kube.objects import zone_of
+    from zoneward.kube.objects import node_zone
     from zoneward.report.route_report import NodeRoutes, PortRoute
     from zoneward.routing.selection.endpoint_selection import (
         endpoints_of_port,
@@ -62,7 +62,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
         slice_groups,
     )
 
-    zone = zone_of(find_node(planned.snapshot, node))
+    zone = node_zone(find_node(planned.snapshot, node))
     consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:

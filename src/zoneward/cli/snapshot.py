@@ -13,7 +13,7 @@ from zoneward.cli.options import Options, reading_options
 from zoneward.cli.output import Note, print_notes
 
 if TYPE_CHECKING:
-    from zoneward.snapshots.snapshot import Snapshot
+    from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @click.command("snapshot")
@@ -42,7 +42,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.cluster_input import filter_services, load_snapshot, no_services_note, reading_notes
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.snapshots.saving import save
+    from zoneward.snapshots.snapshot_writer import write_snapshot
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
@@ -59,11 +59,11 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             from zoneward.routing.algorithms.heuristics import HEURISTICS
             from zoneward.routing.request.approach import Approach
             from zoneward.routing.rules import Reason
-            from zoneward.snapshots.anonymizing import anonymized
+            from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
-            save(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
+            write_snapshot(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
     notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))
     print_notes(options, notes)
 

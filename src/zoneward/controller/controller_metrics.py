@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import LEASES, RESOURCES, Key
-from zoneward.client.writer import outcome_of
+from zoneward.client.resources import CACHED_RESOURCES, LEASES
+from zoneward.client.writer import write_outcome
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.sync_counts import (
     HintedBy,
@@ -30,6 +30,7 @@ from zoneward.controller.sync_counts import (
 )
 from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
 from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.kube.objects import ObjectKey
 from zoneward.slices.plan import ServicePlan
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}queue_oldest_seconds",
             "Seconds since the oldest change that is not written yet",
-            lambda: controller.queue.oldest(),
+            lambda: controller.queue.longest_wait(),
         )
         gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
         gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())
@@ -184,7 +185,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}unreadable_objects",
             "Objects that cannot be read and are set aside",
-            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
+            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*CACHED_RESOURCES, LEASES))),
             ["kind"],
         )
         gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
@@ -230,7 +231,7 @@ class ControllerMetrics:
         """From the first change of a Service until all that it led to was written, if anything was written."""
         self.latency.observe(seconds)
 
-    def forget_service(self, service: Key) -> None:
+    def forget_service(self, service: ObjectKey) -> None:
         """A Service is gone, or no longer ours."""
         self.totals.drop(service)
         if self.predictions is not None:
@@ -245,7 +246,7 @@ class ControllerMetrics:
 
     def record_api_error(self, error: CallFailed, *, kind: str) -> None:
         """A call failed. ``kind`` is the plural: ``endpointslices``."""
-        self.api_errors.labels(outcome_of(error).value, kind).inc()
+        self.api_errors.labels(write_outcome(error).value, kind).inc()
 
     def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
         """A list or watch broke off. That the server no longer has a version is normal."""

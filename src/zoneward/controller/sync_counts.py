@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from zoneward.client.resources import Key
 from zoneward.kube import names
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
-from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.approach import Approach
@@ -162,11 +161,11 @@ class SliceTotals:
         self.endpoints = self.slices = self.desired_slices = 0
         self.hinted: Final[Counter[HintedBy]] = Counter()
         self.by_traffic_distribution: Final[Counter[TrafficDistribution]] = Counter()
-        self._entries: dict[Key, _ServiceTotals] = {}
+        self._entries: dict[ObjectKey, _ServiceTotals] = {}
 
     def put(
         self,
-        service: Key,
+        service: ObjectKey,
         families: Mapping[str, FamilyTotals],
         *,
         traffic_distribution: TrafficDistribution | None = None,
@@ -177,14 +176,14 @@ class SliceTotals:
         self._entries[service] = entry
         self._add(entry, 1)
 
-    def drop(self, service: Key) -> None:
+    def drop(self, service: ObjectKey) -> None:
         """A Service is gone, or is no longer ours. One that never counted is no fault."""
         self._add(self._entries.pop(service, None), -1)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ObjectKey]:
         return iter(self._entries)
 
     def _add(self, entry: _ServiceTotals | None, sign: int) -> None:

@@ -14,9 +14,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
 from zoneward.daemon.rate_limiter import RateLimiter
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service, format_micro_time
 from zoneward.routing import service_events as events
 
 MAX_NOTE_BYTES: Final = 1024
@@ -81,7 +80,7 @@ class EventRecorder:
             recorded = self._new(service, event, note, now, api_version=api_version, kind=kind)
         else:
             count = recorded.series.count if recorded.series is not None else 1
-            recorded = replace(recorded, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
+            recorded = replace(recorded, series=EventSeries(count=count + 1, last_observed_time=format_micro_time(now)))
         self._recent[key] = recorded
         return recorded
 
@@ -92,7 +91,7 @@ class EventRecorder:
         fresh = replace(
             event,
             metadata=ObjectMeta(name=name, namespace=event.metadata.namespace),
-            event_time=micro_time(now),
+            event_time=format_micro_time(now),
             series=None,
         )
         key = _key_of(event)
@@ -109,12 +108,12 @@ class EventRecorder:
         return Event(
             # Events of objects without a namespace go there.
             metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace or "default"),
-            event_time=micro_time(now),
+            event_time=format_micro_time(now),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
             action=self._action,
             reason=event.reason,
-            regarding=Regarding(
+            regarding=EventRegarding(
                 api_version=api_version,
                 kind=kind,
                 namespace=metadata.namespace,
@@ -141,7 +140,7 @@ class EventRecorder:
         return limiter.try_accept(now.timestamp())
 
     def _forget_old(self, now: datetime) -> None:
-        oldest = micro_time(now - SERIES_TIMEOUT)
+        oldest = format_micro_time(now - SERIES_TIMEOUT)
         while self._recent:
             key, event = next(iter(self._recent.items()))
             if _last_observed(event) >= oldest:

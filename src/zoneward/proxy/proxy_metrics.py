@@ -15,7 +15,7 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
 from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import ADDRESS_TYPES
+from zoneward.proxy.model.node_service import ADDRESS_TYPES
 
 if TYPE_CHECKING:
     from zoneward.proxy.proxy_program import ProxyProgram
@@ -75,13 +75,13 @@ class ProxyMetrics:
         gauge(
             f"{OURS}elements",
             "Elements of sets and maps in the kernel",
-            lambda: _labeled({family: table.elements for family, table in tables.items()}),
+            lambda: _labeled({family: table.element_count for family, table in tables.items()}),
             by_family,
         )
         gauge(
             f"{OURS}services",
             "Services that are served",
-            lambda: _labeled({family: len(loop.served(family)) for family in FAMILIES}),
+            lambda: _labeled({family: len(loop.node_services(family)) for family in FAMILIES}),
             by_family,
         )
         gauge(
@@ -89,7 +89,7 @@ class ProxyMetrics:
             "Services that the kernel does not take as they are, or that are too large",
             lambda: _labeled(
                 {
-                    family: len(table.refused) + sum(each.family == family for each in loop.too_large.values())
+                    family: len(table.refused_services) + sum(each.family == family for each in loop.too_large.values())
                     for family, table in tables.items()
                 }
             ),
@@ -98,19 +98,19 @@ class ProxyMetrics:
         gauge(
             f"{OURS}contested_services",
             "Services that do not get what other Services have",
-            lambda: _labeled({family: len(services) for family, services in loop.lost.items()}),
+            lambda: _labeled({family: len(services) for family, services in loop.conflicts.items()}),
             by_family,
         )
         gauge(
             f"{OURS}slices",
             "EndpointSlices that are known: decoded, or kept as they came, being for other zones",
-            lambda: dict(zip(("decoded", "sealed"), cache.numbers, strict=True)),
+            lambda: dict(zip(("decoded", "sealed"), cache.slice_counts, strict=True)),
             ["state"],
         )
         gauge(
             f"{OURS}partly_programmed_services",
             "Services of which a part is left out",
-            lambda: len(cache.left_out),
+            lambda: len(cache.left_out_values),
         )
         gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: cache.synced.is_set())
         gauge(
@@ -134,11 +134,11 @@ class ProxyMetrics:
             "Endpoints that this node may send to, by the rule that chose them",
             lambda: [
                 (
-                    (service.namespace, service.name, ADDRESS_TYPES[family], port.name, port.rule.value),
-                    len(port.reachable),
+                    (service.namespace, service.name, ADDRESS_TYPES[family], port.name, port.selection_rule.value),
+                    len(port.all_reachable_endpoints),
                 )
                 for family in FAMILIES
-                for service in tuple(loop.served(family).values())
+                for service in tuple(loop.node_services(family).values())
                 for port in service.ports
             ],
             ["namespace", "service", "address_type", "port", "rule"],

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.kube.csv_cells import safe_cell
+from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import JsonView, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
@@ -90,7 +90,7 @@ def comparison_csv(comparisons: Iterable[ServiceComparison]) -> str:
         for candidate in view.approaches:
             values = msgspec.structs.astuple(candidate)
             cells = [*service, *map(_csv_cell, values), _csv_cell(candidate.approach == view.best)]
-            writer.writerow(map(safe_cell, cells))
+            writer.writerow(map(safe_csv_cell, cells))
     return text.getvalue()
 
 

@@ -9,7 +9,7 @@ from math import gcd
 from typing import Final, Literal
 
 from zoneward.kube import names
-from zoneward.kube.objects import Node, says_ready, zone_of
+from zoneward.kube.objects import Node, has_ready_condition, node_zone
 from zoneward.kube.quantity import in_milli, parse
 from zoneward.routing.configuration import MissingCPU
 
@@ -99,7 +99,7 @@ def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-no
     ``missing_cpu="disable"`` CPU is used for the others, and the caller voids hints for the reason in ``without_cpu``.
     """
     ready = sorted((node for node in nodes if counts_for_demand(node)), key=lambda node: node.metadata.name)
-    cpu = [(node.metadata.name, zone_of(node), allocatable_cpu(node)) for node in ready]
+    cpu = [(node.metadata.name, node_zone(node), allocatable_cpu(node)) for node in ready]
     without_cpu = tuple(name for name, _, amount in cpu if amount <= 0)
     by_count = bool(without_cpu) and missing_cpu == "count-nodes"
     sums: dict[str, Fraction] = {}
@@ -128,7 +128,7 @@ def counts_for_demand(node: Node) -> bool:
 
 def is_node_ready(node: Node) -> bool:
     """Whether a Node reports that it is ready; one without status does not."""
-    return node.status is not None and says_ready(node.status.conditions)
+    return node.status is not None and has_ready_condition(node.status.conditions)
 
 
 def allocatable_cpu(node: Node) -> Fraction:
@@ -152,4 +152,4 @@ def changes_demand(old: Node | None, new: Node | None) -> bool:
 
 def _demand_inputs(node: Node | None) -> tuple[str | None, Fraction] | None:
     """Everything that demand reads from a Node besides its name; None for a Node that does not count."""
-    return (zone_of(node), allocatable_cpu(node)) if node is not None and counts_for_demand(node) else None
+    return (node_zone(node), allocatable_cpu(node)) if node is not None and counts_for_demand(node) else None

@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ForNode, ForZone, Hints, Identity, Service
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointIdentity,
+    EndpointPort,
+    EndpointSlice,
+    ForNode,
+    ForZone,
+    Hints,
+    Service,
+)
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
@@ -51,7 +60,7 @@ class EncodedGroup:
     ports: tuple[EndpointPort, ...] = ()
     labels: Mapping[str, str]
     annotations: Mapping[str, str | None]
-    endpoints: Mapping[Identity, Endpoint]
+    endpoints: Mapping[EndpointIdentity, Endpoint]
     clean: Mapping[str, EndpointSlice] = field(default_factory=dict)
 
 

@@ -11,15 +11,15 @@ from zoneward.kube.formats import endpoint_address
 from zoneward.kube.objects import (
     Endpoint,
     EndpointConditions,
+    EndpointIdentity,
     EndpointPort,
     EndpointSlice,
-    Identity,
     ObjectReference,
     Pod,
     PodIP,
     Service,
+    has_ready_condition,
     identity,
-    says_ready,
 )
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
@@ -29,7 +29,7 @@ from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"
 IPV6: Final = "IPv6"
-PreviousGroups = Callable[[Identity], ZoneGroup | None]
+PreviousGroups = Callable[[EndpointIdentity], ZoneGroup | None]
 """Returns the group that an endpoint was in."""
 
 _FINISHED: Final = ("Failed", "Succeeded")
@@ -74,7 +74,7 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
     if not addresses:
         return None
     meta, spec = pod.metadata, pod.spec
-    serving = says_ready(pod.status.conditions)
+    serving = has_ready_condition(pod.status.conditions)
     terminating = meta.deletion_timestamp is not None
     ready = service.spec.publish_not_ready_addresses is True or (serving and not terminating)
     named = spec.hostname and spec.subdomain == service.metadata.name
@@ -140,7 +140,9 @@ class PodEndpoint(IndexedEndpoint):
 
     __slots__ = ("ports",)
 
-    def __init__(self, endpoint: Endpoint, key: Identity, previous_group: ZoneGroup | None, ports: PortKey) -> None:
+    def __init__(
+        self, endpoint: Endpoint, key: EndpointIdentity, previous_group: ZoneGroup | None, ports: PortKey
+    ) -> None:
         # Without a call of the other `__init__`: there are tens of thousands of endpoints.
         self.endpoint = endpoint
         self.identity = key
@@ -177,7 +179,7 @@ class ServiceEndpoints:
         self.address_type: Final = address_type
         self.builder = builder
         self.index: Final = EndpointIndex(merge_addresses=merge_addresses)
-        self.by_identity: Final[dict[Identity, PodEndpoint]] = {}
+        self.by_identity: Final[dict[EndpointIdentity, PodEndpoint]] = {}
         self.port_groups: Final[dict[PortKey, PortGroup]] = {}
         self.node_gone: Final[set[str]] = set()
         """The names of Pods that are left out because their Node is gone."""

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Final
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointSlice, Hints, Identity, Service, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Hints, Service, identity
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
 from zoneward.routing.selection.group_labels import group_of_slice
@@ -49,7 +49,7 @@ class ExistingSlice:
     def __init__(self, rank: int, slice_: EndpointSlice) -> None:
         self.rank = rank
         self.slice = slice_
-        self.identities: list[Identity] = []
+        self.identities: list[EndpointIdentity] = []
         self.group: ZoneGroup | None = None
         self.has_placement = self.has_approach = False
         self.clean: GroupKey | None = None
@@ -68,7 +68,7 @@ class ExistingSlices:
         self.own: dict[str, ExistingSlice] = {}
         self.replaced: dict[str, ExistingSlice] = {}
         self.others: dict[str, ExistingSlice] = {}
-        self.listed_twice: set[Identity] = set()
+        self.listed_twice: set[EndpointIdentity] = set()
         """Endpoints that are listed more than once, maybe in one slice."""
         self._approaches: Counter[str | None] = Counter()
         """How many of our slices with endpoints were written for each approach."""
@@ -77,7 +77,7 @@ class ExistingSlices:
         self._manager = configuration.manager
         self._indexed = indexed
         # Only slices that show where an endpoint was.
-        self._by_endpoint: dict[Identity, ExistingSlice | list[ExistingSlice]] = {}
+        self._by_endpoint: dict[EndpointIdentity, ExistingSlice | list[ExistingSlice]] = {}
         self._groups = _GroupReader()
 
     @property
@@ -88,14 +88,14 @@ class ExistingSlices:
     def get(self, name: str) -> ExistingSlice | None:
         return self.own.get(name) or self.replaced.get(name) or self.others.get(name)
 
-    def with_endpoint(self, key: Identity) -> tuple[ExistingSlice, ...]:
+    def with_endpoint(self, key: EndpointIdentity) -> tuple[ExistingSlice, ...]:
         """The slices that list an endpoint."""
         found = self._by_endpoint.get(key)
         if found is None:
             return ()
         return tuple(found) if isinstance(found, list) else (found,)
 
-    def previous_groups(self, keys: Iterable[Identity] | None = None) -> dict[Identity, ZoneGroup]:
+    def previous_groups(self, keys: Iterable[EndpointIdentity] | None = None) -> dict[EndpointIdentity, ZoneGroup]:
         """The group that each endpoint was in: of some endpoints, or of all that are listed."""
         slices: Iterable[ExistingSlice]
         if keys is None:
@@ -105,7 +105,7 @@ class ExistingSlices:
             own = self.own.keys()
             listing = {each for key in keys for each in self.with_endpoint(key)}
             slices = sorted(listing, key=lambda each: (each.slice.metadata.name in own, each.rank))
-        found: dict[Identity, ZoneGroup] = {}
+        found: dict[EndpointIdentity, ZoneGroup] = {}
         for each in slices:
             if each.has_placement:
                 keys = each.identities
@@ -124,7 +124,7 @@ class ExistingSlices:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def set(self, slice_: EndpointSlice, rank: int) -> list[Identity]:
+    def set(self, slice_: EndpointSlice, rank: int) -> list[EndpointIdentity]:
         """Add a slice, or replace the one of the same name. Returns the endpoints whose previous group may change."""
         name = slice_.metadata.name
         manager = (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
@@ -132,7 +132,7 @@ class ExistingSlices:
         if manager in _REPLACED_MANAGERS and kind is self.others:
             kind = self.replaced
         each = kind.get(name)
-        removed: list[Identity] = []
+        removed: list[EndpointIdentity] = []
         if each is None:
             removed = self.remove(name)
             each = kind[name] = ExistingSlice(rank, slice_)
@@ -140,7 +140,7 @@ class ExistingSlices:
         has_placement = (is_own or (kind is self.replaced and self._replaces)) and is_owned(slice_, self._service)
         return removed + self._update(each, slice_, is_own=is_own, has_placement=has_placement)
 
-    def remove(self, name: str) -> list[Identity]:
+    def remove(self, name: str) -> list[EndpointIdentity]:
         """Remove a slice. Returns the endpoints that it listed."""
         for kind in (self.own, self.replaced, self.others):
             each = kind.pop(name, None)
@@ -154,7 +154,7 @@ class ExistingSlices:
 
     def _update(
         self, each: ExistingSlice, slice_: EndpointSlice, *, is_own: bool, has_placement: bool
-    ) -> list[Identity]:
+    ) -> list[EndpointIdentity]:
         old, old_identities, old_group, was_indexed = each.slice, each.identities, each.group, each.has_placement
         if each.has_approach:
             self._count_approach(old, -1)

@@ -9,7 +9,7 @@ pending endpoints, which are in no clean slice, and slices that are not clean go
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, Pod, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Pod, identity
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
@@ -98,7 +98,7 @@ class FamilyState:
         self._invalidate_slices_of(member)
         self.endpoints.update(member, endpoint, previous_group)
 
-    def _update_previous_groups(self, keys: Iterable[Identity]) -> None:
+    def _update_previous_groups(self, keys: Iterable[EndpointIdentity]) -> None:
         """Slices may show other groups for some endpoints."""
         by_identity = self.endpoints.by_identity
         members = [member for key in keys if (member := by_identity.get(key)) is not None]
@@ -113,7 +113,7 @@ class FamilyState:
                 # It stays in the first slice by name, which may be another one now.
                 self._invalidate_slices_of(member)
 
-    def _previous_group(self, key: Identity) -> ZoneGroup | None:
+    def _previous_group(self, key: EndpointIdentity) -> ZoneGroup | None:
         return self.slices.previous_groups((key,)).get(key)
 
     # --- pending and clean --------------------------------------------------------------------------------------------

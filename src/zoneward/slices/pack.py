@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from msgspec.structs import replace
 
-from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectMeta, OwnerReference, identity
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, mirrored_labels
 from zoneward.slices.endpoints import without_hints
@@ -116,7 +116,7 @@ def _pack_group(
 
 
 def _keep_endpoints(
-    each: EndpointSlice, wanted: dict[Identity, Endpoint], *, compare_hints: bool
+    each: EndpointSlice, wanted: dict[EndpointIdentity, Endpoint], *, compare_hints: bool
 ) -> tuple[list[Endpoint], bool]:
     """The endpoints of a slice that are still wanted, as they should be, and whether one of them differs. They are
     removed from ``wanted``."""

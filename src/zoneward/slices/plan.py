@@ -23,7 +23,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from zoneward.kube.adoption import selector_of
+from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, is_ready
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.assignment import Assignment
@@ -288,7 +288,7 @@ def is_deleting(service: Service) -> bool:
 
 def is_managed(service: Service) -> bool:
     """Whether we manage the slices of a Service: it selects Pods, and is no ExternalName."""
-    return service.spec.type != "ExternalName" and bool(selector_of(service))
+    return service.spec.type != "ExternalName" and bool(effective_selector(service))
 
 
 def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState) -> ServicePlan:

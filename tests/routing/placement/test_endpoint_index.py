@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.clusters import an_endpoint
 from tests.properties.random_clusters import examples
 
-from zoneward.kube.objects import Endpoint, Identity, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, identity
 from zoneward.routing.placement.endpoint_index import (
     EndpointIndex,
     IndexedEndpoint,
@@ -23,13 +23,13 @@ SECOND = an_endpoint("10.1.0.1", pod="b")
 UNREADY = an_endpoint("10.1.0.1", pod="0", ready=False)
 
 
-def nowhere(_: Identity) -> None:
+def nowhere(_: EndpointIdentity) -> None:
     return None
 
 
 def index_endpoints(
     endpoints: Iterable[Endpoint],
-    previous_group: Callable[[Identity], ZoneGroup | None] = nowhere,
+    previous_group: Callable[[EndpointIdentity], ZoneGroup | None] = nowhere,
     *,
     merge_addresses: bool = True,
 ) -> EndpointIndex:

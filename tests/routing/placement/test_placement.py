@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.clusters import an_endpoint
 
-from zoneward.kube.objects import Identity
+from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import own_group
 from zoneward.routing.placement.placement import PlacementUnit, with_guests_kept
@@ -18,7 +18,7 @@ from zoneward.routing.placement.placement import place as place_units
 ZONES = 3
 
 
-def identities(number: int) -> list[Identity]:
+def identities(number: int) -> list[EndpointIdentity]:
     return [((f"10.0.0.{each}",), "shop", f"pod-{each}") for each in range(number)]
 
 
@@ -27,7 +27,7 @@ GROUPS = ZONES + 2
 
 
 def place(
-    located: list[int], before: list[int], names: list[Identity], counts: list[int], zones: int
+    located: list[int], before: list[int], names: list[EndpointIdentity], counts: list[int], zones: int
 ) -> list[int | None]:
     """Place endpoints that lie in buckets; the group of each."""
     buckets = {key: Bucket(str(key[0]), own_group(str(key[1])), True) for key in zip(located, before, strict=True)}

@@ -15,7 +15,7 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Final
 
-from zoneward.kube.objects import Endpoint, Identity, is_ready
+from zoneward.kube.objects import Endpoint, EndpointIdentity, is_ready
 from zoneward.routing.placement.groups import ZoneGroup
 
 _IDENTITY: Final = attrgetter("identity")
@@ -32,7 +32,7 @@ class IndexedEndpoint:
 
     __slots__ = ("bucket", "endpoint", "identity", "previous_group")
 
-    def __init__(self, endpoint: Endpoint, identity: Identity, previous_group: ZoneGroup | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, identity: EndpointIdentity, previous_group: ZoneGroup | None = None) -> None:
         self.endpoint = endpoint
         self.identity = identity
         self.previous_group = previous_group

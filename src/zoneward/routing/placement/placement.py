@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from zoneward.kube.objects import Identity
+from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 
 
@@ -159,5 +159,5 @@ def _last(alike: Sequence[PlacementUnit], stay: int) -> list[tuple[IndexedEndpoi
     return sorted(((member, unit) for unit in alike for member in unit.in_order()), key=_identity)[stay:]
 
 
-def _identity(pair: tuple[IndexedEndpoint, PlacementUnit]) -> Identity:
+def _identity(pair: tuple[IndexedEndpoint, PlacementUnit]) -> EndpointIdentity:
     return pair[0].identity

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 from multidict import MultiMapping
 
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.input_error import MalformedText
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import is_true, parse_whole
@@ -189,7 +189,7 @@ def _decode_yaml(body: bytes) -> Any:
 
     try:
         documents = whole_documents(body)
-    except Malformed as error:
+    except MalformedText as error:
         raise bad_request(f"the body is not valid YAML: line {error.line}: {error.problem}") from None
     return documents[0] if documents else None
 
