@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.cli.running import SAMPLE
 
-from zoneward.cli import live_plans as current_plans
+from zoneward.cli import live_plans
 from zoneward.cli.cluster_input import filter_services
 from zoneward.cli.live_plans import LivePlans, service_ranking
 from zoneward.cli.options import Options
@@ -145,7 +145,7 @@ def test_only_services_that_a_change_concerns_are_planned_again(monkeypatch: pyt
         planned.append(service.metadata.name)
         return plan_service(service, **rest)
 
-    monkeypatch.setattr(current_plans, "plan_service", planning)
+    monkeypatch.setattr(live_plans, "plan_service", planning)
     cart, search = pods_of(scene, "cart")[0], pods_of(scene, "search")[0]
     scene.put(with_ready(scene.get("Pod", cart), False))
     scene.put(with_ready(scene.get("Pod", search), False))

@@ -27,7 +27,7 @@ from tests.cli.running import SAMPLE, Commands
 from tests.cli.test_live import PLURALS, configuration
 from tests.client.a_server import AServer, Fault
 
-from zoneward.cli import plan_watch as watching
+from zoneward.cli import plan_watch
 from zoneward.cli.cluster_input import find_cluster
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
@@ -357,9 +357,9 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
     quick = partial(ReflectorSettings, backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
-    monkeypatch.setattr(watching, "_POLL", 0.01)
-    monkeypatch.setattr(watching, "WatchHealth", partial(WatchHealth, patience=0.05))
-    monkeypatch.setattr(watching, "ReflectorSettings", quick)
+    monkeypatch.setattr(plan_watch, "_POLL", 0.01)
+    monkeypatch.setattr(plan_watch, "WatchHealth", partial(WatchHealth, patience=0.05))
+    monkeypatch.setattr(plan_watch, "ReflectorSettings", quick)
     access = load_client_config(environment=os.environ)
 
     async def run() -> tuple[str, str]:
@@ -376,7 +376,7 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 
         cache, changed = InformerCache(), asyncio.Event()
         plans = LivePlans(cache, options=Options(), configuration=Configuration(), on_stale=changed.set)
-        watch = watching._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
+        watch = plan_watch._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")
         cluster.do(lambda server: server.refusals.update(pods=403))
