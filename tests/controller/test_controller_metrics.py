@@ -157,7 +157,7 @@ def a_program(**queue: int) -> Any:
 
 
 def busy() -> ControllerMetrics:
-    """ControllerMetrics in which everything has happened once."""
+    """Metrics in which everything has happened once."""
     metrics = ControllerMetrics(predictions=Predictions())
     nodes, pods = nodes_in({"a": 4, "b": 4, "c": 4}), pods_in({"a": 4, "b": 4, "c": 4})
     metrics.record_sync(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods).plan())

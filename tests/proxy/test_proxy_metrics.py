@@ -72,7 +72,7 @@ def a_program() -> Any:
 
 
 def busy() -> ProxyMetrics:
-    """ProxyMetrics in which everything has happened once."""
+    """Metrics in which everything has happened once."""
     metrics = ProxyMetrics()
     metrics.sync_duration.observe(0.002)
     metrics.transaction_duration.observe(0.0001)

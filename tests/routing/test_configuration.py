@@ -354,7 +354,7 @@ CONCERNED: Final = ("TopologyAwareHints", "TopologyAwareSubsetting", "ServiceTra
 
 
 def test_subsetting_is_read_while_its_gate_is_off() -> None:
-    """FeatureGates say what is in force; whether a setting can be meant is another question."""
+    """Gates say what is in force; whether a setting can be meant is another question."""
     document = {"featureGates": {"TopologyAwareSubsetting": False}, "defaultApproach": "Subsetting"}
     configuration = configuration_from({**HEAD, **document, "subsetting": {"padding": 1}})
     assert not configuration.gates.topology_aware_subsetting

@@ -1,4 +1,4 @@
-"""Labels of slices: the Service's own, mirrored_labels, and the three of the controller."""
+"""Labels of slices: the Service's own, mirrored, and the three of the controller."""
 
 from fractions import Fraction
 

@@ -163,7 +163,7 @@ class EndpointSliceController:
                     group.create_task(self._status_writer.run(), name="writing conditions and Events")
                 if self._node_proxies is not None and self._honored is not None:
                     group.create_task(self._follow_node_proxies(self._node_proxies), name="following node proxies")
-                    group.create_task(self._honored.run(), name="decision_work TrafficDistributionHonored")
+                    group.create_task(self._honored.run(), name="deciding TrafficDistributionHonored")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:

@@ -64,7 +64,7 @@ def on(endpoints: int) -> tuple[Condition, ...]:
 
 
 class Scene:
-    """A status_writer with two workers and a Service at a sandbox."""
+    """A status writer with two workers and a Service at a sandbox."""
 
     def __init__(self, writer: Writer, registry: Registry, **options: Any) -> None:
         self.writer, self.registry, self.noon = writer, registry, NOON
@@ -507,7 +507,7 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         await scene.tell(ON, TURNED_ON)
         assert scene.writes == [ON[1].message]
         ((event, fields),) = scene.log.told
-        assert event == "a mistake in the program kept a condition or ServiceEvent from being written"
+        assert event == "a mistake in the program kept a condition or Event from being written"
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()

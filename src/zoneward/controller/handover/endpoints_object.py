@@ -256,7 +256,7 @@ class EndpointsObjectWriter:
         return not (depth.waiting or depth.working)
 
     def read_afresh(self, key: ObjectKey) -> None:
-        """ContestedSlices at the object itself the next time: somebody else may have changed it."""
+        """Look at the object itself the next time: somebody else may have changed it."""
         self._objects.pop(key, None)
 
     def clear(self) -> None:

@@ -34,7 +34,7 @@ def proportional_zone_cpu(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],  # noqa: ARG001 -- integers suffice
 ) -> int:
-    """AllocateFunction in proportion to demand, or refuse.
+    """Allocate in proportion to demand, or refuse.
 
     ``parameters``: numerator and denominator of the threshold in force, then of the threshold to start with, which a
     new balance aims for where possible. ``previous`` holds no endpoint for a zone without demand.

@@ -58,7 +58,7 @@ class Homes:
 
 
 def homes_of(context: DecisionContext, demand: Demand, zones: tuple[str, ...], *, kept: bool) -> Homes:
-    """Give every endpoint a home restrict_to_zones some zones.
+    """Give every endpoint a home among some zones.
 
     ``kept``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no group.
     """
@@ -116,7 +116,7 @@ def homes_of(context: DecisionContext, demand: Demand, zones: tuple[str, ...], *
 
 
 def neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int:
-    """The zone that expects most beyond what is located there; the first by name restrict_to_zones equals."""
+    """The zone that expects most beyond what is located there; the first by name among equals."""
     everything = sum(weights)
     return max(
         range(len(weights)), key=lambda zone: (total * weights[zone] - located[zone] * max(everything, 1), -zone)
