@@ -43,11 +43,11 @@ def run_sandbox(options: "SandboxOptions") -> None:
     gates = _gates(options)
     trust = _trust(options)
     if options.kubeconfig is not None:
-        _refuse_another(options.kubeconfig)
+        _refuse_other_kubeconfig(options.kubeconfig)
     play = None if options.play is None else _play(options.play)
     with without_gc():
         registry = new_registry(gates=gates)
-        notes = list(_filled(registry, options))
+        notes = list(_fill(registry, options))
     # Most of these objects stay: the garbage collector need not search them.
     freeze_objects()
     _print_notes(options, *notes)
@@ -175,7 +175,7 @@ def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:
     return context
 
 
-def _filled(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
+def _fill(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
     files: list[tuple[str, bytes | bytearray]] = []
     if options.sample:
         from zoneward.sample import cluster
@@ -192,9 +192,9 @@ def _filled(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
 # --- the kubeconfig ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_another(file: Path) -> None:
-    """A file that was there may be somebody's way to a cluster. One that a sandbox left is taken away: whoever waits
-    for the file waits for this sandbox.
+def _refuse_other_kubeconfig(file: Path) -> None:
+    """Refuse to replace a kubeconfig of another cluster. Delete one that a sandbox left: a program that waits for the
+    file waits for this sandbox.
     """
     try:
         (known,) = whole_documents(read_small(file, most=_LARGEST_KUBECONFIG))

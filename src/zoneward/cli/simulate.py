@@ -294,9 +294,9 @@ def _simulate(options: SimulationOptions) -> int:
 
     source = _algorithm_file(options)
     own = source.unchecked if source else None
-    asked = (*options.contenders, *((own.name,) if own else ()))
+    names = (*options.contenders, *((own.name,) if own else ()))
     wanted = SimulationSpec(
-        contenders=parse_contenders(asked, sweeps=options.sweeps, own=own),
+        contenders=parse_contenders(names, sweeps=options.sweeps, own=own),
         encodings=options.encodings,
         by=options.by or "",
         quantiles=bool(shares),
@@ -312,10 +312,10 @@ def _simulate(options: SimulationOptions) -> int:
         # Most files have no more rows than a chunk; errors in these are reported before anything is compiled.
         next(iter(dataset.chunks()), None)
         if source is not None:
-            tried = source.check()
-            wanted = replace(wanted, contenders=parse_contenders(asked, sweeps=options.sweeps, own=tried.rule))
-            if tried.note:
-                print_notes(options.shared, [Note(tried.note)])
+            checked = source.check()
+            wanted = replace(wanted, contenders=parse_contenders(names, sweeps=options.sweeps, own=checked.rule))
+            if checked.note:
+                print_notes(options.shared, [Note(checked.note)])
         if options.scheduler is None:
             _compile(options, wanted, interrupts)
         interrupts.check()

@@ -46,7 +46,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
-    # Open before the cluster is read: what can't be written is told at once.
+    # Open it before the cluster is read, so that a file that can't be written is reported at once.
     with without_gc(), _opened(to) as file:
         snapshot = load_snapshot(options)
         notes = list(reading_notes(snapshot))
@@ -62,9 +62,9 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
-        with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
+        with _compressed(file) if name.endswith(".gz") else _uncompressed(file) as stream:
             write_snapshot(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
-    notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))
+    notes.append(Note(_summary(snapshot, "standard output" if to == "-" else to)))
     print_notes(options, notes)
 
 
@@ -80,7 +80,7 @@ def _opened(to: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _as_it_is(file: IO[bytes]) -> Iterator[IO[bytes]]:
+def _uncompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
     yield file
 
 
@@ -91,12 +91,12 @@ def _compressed(file: IO[bytes]) -> Iterator[GzipFile]:
         yield stream
 
 
-def _saved(snapshot: "Snapshot", where: str) -> str:
+def _summary(snapshot: "Snapshot", where: str) -> str:
     counts = (
         (len(snapshot.services), "Service"),
         (len(snapshot.nodes), "Node"),
         (len(snapshot.pods), "Pod"),
         (len(snapshot.slices), "EndpointSlice"),
     )
-    told = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts)
-    return f"{told} written to {where}"
+    objects = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts)
+    return f"{objects} written to {where}"
