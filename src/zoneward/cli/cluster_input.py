@@ -11,12 +11,12 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
-from zoneward.kube.input_error import InputError, MalformedText, show
+from zoneward.kube.input_error import ConfigurationError, InputError, MalformedText, show
 from zoneward.kube.input_files import read_small
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
-from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
+from zoneward.routing.configuration import Configuration, configuration_from
 from zoneward.routing.rules import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import click
 
-from zoneward.kube.input_error import InputError
+from zoneward.kube.input_error import ConfigurationError, InputError
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -97,8 +97,6 @@ class DaemonOptions:
         ``option_names`` become the options they stand for: the file alone was valid. Raises InputError or a usage
         error.
         """
-        from zoneward.routing.configuration import ConfigurationError
-
         flags = dict(self.flags)
         for name, (option, parse) in parsers.items():
             if name in flags:
