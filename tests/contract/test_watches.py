@@ -154,21 +154,6 @@ def test_one_object_can_be_watched(api: Api, namespace: str) -> None:
         assert watch.take(1) == [("ADDED", "b")]
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/apis/coordination.k8s.io/v1/watch/namespaces/{}/leases", "a"),
-        ("/apis/coordination.k8s.io/v1/watch/namespaces/{}/leases/b", "b"),
-        ("/api/v1/watch/namespaces/{}", "{}"),
-    ],
-)
-def test_other_paths_for_watches_serve_too(api: Api, namespace: str, path: str, name: str) -> None:
-    for each in ("a", "b"):
-        api.create(a_lease(each, namespace=namespace))
-    with api.watch(path.format(namespace)) as watch:
-        assert watch.take(1) == [("ADDED", name.format(namespace))]
-
-
 def test_the_path_of_one_object_is_not_watched(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("lease", namespace=namespace))
     assert api.get(path_of(lease), watch="true") == lease

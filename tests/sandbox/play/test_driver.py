@@ -41,7 +41,7 @@ def a_kind(kind: str, plural: str, *, is_namespaced: bool = True, has_status: bo
         is_namespaced=is_namespaced,
         has_status=has_status,
         strategy=Strategy(),
-        cells=lambda _thing, _now: [],
+        columns=(),
     )
 
 

@@ -14,10 +14,10 @@ KIND = Kind(
     kind="Thing",
     plural="things",
     strategy=Strategy(),
+    columns=(),
     fields=lambda thing: {"spec.color": thing.get("spec", {}).get("color", "")},
-    cells=lambda _thing, _now: [],
 )
-OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), cells=lambda _thing, _now: [])
+OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), columns=())
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
 
 

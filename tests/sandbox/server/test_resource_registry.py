@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -44,11 +43,8 @@ class SmallCluster:
         return self.registry.create(self.services, "default", decode(thing, self.services)[0], write).object
 
     def taken(self) -> tuple[set[str], set[int]]:
-        ips = {
-            str(ip_network(network)[number])
-            for network, allocator in zip(NETWORKS, self.allocator._ips.values(), strict=True)
-            for number in allocator._numbers._owners
-        }
+        pools = self.allocator._ips.values()
+        ips = {str(address) for pool in pools for address, owner in pool._owners.items() if owner}
         return ips, set(self.allocator._ports._owners)
 
     def held(self) -> tuple[set[str], set[int]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from zoneward.kube.validation import FieldError
 
@@ -113,18 +113,18 @@ class Strategy:
         return is_ending and not metadata.get("finalizers") and not self.holds(new)
 
 
+Cell = Callable[[Object, datetime], object]
+"""The text or number of a column for one object, at a time (ages)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Of the table that ``kubectl get`` prints. ``priority`` 1: only with ``-o wide``."""
+    """Of the table that ``kubectl get`` prints, which gets objects in their stored version."""
 
     name: str
-    type: str = "string"
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-
-
-NAME: Final = Column("Name", format="name", description="Name must be unique within a namespace.")
+    cell: Cell
+    is_wide: bool = False
+    """Shown only with ``-o wide``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +160,7 @@ class Kind:
     """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
-    columns: tuple[Column, ...] = (NAME,)
-    cells: Callable[[Object, datetime], list[object]]
-    """A value for each column, at that time (ages)."""
+    columns: tuple[Column, ...]
 
     @property
     def subresources(self) -> frozenset[str]:
