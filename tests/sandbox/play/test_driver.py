@@ -246,7 +246,7 @@ def test_an_annotation_on_the_service_scales_the_workload() -> None:
 
     lines, _ = run(a_play(), server, at={12: annotate})
     assert len(server.pods()) == 7
-    assert lines[1].endswith("s: shop/cart is scaled to 7, as its Service asks for")
+    assert lines[1].endswith("s: shop/cart is scaled to 7, as its Service says")
 
 
 def test_what_is_there_already_is_taken_as_it_is() -> None:

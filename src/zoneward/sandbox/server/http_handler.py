@@ -107,7 +107,7 @@ class ApiHandler:
             return refused(unexpected(error), request)
 
     async def end_watches(self, *, within: float) -> None:
-        """End them properly. Gives up on clients that do not read after so many seconds."""
+        """End them properly; after so many seconds, drop clients that do not read."""
         self._is_ending = True
         for task in self._watches:
             task.cancel()
@@ -405,7 +405,7 @@ _PRETTY: Final = ("curl/", "Wget/", "Mozilla/")
 def encoded(
     request: web.BaseRequest, body: bytes, *, status: int = 200, headers: Sequence[tuple[str, str]] = ()
 ) -> web.Response:
-    """JSON, indented or compressed where the client asks for it."""
+    """JSON, indented or compressed if the client wants it."""
     body = _pretty(body) if _is_pretty(request) else body + b"\n"
     fields = [("Content-Type", JSON), ("Cache-Control", "no-cache, private"), *headers]
     if len(body) > _GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):

@@ -86,8 +86,8 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
 
 def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
     thing: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
-    told = thing.get("metadata")
-    metadata: Object = told if isinstance(told, dict) else {}
+    found = thing.get("metadata")
+    metadata: Object = found if isinstance(found, dict) else {}
     namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
     try:
         if namespace and registry.find("namespaces", "", namespace) is None:

@@ -167,7 +167,7 @@ def _decode_value(body: bytes, content_type: str) -> Any:
 
 def _name_in_protobuf(body: bytes) -> str:
     """The name of the Namespace that ``kubectl create namespace`` sends, which speaks no other format; empty where
-    there is none. The envelope has the object in its field 2, that its metadata in field 1, that the name in field 1.
+    is none. The envelope has the object in its field 2, that its metadata in field 1, that the name in field 1.
     """
     if not body.startswith(b"k8s\0"):
         return ""
@@ -212,7 +212,7 @@ class _DeleteOptions(msgspec.Struct):
 
 
 def validation_of(query: Mapping[str, str]) -> Validation:
-    """What is to be done about unknown fields; `write_options` has judged it."""
+    """How to treat unknown fields; `write_options` validates the value."""
     return cast(Validation, query.get("fieldValidation") or "Warn")
 
 
@@ -230,7 +230,7 @@ def write_options(query: MultiMapping[str], *, subresource: str, options: str) -
 
 
 def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -> Deletion:
-    """Of the body, or of the query where there is none. Raises StatusError."""
+    """From the body, or from the query without one. Raises StatusError."""
     if body.strip():
         try:
             options = msgspec.convert(_decode_value(body, content_type) or {}, _DeleteOptions)
@@ -270,5 +270,5 @@ def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -
 def _dry_run_errors(values: list[str]) -> list[FieldError]:
     if not values or values == ["All"]:
         return []
-    given = " ".join(f'"{each}"' for each in values)
-    return [FieldError("FieldValueNotSupported", "dryRun", f'Unsupported value: [{given}]: supported values: "All"')]
+    listed = " ".join(f'"{each}"' for each in values)
+    return [FieldError("FieldValueNotSupported", "dryRun", f'Unsupported value: [{listed}]: supported values: "All"')]

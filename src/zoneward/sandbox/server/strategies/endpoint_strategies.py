@@ -1,6 +1,6 @@
-"""EndpointSlices and Endpoints: defaults, gates, generations, what is refused (kube-apiserver v1.36).
+"""EndpointSlices and Endpoints: defaults, gates, generations, validation (kube-apiserver v1.36).
 
-What is refused of EndpointSlices is in `zoneward.kube.validation`; here it is asked only about what an update changes.
+The rules of EndpointSlices are in `zoneward.kube.validation`; an update is validated only where it changes something.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class EndpointSliceStrategy(Strategy):
 
     def _drop(self, new: Object, old: Object | None) -> None:
         endpoints = new.get("endpoints") or ()
-        # This version of the API has no topology: upstream drops what it is given, and writes none.
+        # This version of the API has no topology: upstream drops the field.
         if any("deprecatedTopology" in endpoint for endpoint in endpoints):
             endpoints = new["endpoints"] = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
         if self._zone_hints and self._node_hints:
@@ -95,21 +95,20 @@ class EndpointSliceStrategy(Strategy):
         if type_ != before or new.get("ports") != old.get("ports"):
             yield from _content(new)
         if (endpoints := new.get("endpoints")) and endpoints != old.get("endpoints"):
-            # What is in an endpoint is judged by itself: one that was good is good wherever it stands.
+            # Endpoints that the old slice has are valid, in any place.
             is_same_type = type_ == before
             yield from _endpoints(new, known=_by_address(old.get("endpoints") or ()) if is_same_type else {})
         yield from immutable("addressType", type_, before)
 
 
 def _as_stored(new: Object) -> None:
-    """Who sends an empty list owns it; stored it is null."""
+    """An empty list is stored as null."""
     for name in ("endpoints", "ports"):
         new[name] = new.get(name) or None
 
 
 def _with_defaults(port: Mapping[str, Any]) -> Object:
-    given = {name: value for name, value in port.items() if value is not None}
-    return {"name": "", "protocol": "TCP"} | given
+    return {"name": "", "protocol": "TCP"} | {name: value for name, value in port.items() if value is not None}
 
 
 def _without(part: Mapping[str, Any], name: str) -> Object:
@@ -122,18 +121,18 @@ def _content(slice_: Object) -> Iterator[FieldError]:
 
 
 def _endpoints(slice_: Object, *, known: Mapping[str, Object]) -> Iterator[FieldError]:
-    """``known`` are endpoints that are good, by their first address."""
+    """``known``: valid endpoints by their first address."""
     endpoints = slice_.get("endpoints") or ()
     if len(endpoints) > MAX_ENDPOINTS:
         yield too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
         return
-    judged = {
+    unknown = {
         index: endpoint
         for index, endpoint in enumerate(endpoints)
         if not endpoint.get("addresses") or known.get(endpoint["addresses"][0]) != endpoint
     }
     address_type = slice_.get("addressType") or ""
-    for index, endpoint in zip(judged, msgspec.convert(list(judged.values()), list[Endpoint]), strict=True):
+    for index, endpoint in zip(unknown, msgspec.convert(list(unknown.values()), list[Endpoint]), strict=True):
         yield from endpoint_errors(endpoint, f"endpoints[{index}]", address_type)
 
 

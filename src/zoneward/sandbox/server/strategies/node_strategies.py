@@ -1,7 +1,7 @@
-"""Nodes, Leases and Namespaces: defaults, what admission adds, what is refused (kube-apiserver v1.36).
+"""Nodes, Leases and Namespaces: defaults, admission, validation (kube-apiserver v1.36).
 
-Taints, resources and address ranges of Nodes are stored as they come. A Namespace has finalizers of its own in
-``spec``: while there is one it stays, ``Terminating``, until it is empty.
+Taints, resources and address ranges of Nodes are not validated. The finalizer in the ``spec`` of a Namespace keeps it,
+``Terminating``, until it is empty.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ NODE_SELECTABLE: Final = frozenset({"spec.unschedulable"})
 
 
 def node_fields(node: Object) -> dict[str, str]:
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     return {"spec.unschedulable": "true" if (node.get("spec") or {}).get("unschedulable") else "false"}
 
 
@@ -95,7 +95,7 @@ def _drop_gated(new: Object) -> None:
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 FINALIZER: Final = "kubernetes"
-"""Stands for the contents: whoever has deleted them takes it away."""
+"""Stands for the content: the garbage collector removes it when the namespace is empty."""
 ACTIVE: Final = "Active"
 TERMINATING: Final = "Terminating"
 PROTECTED: Final = frozenset({"default", "kube-system", "kube-public"})
@@ -104,7 +104,7 @@ NAMESPACE_SELECTABLE: Final = frozenset({"status.phase"})
 
 
 def namespace_fields(namespace: Object) -> dict[str, str]:
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     return {"status.phase": (namespace.get("status") or {}).get("phase") or ""}
 
 

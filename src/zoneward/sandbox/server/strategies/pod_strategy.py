@@ -11,20 +11,7 @@ from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 from zoneward.sandbox.server.schema import as_time
 from zoneward.sandbox.server.strategies import metadata
 
-SELECTABLE: Final = frozenset(
-    {
-        "spec.nodeName",
-        "spec.host",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
-    }
-)
+SELECTABLE: Final = frozenset({"spec.nodeName", "status.phase", "status.podIP"})
 _REGION_LABEL: Final = "topology.kubernetes.io/region"
 _OF_DELETION: Final = ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
 _DEFAULTS: Final = {
@@ -88,32 +75,21 @@ class PodStrategy(Strategy):
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
 
-    def grace(self, thing: Object, asked: int | None) -> int:
+    def grace(self, thing: Object, wanted: int | None) -> int:
         spec = thing["spec"]
         if not spec.get("nodeName") or (thing.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             return 0
-        period: int = (spec.get("terminationGracePeriodSeconds") or 0) if asked is None else asked
+        period: int = (spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted
         return 1 if period < 0 else period
 
 
 def pod_fields(thing: Object) -> dict[str, str]:
-    """What field selectors may ask for. kube-apiserver also takes ``spec.host`` for ``spec.nodeName``, and knows
-    ``status.podIPs``, which no pod has.
-    """
+    """The values that field selectors compare."""
     spec, status = thing.get("spec") or {}, thing.get("status") or {}
-    node = spec.get("nodeName") or ""
-    addresses = status.get("podIPs")
     return {
-        "spec.nodeName": node,
-        "spec.host": node,
-        "spec.restartPolicy": spec.get("restartPolicy") or "",
-        "spec.schedulerName": spec.get("schedulerName") or "",
-        "spec.serviceAccountName": spec.get("serviceAccountName") or "",
-        "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+        "spec.nodeName": spec.get("nodeName") or "",
         "status.phase": status.get("phase") or "",
-        "status.podIP": addresses[0].get("ip") or "" if addresses else "",
-        "status.podIPs": "",
-        "status.nominatedNodeName": status.get("nominatedNodeName") or "",
+        "status.podIP": status.get("podIP") or "",
     }
 
 

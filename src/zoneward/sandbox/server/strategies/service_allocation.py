@@ -1,7 +1,7 @@
 """Cluster IPs of both families and node ports, which all Services share.
 
-Addresses and ports are given in order, starting above the part that kube-apiserver leaves to those who name theirs
-(KEP-3070, KEP-3668); one that is free again comes last. The cluster is always dual-stack, IPv4 first.
+Addresses and ports are allocated in order, starting above the part that kube-apiserver keeps for clients that name
+theirs (KEP-3070, KEP-3668); one that is free again comes last. The cluster is always dual-stack, IPv4 first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class AllocationPool(Generic[_Value]):
 
     def take_next(self, owner: str) -> _Value:
         """Raises UnavailableError when none is free."""
-        # As many steps as there are owners, and one more, meet a free value if there is one.
+        # One step more than owners finds a free value, if any is left.
         for _ in range(min(self._size, len(self._owners) + 1)):
             value: _Value = self.values[self._next]
             self._next = (self._next + 1) % self._size
@@ -59,7 +59,7 @@ class AllocationPool(Generic[_Value]):
 
 
 class ServiceAllocator:
-    """Gives Services what they need, and takes back what they no longer have."""
+    """Allocates and releases the cluster IPs and node ports of Services."""
 
     def __init__(self, cluster_ips: tuple[str, str] = CLUSTER_IPS, ports: range = NODE_PORTS) -> None:
         """``cluster_ips``: a network of each family."""

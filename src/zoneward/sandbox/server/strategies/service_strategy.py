@@ -136,7 +136,7 @@ class ServiceStrategy(Strategy):
 
 
 def service_fields(thing: Object) -> dict[str, str]:
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     spec = thing.get("spec") or {}
     return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
 
@@ -297,7 +297,7 @@ def _address_errors(spec: Spec) -> Iterator[FieldError]:
 
 
 def _change_errors(spec: Spec, before: Spec) -> Iterator[FieldError]:
-    """The first address and family stay, and so does the second as long as there is one."""
+    """The first address and family may not change; the second may come and go."""
     is_headless = spec.get("clusterIP") == HEADLESS == before.get("clusterIP")
     if spec["type"] != "ExternalName" != before["type"] and not is_headless:
         for field in ("clusterIPs", "ipFamilies"):
@@ -344,16 +344,6 @@ def _mode_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         field = f"metadata.annotations[{TOPOLOGY_MODE_ANNOTATION}]"
         problem = f"must match annotations[{TOPOLOGY_AWARE_HINTS_ANNOTATION}] when both are specified"
         yield error("FieldValueInvalid", field, problem, value=mode)
-
-
-def _external_name_errors(spec: Spec) -> Iterator[FieldError]:
-    for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if spec.get(field):
-            yield error("FieldValueForbidden", f"spec.{field}", "may not be set for ExternalName services")
-    if name := spec.get("externalName", "").removesuffix("."):
-        yield from invalid("spec.externalName", name, metadata.subdomain_name_problems(name))
-    else:
-        yield error("FieldValueRequired", "spec.externalName")
 
 
 def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
