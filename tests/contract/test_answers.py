@@ -54,12 +54,6 @@ def test_the_server_tells_everybody_that_it_is_well(api: Api, path: str) -> None
             assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-def test_details_of_its_health_can_be_asked_for(api: Api) -> None:
-    lines = api.send("GET", "/readyz", query={"verbose": ""}).body.decode().splitlines()
-    assert lines[0] == "[+]ping ok"
-    assert lines[-1] == "readyz check passed"
-
-
 # --- paths and methods ------------------------------------------------------------------------------------------------
 
 
@@ -104,15 +98,6 @@ def test_a_resource_that_is_not_is_not_found(api: Api, path: str) -> None:
 )
 def test_a_method_that_does_not_fit_is_not_allowed(api: Api, method: str, path: str) -> None:
     assert api.send(method, path, {} if method in {"PUT", "POST", "PATCH"} else None).refusal == NOT_ALLOWED
-
-
-def test_heads_are_not_to_be_had(api: Api) -> None:
-    answer = api.send("HEAD", SERVICES)
-    assert (answer.code, answer.body) == (405, b"")
-
-
-def test_a_slash_at_the_end_does_not_matter(api: Api) -> None:
-    assert api.get(f"{SERVICES}/")["kind"] == "ServiceList"
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -165,23 +150,6 @@ def test_a_large_answer_is_packed_for_those_who_take_it(api: Api, large: Object,
     assert json.loads(gzip.decompress(answer.body)) == large
 
 
-@pytest.mark.parametrize("accepted", ["identity", "br", ""])
-def test_a_large_answer_is_as_it_is_for_others(api: Api, large: Object, accepted: str) -> None:
-    answer = api.send("GET", path_of(large), headers={"Accept-Encoding": accepted})
-    assert "content-encoding" not in answer.headers
-    assert answer.object == large
-
-
-def test_a_small_answer_is_not_packed(api: Api) -> None:
-    answer = api.send("GET", "/api/v1/namespaces/default", headers={"Accept-Encoding": "gzip"})
-    assert "content-encoding" not in answer.headers
-
-
-def test_answers_are_not_to_be_kept(api: Api) -> None:
-    headers = api.send("GET", SERVICES).headers
-    assert headers["cache-control"] == "no-cache, private"
-
-
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
 
@@ -212,13 +180,6 @@ def test_any_text_comes_back_as_it_was(api: Api, namespace: str) -> None:
     assert api.read(lease)["metadata"]["annotations"] == {"a": text}
 
 
-def test_clients_that_would_rather_have_another_form_get_one_that_they_take(api: Api) -> None:
-    accepted = ("application/vnd.kubernetes.protobuf", "application/json")
-    answer = api.send("GET", SERVICES, headers={"Accept": ",".join(accepted)})
-    assert answer.code == 200
-    assert answer.headers["content-type"] in accepted
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 def test_a_body_that_is_too_long_is_refused(api: Api, namespace: str, method: str) -> None:
     lease = api.create(a_lease("lease", namespace=namespace))
@@ -227,21 +188,6 @@ def test_a_body_that_is_too_long_is_refused(api: Api, namespace: str, method: st
     content_type = MERGE_PATCH if method == "PATCH" else "application/json"
     answer = api.send(method, path, body, content_type=content_type)
     assert answer.refusal == (413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
-
-
-@pytest.mark.parametrize(
-    ("query", "problem"),
-    [
-        ({"limit": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'),
-        ({"timeoutSeconds": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'),
-    ],
-)
-def test_numbers_must_be_numbers(api: Api, query: dict[str, str], problem: str) -> None:
-    assert api.send("GET", SERVICES, query=query).refusal == (400, "BadRequest", problem)
-
-
-def test_options_that_nobody_knows_do_no_harm(api: Api) -> None:
-    assert api.get(SERVICES, nothing="1")["kind"] == "ServiceList"
 
 
 def test_a_refusal_has_the_form_of_all_answers(api: Api) -> None:

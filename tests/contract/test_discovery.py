@@ -13,11 +13,6 @@ def resources(api: Api, path: str) -> dict[str, Object]:
     return {each["name"]: each for each in api.get(path)["resources"]}
 
 
-def test_the_core_group_is_v1(api: Api) -> None:
-    versions = api.get("/api")
-    assert (versions["kind"], versions["versions"]) == ("APIVersions", ["v1"])
-
-
 def test_groups_are_listed_with_their_versions(api: Api) -> None:
     listed = api.get("/apis")
     assert (listed["kind"], listed["apiVersion"]) == ("APIGroupList", "v1")
@@ -74,18 +69,6 @@ def test_a_status_is_a_subresource(api: Api, plural: str) -> None:
     status = found[f"{plural}/status"]
     assert (status["kind"], status["singularName"], status["verbs"]) == (found[plural]["kind"], "", STATUS)
     assert status["namespaced"] == found[plural]["namespaced"]
-
-
-def test_kinds_without_status_have_no_such_subresource(api: Api) -> None:
-    names = [*resources(api, "/apis/discovery.k8s.io/v1"), *resources(api, "/apis/coordination.k8s.io/v1")]
-    assert "endpointslices" in names
-    assert "leases" in names
-    assert not [name for name in names if "/" in name]
-
-
-def test_a_list_of_resources_names_its_version(api: Api) -> None:
-    listed = api.get("/apis/discovery.k8s.io/v1")
-    assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", "discovery.k8s.io/v1")
 
 
 @pytest.mark.parametrize(("path", "groups"), [("/api", ("",)), ("/apis", GROUPS)])

@@ -95,20 +95,6 @@ def test_several_things_that_are_wrong_are_told_together(api: Api) -> None:
     assert (details["group"], details["kind"], len(details["causes"])) == ("coordination.k8s.io", "Lease", 2)
 
 
-def test_causes_have_the_reason_of_their_sort(api: Api) -> None:
-    reasons = {}
-    for field, value in (("type", "X"), ("ports", []), ("ports[0].port", 0), ("ports[1]", {"name": "http", "port": 1})):
-        thing = with_field(a_service("cart"), f"spec.{field}", value)
-        [cause] = api.send("POST", collection_of(thing), thing).object["details"]["causes"]
-        reasons[field] = cause["reason"]
-    assert reasons == {
-        "type": "FieldValueNotSupported",
-        "ports": "FieldValueRequired",
-        "ports[0].port": "FieldValueInvalid",
-        "ports[1]": "FieldValueDuplicate",
-    }
-
-
 @pytest.mark.parametrize(
     ("kind", "change", "causes"),
     [
@@ -289,12 +275,6 @@ def test_unknown_fields_in_a_patch_are_told(api: Api, namespace: str, content_ty
     answer = api.send("PATCH", path_of(service), patch, content_type=content_type, query={"fieldValidation": "Strict"})
     assert answer.refusal[:2] == (422, "Invalid")
     assert answer.refusal[2].endswith('strict decoding error: unknown field "spec.size"')
-
-
-def test_unknown_fields_in_an_update_are_told(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    answer = api.send("PUT", path_of(lease), with_field(lease, "spec.size", 1))
-    assert (answer.code, answer.warnings) == (200, ('unknown field "spec.size"',))
 
 
 @pytest.mark.parametrize(

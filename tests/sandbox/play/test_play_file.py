@@ -167,7 +167,7 @@ def with_step(**step: Any) -> dict[str, Any]:
     return {"nodes": NODES, "workloads": WORKLOADS, "steps": [{"at": 1} | step]}
 
 
-KINDS = "Service, Node, Pod, Event, Namespace, EndpointSlice, Lease"
+KINDS = "Service, Node, Pod, Event, Namespace, Endpoints, EndpointSlice, Lease"
 STEP_ACTIONS = ("scale", "rollout", "autoscale", "flap", "outage", "drain", "addNodes", "removeNodes")
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"kind": "Cluster"}, "p.yaml: kind: expected Play, got 'Cluster'"),
@@ -314,7 +314,3 @@ def test_the_examples_are_sound_plays(file: Path) -> None:
     world = played(play, until=11 * 3_600 if play.speed > 100 else 900)
     assert {pod["metadata"]["namespace"] for pod in world.ready_pods()} == {"shop"}
     assert len(world.lines) > 4
-
-
-def test_there_are_three_examples() -> None:
-    assert [file.stem for file in EXAMPLES] == ["autoscaling-day", "rollout", "zone-outage"]

@@ -83,6 +83,7 @@ SERVED: Final = (
     ("v1", "Pod"),
     ("v1", "Event"),
     ("v1", "Namespace"),
+    ("v1", "Endpoints"),
     ("discovery.k8s.io/v1", "EndpointSlice"),
     ("events.k8s.io/v1", "Event"),
     ("coordination.k8s.io/v1", "Lease"),
