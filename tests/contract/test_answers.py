@@ -46,7 +46,7 @@ def test_nobody_may_do_nothing(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez"])
-def test_the_server_tells_everybody_that_it_is_well(api: Api, path: str) -> None:
+def test_health_checks_need_no_token(api: Api, path: str) -> None:
     with somebody(api, token="") as nobody:
         for each in (api, nobody):
             answer = each.send("GET", path)

@@ -89,7 +89,7 @@ def test_a_slice_says_that_it_is_about_tcp(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("ports", [None, []])
-def test_no_ports_of_a_slice_are_told(api: Api, namespace: str, ports: object) -> None:
+def test_no_ports_of_a_slice_are_null(api: Api, namespace: str, ports: object) -> None:
     slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["ports"] = ports
     assert created(api, slice_)["ports"] is None

@@ -72,7 +72,7 @@ def test_a_status_is_a_subresource(api: Api, plural: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "groups"), [("/api", ("",)), ("/apis", GROUPS)])
-def test_all_is_told_in_one_answer_to_those_who_ask_for_it(api: Api, path: str, groups: tuple[str, ...]) -> None:
+def test_all_is_in_one_answer_on_request(api: Api, path: str, groups: tuple[str, ...]) -> None:
     answer = api.send("GET", path, headers={"Accept": f"{AGGREGATED},application/json"})
     assert answer.headers["content-type"] == AGGREGATED
     assert (answer.object["kind"], answer.object["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
@@ -85,7 +85,7 @@ def test_all_is_told_in_one_answer_to_those_who_ask_for_it(api: Api, path: str, 
         }
 
 
-def test_the_one_answer_tells_as_much_as_the_many(api: Api) -> None:
+def test_the_one_answer_says_as_much_as_the_many(api: Api) -> None:
     answer = api.send("GET", "/api", headers={"Accept": AGGREGATED})
     [version] = answer.object["items"][0]["versions"]
     [services] = [each for each in version["resources"] if each["resource"] == "services"]

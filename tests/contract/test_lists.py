@@ -332,7 +332,7 @@ def test_a_page_goes_on_from_where_the_last_ended_and_nowhere_else(api: Api, nam
 # --- as of when -------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_not_older_than_what_was_asked_for(api: Api, namespace: str) -> None:
+def test_a_list_is_not_older_than_requested(api: Api, namespace: str) -> None:
     version = api.create(a_lease("lease", namespace=namespace))["metadata"]["resourceVersion"]
     for query in ({}, {"resourceVersionMatch": "NotOlderThan"}):
         assert names(api.get(leases(namespace), resourceVersion=version, **query)) == ["lease"]

@@ -25,7 +25,7 @@ def free_address(api: Api, namespace: str) -> str:
     return address
 
 
-def test_an_address_can_be_asked_for(api: Api, namespace: str) -> None:
+def test_an_address_can_be_requested(api: Api, namespace: str) -> None:
     address = free_address(api, namespace)
     service = with_field(a_service("cart", namespace=namespace), "spec.clusterIP", address)
     created = api.create(service)
@@ -155,7 +155,7 @@ def test_each_port_gets_a_node_port(api: Api, namespace: str, type_: str) -> Non
     assert all(port in NODE_PORTS for port in ports)
 
 
-def test_a_node_port_can_be_asked_for_once(api: Api, namespace: str) -> None:
+def test_a_node_port_can_be_requested_once(api: Api, namespace: str) -> None:
     first = api.create(of_type("NodePort", namespace=namespace))
     port = first["spec"]["ports"][0]["nodePort"]
     second = with_field(of_type("NodePort", namespace=namespace, name="second"), "spec.ports[0].nodePort", port)

@@ -78,7 +78,7 @@ def test_one_thing_that_is_wrong_is_the_message(api: Api) -> None:
     }
 
 
-def test_several_things_that_are_wrong_are_told_together(api: Api) -> None:
+def test_several_things_that_are_wrong_are_reported_together(api: Api) -> None:
     thing = with_field(a_lease("lease", namespace="default"), "spec.leaseDurationSeconds", 0)
     thing = with_field(thing, "spec.leaseTransitions", -1)
     answer = api.send("POST", collection_of(thing), thing)
@@ -250,7 +250,7 @@ def test_unknown_fields_are_dropped(api: Api, query: dict[str, str], warnings: t
     assert answer.object["spec"]["ports"][0]["port"] == 80
 
 
-def test_unknown_fields_are_refused_to_those_who_ask_for_it(api: Api) -> None:
+def test_unknown_fields_are_refused_in_strict_validation(api: Api) -> None:
     thing = with_unknown_fields()
     answer = api.send("POST", collection_of(thing), thing, query={"fieldValidation": "Strict"})
     assert answer.refusal[:2] == (400, "BadRequest")
@@ -266,7 +266,7 @@ def test_unknown_fields_are_refused_to_those_who_ask_for_it(api: Api) -> None:
         (STRATEGIC_PATCH, {"spec": {"size": 1}}),
     ],
 )
-def test_unknown_fields_in_a_patch_are_told(api: Api, namespace: str, content_type: str, patch: object) -> None:
+def test_unknown_fields_in_a_patch_are_reported(api: Api, namespace: str, content_type: str, patch: object) -> None:
     service = api.create(a_service("cart", namespace=namespace))
     for query, warnings in (({}, ('unknown field "spec.size"',)), ({"fieldValidation": "Ignore"}, ())):
         answer = api.send("PATCH", path_of(service), patch, content_type=content_type, query=query)

@@ -40,7 +40,7 @@ def test_changes_are_seen_as_they_happen(api: Api, namespace: str) -> None:
         assert number(event["object"]) > number(changed)
 
 
-def test_what_happened_since_a_version_is_told_later(api: Api, namespace: str) -> None:
+def test_what_happened_since_a_version_is_sent_later(api: Api, namespace: str) -> None:
     start = version(api, namespace)
     lease = api.create(a_lease("a", namespace=namespace))
     api.patch(lease, {"spec": {"holderIdentity": "you"}})
@@ -50,7 +50,7 @@ def test_what_happened_since_a_version_is_told_later(api: Api, namespace: str) -
         assert watch.take(4) == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 
-def test_what_happened_up_to_the_version_is_not_told_again(api: Api, namespace: str) -> None:
+def test_what_happened_up_to_the_version_is_not_sent_again(api: Api, namespace: str) -> None:
     api.create(a_lease("a", namespace=namespace))
     last = api.create(a_lease("b", namespace=namespace))["metadata"]["resourceVersion"]
     with api.watch(leases(namespace), {"resourceVersion": last}) as watch:
@@ -140,7 +140,7 @@ def test_a_streamed_list_ends_with_a_marked_bookmark(api: Api, namespace: str) -
         assert watch.take(1) == [("ADDED", "c")]
 
 
-def test_a_streamed_list_is_selected_and_not_older_than_asked_for(api: Api, namespace: str) -> None:
+def test_a_streamed_list_is_selected_and_not_older_than_requested(api: Api, namespace: str) -> None:
     api.create(a_lease("a", namespace=namespace))
     last = api.create(a_lease("b", namespace=namespace, labels={"tier": "front"}))
     query = {

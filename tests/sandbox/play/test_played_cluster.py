@@ -110,7 +110,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert max(each["Initialized"] for each in stamps) == "2026-03-01T12:00:00Z"
 
 
-def test_events_tell_of_pods_and_nodes_and_can_be_left_out() -> None:
+def test_events_report_pods_and_nodes_and_can_be_left_out() -> None:
     outage = Outage(which=NodeSelection(zone="a"), noticed_after=5, evicted_after=5)
     told = Counter(event["reason"] for event in played(a_play(outage), until=60).of("Event"))
     assert set(told) == {"Scheduled", "Started", "Killing", "NodeNotReady"}

@@ -78,7 +78,7 @@ def test_a_watch_from_the_oldest_version_that_is_known_goes_on(scene: RunningSan
         assert watch.take(1) == [("ADDED", "b")]
 
 
-def test_a_watch_that_has_missed_something_is_told_so_while_it_is_open(scene: RunningSandbox) -> None:
+def test_a_watch_that_has_missed_something_gets_410_while_it_is_open(scene: RunningSandbox) -> None:
     add(scene, "a")
     with scene.api.watch(PATH) as watch:
         assert watch.take(1) == [("ADDED", "a")]

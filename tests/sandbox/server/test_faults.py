@@ -1,4 +1,4 @@
-"""Faults happen as often as asked, to the requests that they are about, and the same each time."""
+"""Faults happen with their probability, to their requests, and the same each time."""
 
 import pytest
 
@@ -139,7 +139,7 @@ def test_too_many_requests_say_when_to_come_again() -> None:
 # --- chance -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fault_is_as_frequent_as_asked() -> None:
+def test_a_fault_is_as_frequent_as_its_probability() -> None:
     assert 150 < len([hit for hit in reads(faults("500@0.1")) if hit]) < 250
     assert 150 < len([1 for of in [faults("drop-watch@0.1")] for _ in range(2_000) if of.on_event()]) < 250
 

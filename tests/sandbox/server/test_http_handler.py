@@ -41,7 +41,7 @@ def fails(*_given: object, **_named: object) -> Any:
     raise LookupError("nobody thought of this")
 
 
-def test_a_mistake_of_ours_is_told_as_upstream_does_and_logged(
+def test_a_bug_is_reported_as_upstream_does_and_logged(
     sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Registry, "create", fails)

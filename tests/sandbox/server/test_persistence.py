@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_the_first_object_that_cannot_be_taken_is_told(case: str) -> None:
+def test_the_first_object_that_cannot_be_taken_is_reported(case: str) -> None:
     thing, problem = WRONG[case]
     data = json.dumps(a_lease("fine")).encode() + json.dumps(a_lease("wrong") | thing).encode()
     with pytest.raises(InputError) as error:
@@ -140,7 +140,7 @@ def test_the_first_object_that_cannot_be_taken_is_told(case: str) -> None:
     assert problem in str(error.value)
 
 
-def test_two_services_of_a_file_that_have_one_address_are_told() -> None:
+def test_two_services_of_a_file_that_have_one_address_are_reported() -> None:
     spec = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "ports": [{"port": 80}]}
     pair = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec} for name in "ab"]
     with pytest.raises(InputError) as error:

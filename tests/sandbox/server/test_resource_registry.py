@@ -174,7 +174,7 @@ def test_an_object_that_a_file_cannot_replace_keeps_its_address() -> None:
     assert cluster.taken() == cluster.held() == ({"10.0.0.4", "10.0.0.5"}, set())
 
 
-def test_nobody_makes_up_a_name_for_an_object_from_a_file() -> None:
+def test_no_name_is_generated_for_an_object_from_a_file() -> None:
     registry = new_registry()
     with pytest.raises(StatusError, match=r"metadata\.name: Required value"):
         registry.restore(registry.kinds["leases.coordination.k8s.io"], {"metadata": {"generateName": "cart-"}})

@@ -91,7 +91,7 @@ def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing
 # --- those who do not keep up -----------------------------------------------------------------------------------------
 
 
-def test_a_watcher_that_falls_behind_the_history_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept for it: it gets what its connection holds, then 410, and all others lose nothing."""
     monkeypatch.setattr(stores, "HISTORY", 40)
     monkeypatch.setattr(stores, "_SPARE", 10)

@@ -22,19 +22,18 @@ from zoneward.kube.validation import (
     not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
-class EndpointSliceStrategy(Strategy):
+class EndpointSliceStrategy(metadata.MetadataStrategy):
     """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
     ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
     """
 
     has_generation = True
-    name_problems = staticmethod(metadata.subdomain_name_problems)
 
     def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
         self._zone_hints, self._node_hints = zone_hints, node_hints
@@ -44,11 +43,11 @@ class EndpointSliceStrategy(Strategy):
         if any(port.get("name") is None or port.get("protocol") is None for port in ports):
             new["ports"] = [_with_defaults(port) for port in ports]
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         self._drop(new, None)
         _as_stored(new)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         self._drop(new, old)
         _as_stored(new)
 
@@ -78,9 +77,6 @@ class EndpointSliceStrategy(Strategy):
             ]
 
     # --- errors -------------------------------------------------------------------------------------------------------
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
         return metadata.common_update_errors(new, old)
@@ -143,24 +139,18 @@ def _by_address(endpoints: Iterable[Object]) -> dict[str, Object]:
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-class EndpointsStrategy(Strategy):
+class EndpointsStrategy(metadata.MetadataStrategy):
     def default(self, new: Object, old: Object | None = None) -> None:
         subsets = new.get("subsets") or ()
         if any(not port.get("protocol") for subset in subsets for port in subset.get("ports") or ()):
             new["subsets"] = [_with_protocols(subset) for subset in subsets]
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         if not new.get("subsets"):
             new.pop("subsets", None)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
-        self.prepare_create(new, surroundings)
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=metadata.subdomain_name_problems, is_namespaced=True)
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.metadata_update_errors(new, old)
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        self.prepare_create(new, objects)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         for index, subset in enumerate(new.get("subsets") or ()):

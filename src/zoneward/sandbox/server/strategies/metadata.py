@@ -20,7 +20,7 @@ from zoneward.kube.validation import (
     invalid,
     new_metadata_errors,
 )
-from zoneward.sandbox.server.kinds import Object
+from zoneward.sandbox.server.kinds import Object, Strategy
 
 Problems = Callable[[str], Iterable[str]]
 """Problems of a name."""
@@ -171,3 +171,25 @@ def _late_finalizers(new: Iterable[str], old: Iterable[str]) -> Iterator[FieldEr
         rule = "no new finalizers can be added if the object is being deleted"
         detail = f"{rule}, found new finalizers []string{{{listed}}}"
         yield error("FieldValueForbidden", "metadata.finalizers", detail)
+
+
+# --- strategies -------------------------------------------------------------------------------------------------------
+
+
+class MetadataStrategy(Strategy):
+    """Validates metadata as most kinds do. ``name_problems`` is the rule for names of the kind."""
+
+    name_problems: Callable[..., Iterable[str]] = staticmethod(subdomain_name_problems)
+    is_namespaced: bool = True
+    any_finalizer: bool = False
+
+    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        return metadata_errors(
+            new,
+            name_problems=self.name_problems,
+            is_namespaced=self.is_namespaced,
+            any_finalizer=self.any_finalizer,
+        )
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return metadata_update_errors(new, old)

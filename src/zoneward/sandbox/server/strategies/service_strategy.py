@@ -19,7 +19,7 @@ from zoneward.kube.validation import (
     not_supported,
     validate_traffic_distribution,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
 from zoneward.sandbox.server.strategies.service_allocation import (
     WITH_NODE_PORTS,
@@ -43,8 +43,10 @@ _ADDRESS_FIELDS: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPoli
 _OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
-class ServiceStrategy(Strategy):
+class ServiceStrategy(metadata.MetadataStrategy):
     """The keyword arguments are kube-apiserver's gates of these names."""
+
+    name_problems = staticmethod(metadata.label_name_problems)
 
     def __init__(
         self,
@@ -66,30 +68,24 @@ class ServiceStrategy(Strategy):
 
     # --- creating and changing ----------------------------------------------------------------------------------------
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         new["status"] = {"loadBalancer": {}}
         self._drop_disabled(new, None)
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=metadata.label_name_problems, is_namespaced=True)
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return self._spec_errors(new)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
         self._drop_disabled(new, old)
 
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.metadata_update_errors(new, old)
-
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         yield from _change_errors(new["spec"], old["spec"])
         yield from self._spec_errors(new)
 
-    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"] = old["spec"]
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -160,6 +156,9 @@ def _defaulted(spec: Object) -> Object:
         filled.setdefault("internalTrafficPolicy", "Cluster")
     if type_ == "LoadBalancer":
         filled.setdefault("allocateLoadBalancerNodePorts", True)
+    if spec.get("trafficDistribution") == "":
+        # Validation refuses it.
+        filled["trafficDistribution"] = ""
     return filled
 
 
@@ -326,7 +325,7 @@ def _spec_errors(new: Object) -> Iterator[FieldError]:
     yield from labels_errors(spec.get("selector") or {}, "spec.selector")
     for index, address in enumerate(spec.get("externalIPs") or ()):
         yield from invalid(f"spec.externalIPs[{index}]", address, formats.address_problems(address, canonical=False))
-    for field, known in (("type", _TYPES), ("sessionAffinity", _AFFINITIES), ("internalTrafficPolicy", _POLICIES)):
+    for field, known in (("sessionAffinity", _AFFINITIES), ("type", _TYPES), ("internalTrafficPolicy", _POLICIES)):
         if (value := spec.get(field)) is not None and value not in known:
             yield not_supported(f"spec.{field}", value, known)
     external = spec.get("externalTrafficPolicy", "")
@@ -358,11 +357,12 @@ def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
         if name and name in names:
             yield error("FieldValueDuplicate", f"{field}.name", value=name)
         names.add(name)
-        for of in ("port", "targetPort"):
-            if not isinstance(port[of], str) and not 1 <= port[of] <= 65535:
-                yield error("FieldValueInvalid", f"{field}.{of}", _PORT_NUMBER, value=port[of])
+        if not 1 <= port["port"] <= 65535:
+            yield error("FieldValueInvalid", f"{field}.port", _PORT_NUMBER, value=port["port"])
         if protocol not in PROTOCOLS:
             yield not_supported(f"{field}.protocol", protocol, sorted(PROTOCOLS))
+        if not isinstance(target := port["targetPort"], str) and not 1 <= target <= 65535:
+            yield error("FieldValueInvalid", f"{field}.targetPort", _PORT_NUMBER, value=target)
         if type_ == "ClusterIP" and port.get("nodePort"):
             problem = "may not be used when `type` is 'ClusterIP'"
             yield error("FieldValueForbidden", f"{field}.nodePort", problem)
