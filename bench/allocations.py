@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import Figure
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU, SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.compiled import compiled
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.numba_compiler import compile_function
 
 _ENDPOINTS_PER_ZONE = 20
 _PLAIN_TIMES, _COMPILED_TIMES, _REPEATS = 100, 20_000, 7
@@ -34,7 +34,7 @@ def _inputs(zones: int) -> tuple[list[int], list[int], tuple[int, ...], list[int
     random = Random(_SEED)
     demand = [random.randint(1, 10) for _ in range(zones)]
     supply = [random.randint(0, 2 * _ENDPOINTS_PER_ZONE) for _ in range(zones)]
-    cells = most_groups(zones) * zones
+    cells = max_groups(zones) * zones
     return demand, supply, (1, 2, 1, 2), [0] * zones**2, [0] * cells, [0.0] * cells, [0] * (SCRATCH_PER_ZONE * zones)
 
 
@@ -65,7 +65,7 @@ def _compiledly(heuristic: Heuristic) -> Callable[..., None]:
     """The loop is compiled, too: a call from Python would cost more than most allocations."""
     from numba import njit
 
-    rule = compiled(heuristic.allocate)
+    rule = compile_function(heuristic.allocate)
 
     def run(
         times: int,

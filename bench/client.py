@@ -60,7 +60,7 @@ def client() -> Iterator[Figure]:
 
 def _prepare() -> None:
     """Pages of lists as an API server would send them, and lines of watches; made once and kept."""
-    from zoneward.client.synthetic import synthetic_cluster
+    from tests.synthetic_cluster import synthetic_cluster
 
     if _PAGES.exists():
         return
@@ -163,11 +163,11 @@ async def _serve() -> None:
 
 def _services_of_a_pod(shape: str) -> float:
     """Microseconds, the mean over many Pods; each is selected by one of the Services."""
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import InformerCache
     from zoneward.kube.objects import ObjectMeta, Pod, PodMeta, Service, ServiceSpec
 
     number = 10_000
-    cache, pods = Cache(), []
+    cache, pods = InformerCache(), []
     for index in range(number):
         selector = {
             "app": {"app.kubernetes.io/name": f"a{index}"},
@@ -190,15 +190,14 @@ def _services_of_a_pod(shape: str) -> float:
 
 def _events() -> float:
     """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import InformerCache
+    from zoneward.client.list_watch_decoder import UnreadableObject, WatchChange, decode_watch_event
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.client.unreadable import Unreadable
-    from zoneward.client.watch_events import Change, parse
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
-    cache, told = Cache(), 0
+    cache, told = InformerCache(), 0
     for path in _PAGES.glob("services.[0-9]*"):
         for service in SERVICES_RESOURCE.lists.decode(path.read_bytes()).items or ():
             cache.services.put(service)
@@ -213,9 +212,9 @@ def _events() -> float:
     cache.pods.subscribe(handler)
     start = time.process_time()
     for line in lines:
-        event = parse(line, PODS_RESOURCE)
-        assert isinstance(event, Change)
-        assert not isinstance(event.object, Unreadable)
+        event = decode_watch_event(line, PODS_RESOURCE)
+        assert isinstance(event, WatchChange)
+        assert not isinstance(event.object, UnreadableObject)
         cache.pods.put(event.object)
     took = time.process_time() - start
     assert told >= len(lines)
@@ -224,7 +223,7 @@ def _events() -> float:
 
 async def _list(address: str) -> tuple[float, float]:
     """Seconds of CPU for the list, and for decoding its pages from memory; the best of some runs."""
-    from zoneward.client.listing import list_all
+    from zoneward.client.list_pager import list_all
     from zoneward.client.resources import PODS as PODS_RESOURCE
 
     listed, decoded = [], []
@@ -248,14 +247,18 @@ async def _list(address: str) -> tuple[float, float]:
 
 async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
-    from zoneward.client.cache import Cache
-    from zoneward.client.connection import Abilities
+    from zoneward.client.informer_cache import InformerCache
     from zoneward.client.reflector import Reflector
     from zoneward.client.resources import NODES as NODES_RESOURCE
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
+    from zoneward.client.transport_interface import ServerFeatures
 
-    cache, abilities, told = Cache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)), Abilities(way == "stream"), 0
+    cache, features, told = (
+        InformerCache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)),
+        ServerFeatures(way == "stream"),
+        0,
+    )
     done = asyncio.Event()
 
     def handler(_old: object, _new: object) -> None:
@@ -267,9 +270,9 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     async for transport in _connected(address):
         wall, cpu = time.perf_counter(), time.process_time()
         reflectors: list[Reflector[Any]] = [
-            Reflector(transport, NODES_RESOURCE, cache.nodes, abilities=abilities),
-            Reflector(transport, SERVICES_RESOURCE, cache.services, abilities=abilities),
-            Reflector(transport, PODS_RESOURCE, cache.pods, abilities=abilities),
+            Reflector(transport, NODES_RESOURCE, cache.nodes, features=features),
+            Reflector(transport, SERVICES_RESOURCE, cache.services, features=features),
+            Reflector(transport, PODS_RESOURCE, cache.pods, features=features),
         ]
         tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         await cache.synced.wait()
@@ -286,10 +289,10 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
 
 
 async def _connected(address: str) -> AsyncIterator[Any]:
-    from zoneward.client.access import Access, Cluster, User
+    from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
     from zoneward.client.transport import Transport
 
-    async with Transport(Access(cluster=Cluster(server=address), user=User())) as transport:
+    async with Transport(ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo())) as transport:
         yield transport
 
 

@@ -11,15 +11,17 @@ from random import Random
 from statistics import mean, median
 from typing import Any, Final
 
+from tests.synthetic_details import decorate_node, decorate_pod
+
 from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
 from bench.services import flipping
+from zoneward.client.list_watch_decoder import Bookmark, decode_watch_event
 from zoneward.client.resources import PODS
-from zoneward.client.synthetic_detail import decorate_node, decorate_pod
-from zoneward.client.watch_events import Bookmark, parse
 from zoneward.client.writer import Writer
+from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.routing.configuration import Configuration
@@ -55,7 +57,7 @@ def syncs() -> Iterator[Figure]:
             yield Figure("  slices written", mean(written), "")
 
 
-class _Told(ControllerMetrics):
+class _SyncedMetrics(ControllerMetrics):
     """Says when a sync is over."""
 
     def __init__(self) -> None:
@@ -71,19 +73,19 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
     """By flip: milliseconds of CPU to the last request, of decoding alone, and of all thereafter; slices written."""
     numbers = tuple(flipping(size, flips=_FLIPS))
     begin, pods = _objects(approach, size, kept=set(numbers))
-    link, metrics = AnsweringLink(begin, version=_START), _Told()
-    controller = Controller(
-        link,
+    link, metrics = AnsweringLink(begin, version=_START), _SyncedMetrics()
+    context = ControllerContext(
+        connection=link,
         configuration=Configuration(),
         mode=Mode.TAKE_OVER,
         writer=Writer(link),
         metrics=metrics,
-        batching=_UNHURRIED,
     )
+    controller = EndpointSliceController(context, ControllerOptions(batching=_UNHURRIED))
     running = asyncio.create_task(controller.run())
     await metrics.over.wait()
     await _come_back(link)
-    assert await controller.settled(10)
+    assert await controller.wait_until_idle(10)
     gc.collect()
     found: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
     for flip, number in enumerate(numbers):
@@ -100,9 +102,9 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
         echoing = time.process_time_ns()
         await _come_back(link)
         done = time.process_time_ns()
-        assert controller.is_settled
+        assert controller.is_idle
         decoding = time.process_time_ns()
-        assert not isinstance(parse(line, PODS), Bookmark)
+        assert not isinstance(decode_watch_event(line, PODS), Bookmark)
         decoded = time.process_time_ns()
         if flip >= _WARM:
             values = sync, decoded - decoding, answered + done - echoing

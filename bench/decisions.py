@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from bench.measuring import Figure
-from bench.services import flipped, pod, service, surroundings
+from bench.services import cluster_state, flipped, pod, service
 from zoneward.slices.plan import plan_service
 
 _REPEATS = 7
@@ -19,14 +19,14 @@ def one_changed() -> Iterator[Figure]:
 
 
 def _measure(setting: str, size: int) -> float:
-    asking, around = service(setting), surroundings()
+    asking, around = service(setting), cluster_state()
     pods = [pod(number) for number in range(size)]
-    (before,) = plan_service(asking, pods=pods, slices=(), surroundings=around).families
+    (before,) = plan_service(asking, pods=pods, slices=(), cluster_state=around).families
     pods[size // 2] = flipped(pods[size // 2])
     times = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        plan = plan_service(asking, pods=pods, slices=before.changes.after, surroundings=around)
+        plan = plan_service(asking, pods=pods, slices=before.changes.after, cluster_state=around)
         times.append(time.perf_counter() - start)
         (family,) = plan.families
         assert len(family.changes.update) == 1, family.changes

@@ -1,4 +1,4 @@
-"""One whole sync of a kept Service, from a Pod's event to the slice to write; the CPU of this process, no network."""
+"""One whole sync of a Service by its planner, from a Pod's event to the slice to write: CPU time, without network."""
 
 import gc
 import time
@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from bench.measuring import Figure
-from bench.services import flipped, flipping, service, surroundings
+from bench.services import cluster_state, flipped, flipping, service
 from bench.services import pod as pod_of
 from zoneward.kube.objects import EndpointSlice, Pod
-from zoneward.slices.kept import KeptService
 from zoneward.slices.plan import ServicePlan
+from zoneward.slices.planner import ServicePlanner
 
 _APPROACHES = ("none", "Auto", "PreferSameZone", "PreferSameNode", "local")
 _SIZES = (100, 1_000, 5_000, 10_000)
@@ -42,19 +42,19 @@ def one_flips() -> Iterator[Figure]:
 def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float]]:
     """Milliseconds of CPU: of the sync, of the JSON of what it writes, and of taking in what was written."""
     pods = [pod_of(number) for number in range(size)]
-    kept = KeptService(service(approach), surroundings(), pods=pods)
+    planner = ServicePlanner(service(approach), cluster_state(), pods=pods)
     version = 0
-    while plan := _written(kept):
+    while plan := _written(planner):
         for each in plan:
             version += 1
-            kept.slice(each.metadata.name, _echoed(each, version))
+            planner.update_slice(each.metadata.name, _echoed(each, version))
     sync, encoding, echo = [], [], []
     gc.collect()
     for number in flipping(size, flips=_FLIPS):
         pods[number] = pod = flipped(pods[number])
         start = time.process_time_ns()
-        kept.pod((pod.metadata.namespace, pod.metadata.name), pod)
-        plan = _written(kept)
+        planner.update_pod((pod.metadata.namespace, pod.metadata.name), pod)
+        plan = _written(planner)
         planned = time.process_time_ns()
         bodies = [msgspec.json.encode(each) for each in plan]
         encoded = time.process_time_ns()
@@ -65,7 +65,7 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
             echoes.append(_echoed(each, version))
         before = time.process_time_ns()
         for each in echoes:
-            kept.slice(each.metadata.name, each)
+            planner.update_slice(each.metadata.name, each)
         done = time.process_time_ns()
         sync.append((planned - start) / 1e6)
         encoding.append((encoded - planned) / 1e6)
@@ -74,31 +74,31 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
 
 
 def _memory(approach: str, size: int) -> float:
-    """Bytes that the kept state takes for each endpoint, beyond Pods and slices, which the cache holds anyway."""
+    """Bytes that the planner state takes for each endpoint, beyond Pods and slices, which the cache holds anyway."""
     pods = [pod_of(number) for number in range(size)]
-    asking, around = service(approach), surroundings()
-    first = KeptService(asking, around, pods=pods)
+    asking, around = service(approach), cluster_state()
+    first = ServicePlanner(asking, around, pods=pods)
     slices = [_echoed(each, 1) for each in _written(first)]
     del first
     gc.collect()
     tracemalloc.start()
-    kept = KeptService(asking, around, pods=pods, slices=slices)
-    kept.plan()
-    _flip_some(kept, pods)
+    planner = ServicePlanner(asking, around, pods=pods, slices=slices)
+    planner.plan()
+    _flip_some(planner, pods)
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return taken / size
 
 
-def _flip_some(kept: KeptService, pods: list[Pod]) -> None:
+def _flip_some(planner: ServicePlanner, pods: list[Pod]) -> None:
     for pod in pods[:3]:
-        kept.pod((pod.metadata.namespace, pod.metadata.name), flipped(pod))
-        kept.plan()
+        planner.update_pod((pod.metadata.namespace, pod.metadata.name), flipped(pod))
+        planner.plan()
 
 
-def _written(kept: KeptService) -> list[EndpointSlice]:
-    plan: ServicePlan = kept.plan(trigger_time="2026-11-21T08:00:00Z")
+def _written(planner: ServicePlanner) -> list[EndpointSlice]:
+    plan: ServicePlan = planner.plan(trigger_time="2026-11-21T08:00:00Z")
     (family,) = plan.families
     assert not family.changes.delete, family.changes
     return [*family.changes.create, *family.changes.update]

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Final, Self
 
 from zoneward.netlink.messages import GENERIC, attributes, messages
-from zoneward.proxy.kernel.kernel_elements import DEL_ELEMENTS, ELEMENTS, KEY, NEW_ELEMENTS, SET
-from zoneward.proxy.kernel.kernel_reading import NEW_GENERATION, SUBSYSTEM
+from zoneward.netlink.nftables import DEL_ELEMENTS, ELEMENTS, KEY, NEW_ELEMENTS, NEW_GENERATION, SET, SUBSYSTEM
 
 _NETFILTER: Final = 12
 _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1

@@ -28,12 +28,12 @@ from bench.proxies import KubeProxy, Ours, peak_of
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
 from bench.proxy_plane import create, plane
 from bench.proxy_server import serving
-from zoneward.netlink.messages import status
-from zoneward.proxy.kernel.applying import Refused
-from zoneward.proxy.kernel.nft_process import Library, Sender, answers
-from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.netlink.messages import error_number
+from zoneward.proxy.kernel.nft_client import KernelRefused
+from zoneward.proxy.kernel.nft_process import NftLibrary, TransactionSocket, query_kernel
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, SyncHandlers, TableSyncer
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 FIGURES: Final = Path(".cache/bench/proxy-changes.json")
 """What was measured last, for ``docs/pictures/make_proxy_changes.py``."""
@@ -115,22 +115,22 @@ class _Kernel:
     """What the process that programs the kernel does, without the way to it and back: that is in all other figures."""
 
     def __init__(self) -> None:
-        self._library, self._sender = Library(), Sender()
-        self.taken = 0
+        self._library, self._sender = NftLibrary(), TransactionSocket()
+        self.transactions_done = 0
 
-    async def run(self, commands: str) -> None:
+    async def run_commands(self, commands: str) -> None:
         done, said = self._library.run(commands.encode())
         assert done, said
-        self.taken += 1
+        self.transactions_done += 1
 
-    async def send(self, batch: bytes) -> None:
-        assert not status(self._sender.answer(batch))
-        self.taken += 1
+    async def send_batch(self, batch: bytes) -> None:
+        assert not error_number(self._sender.answer(batch))
+        self.transactions_done += 1
 
-    async def ask(self, request: bytes) -> bytes:
-        answer = b"".join(answers(request))
-        if number := status(answer):
-            raise Refused("", number)
+    async def query(self, request: bytes) -> bytes:
+        answer = b"".join(query_kernel(request))
+        if number := error_number(answer):
+            raise KernelRefused("", number)
         return answer
 
 
@@ -138,26 +138,26 @@ async def _applied(services: int) -> list[float]:
     """Seconds that the kernel takes for each change."""
     found: list[float] = []
 
-    def programmed(done: Programmed) -> None:
+    def programmed(done: ProgrammedTransaction) -> None:
         found.append(done.seconds)
 
     drawn, pods = random.Random(1), iter(range(services * _ENDPOINTS, 1 << 20))
-    table = FamilyTable(_Kernel(), "ip", options=LayoutOptions(), on_programmed=programmed)
+    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), handlers=SyncHandlers(on_programmed=programmed))
     there = {}
     for number in range(services):
         first = number * _ENDPOINTS
-        there[number] = [Target(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
-        table.put(_key(number), _served(number, there[number]))
+        there[number] = [Backend(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
+        table.set_service(_key(number), _served(number, there[number]))
     running = asyncio.create_task(table.run())
-    await table.settled()
+    await table.wait_until_synced()
     found.clear()
     # What is kept has no cycles.
     gc.freeze()
     for _ in range(_APPLIED):
         number = drawn.randrange(services)
-        there[number][drawn.randrange(_ENDPOINTS)] = Target(pod_address(next(pods)), 8080)
-        table.put(_key(number), _served(number, there[number]))
-        await table.settled()
+        there[number][drawn.randrange(_ENDPOINTS)] = Backend(pod_address(next(pods)), 8080)
+        table.set_service(_key(number), _served(number, there[number]))
+        await table.wait_until_synced()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return found
@@ -167,10 +167,12 @@ def _key(number: int) -> tuple[str, str]:
     return NAMESPACE, f"service-{number}"
 
 
-def _served(number: int, targets: list[Target]) -> Served:
-    port = ServedPort(name="http", protocol="tcp", port=80, cluster=tuple(targets), has_any=True)
+def _served(number: int, targets: list[Backend]) -> NodeService:
+    port = NodeServicePort(
+        name="http", protocol="tcp", port=80, cluster_endpoints=tuple(targets), has_any_endpoints=True
+    )
     namespace, name = _key(number)
-    return Served(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
+    return NodeService(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
 
 
 # --- from the watch event on ------------------------------------------------------------------------------------------

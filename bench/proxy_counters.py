@@ -21,15 +21,14 @@ from statistics import median
 from typing import Any, Final, TextIO
 
 from bench.measuring import MIB, Figure
-from zoneward.proxy.kernel.kernel_elements import elements_request
-from zoneward.proxy.kernel.nft_process import Library, answers
-from zoneward.proxy.measure.connection_counts import counts
-from zoneward.proxy.measure.connections import CONNECTIONS, MOST
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_chains
-from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
-from zoneward.proxy.ruleset.layout import portion, slots_of
-from zoneward.proxy.ruleset.text import text
+from zoneward.netlink.nftables import elements_request
+from zoneward.proxy.kernel.nft_process import NftLibrary, query_kernel
+from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, MAX_ELEMENTS, parse_counts
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains
+from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset_state import RulesetState
+from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
 _SERVICES, _ENDPOINTS = 1_000, 10
 _USED = 100
@@ -68,7 +67,7 @@ _NEW_NETWORK: Final = 0x40000000
 def counters() -> Iterator[Figure]:
     """The rate without counters, and what they cost of it: at most 2 %; what an answer of a full set takes."""
     with _Node() as node:
-        bare, counting = (_rules(LayoutOptions(count_connections=each)) for each in (False, True))
+        bare, counting = (_rules(RulesetOptions(count_connections=each)) for each in (False, True))
         for _ in range(_WARM):
             node.turn(counting)
         costs, noise, wall, rates = [], [], [], []
@@ -89,11 +88,11 @@ def counters() -> Iterator[Figure]:
         counted = (_CONNECTIONS + _FIRST) * (_WARM + 2 * _TURNS)
         yield Figure("  connections that were not counted", counted - node.counted(), "", 0)
         read, size = node.full()
-        yield Figure(f"all {MOST:,} counters read", read * 1000, "ms")
+        yield Figure(f"all {MAX_ELEMENTS:,} counters read", read * 1000, "ms")
         yield Figure("  what the kernel tells", size / MIB, "MiB")
 
 
-def _rules(options: LayoutOptions) -> str:
+def _rules(options: RulesetOptions) -> str:
     """Commands that make the chains after the choice of an endpoint what they are with some options."""
     chains = base_chains("ip", options)
     lines = []
@@ -143,15 +142,17 @@ class _Node:
 def _serve() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     drawn = random.Random(1)
-    kept = KeptRuleset("ip", TABLE, LayoutOptions())
-    changes = [kept.begin()]
+    kept = RulesetState("ip", TABLE, RulesetOptions())
+    changes = [kept.start()]
     for number in range(_SERVICES):
         service = _service(number)
         changes.append(
-            kept.put(("bench", service.name), portion((service,), slots_of((service,), {}), LayoutOptions()))
+            kept.set_service(
+                ("bench", service.name), service_rules((service,), assign_slots((service,), {}), RulesetOptions())
+            )
         )
-    library = Library()
-    _run(library, "".join(map(text, changes)))
+    library = NftLibrary()
+    _run(library, "".join(map(render_commands, changes)))
     with ExitStack() as stack:
         node, client, server = (stack.enter_context(each) for each in _networks())
         _enter(server)
@@ -166,7 +167,7 @@ def _serve() -> None:
                     _turn(listening, drawn, _FIRST)
                     answer: Any = _turn(listening, drawn, _CONNECTIONS)
                 case "counted":
-                    answer = sum(counts(_dump()).values())
+                    answer = sum(parse_counts(_dump()).values())
                 case "full":
                     answer = _full(library)
             print(json.dumps(answer), flush=True)
@@ -206,10 +207,12 @@ def _checked(status: int) -> None:
         raise OSError(ctypes.get_errno(), "no network namespace")
 
 
-def _service(number: int) -> Served:
-    targets = tuple(Target(f"10.1.{number >> 4}.{(number & 15) * 16 + each}", 8080) for each in range(_ENDPOINTS))
-    port = ServedPort(name="http", protocol="tcp", port=80, cluster=targets, has_any=True)
-    return Served(namespace="bench", name=f"service-{number}", family="ip", cluster_ip=_address(number), ports=(port,))
+def _service(number: int) -> NodeService:
+    targets = tuple(Backend(f"10.1.{number >> 4}.{(number & 15) * 16 + each}", 8080) for each in range(_ENDPOINTS))
+    port = NodeServicePort(name="http", protocol="tcp", port=80, cluster_endpoints=targets, has_any_endpoints=True)
+    return NodeService(
+        namespace="bench", name=f"service-{number}", family="ip", cluster_ip=_address(number), ports=(port,)
+    )
 
 
 def _address(number: int) -> str:
@@ -232,23 +235,23 @@ def _turn(server: socket.socket, drawn: random.Random, connections: int) -> tupl
 
 
 def _dump() -> bytes:
-    return b"".join(answers(elements_request("ip", TABLE, CONNECTIONS)))
+    return b"".join(query_kernel(elements_request("ip", TABLE, CONNECTIONS_SET)))
 
 
-def _full(library: Library) -> tuple[float, int]:
-    _run(library, f"flush set ip {TABLE} {CONNECTIONS}")
-    for start in range(0, MOST, 4096):
+def _full(library: NftLibrary) -> tuple[float, int]:
+    _run(library, f"flush set ip {TABLE} {CONNECTIONS_SET}")
+    for start in range(0, MAX_ELEMENTS, 4096):
         some = (f"10.1.{each >> 8}.{each & 255} . 10.96.0.1 . 80 . tcp" for each in range(start, start + 4096))
-        _run(library, f"add element ip {TABLE} {CONNECTIONS} {{ {', '.join(some)} }}")
+        _run(library, f"add element ip {TABLE} {CONNECTIONS_SET} {{ {', '.join(some)} }}")
     began = time.perf_counter()
     answer = _dump()
-    found = counts(answer)
+    found = parse_counts(answer)
     took = time.perf_counter() - began
-    assert len(found) == MOST
+    assert len(found) == MAX_ELEMENTS
     return took, len(answer)
 
 
-def _run(library: Library, commands: str) -> None:
+def _run(library: NftLibrary, commands: str) -> None:
     done, said = library.run(commands.encode())
     assert done, said.decode()
 

@@ -23,16 +23,16 @@ from zoneward.kube.objects import (
     ServicePort,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import as_if_asked
-from zoneward.slices.plan import Surroundings
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.what_if import as_if_requested
+from zoneward.slices.cluster_state import ClusterState
 
 _ZONES: Final = ("a", "b", "c")
 _CPU: Final = {"a": "40", "b": "32", "c": "28"}
 _NODES_IN_ZONE: Final = 20
 
 
-def surroundings() -> Surroundings:
+def cluster_state() -> ClusterState:
     """Sixty Nodes."""
     ready = (NodeCondition(type="Ready", status="True"),)
     nodes = [
@@ -44,12 +44,12 @@ def surroundings() -> Surroundings:
         for number in range(_NODES_IN_ZONE)
     ]
     zones = {node.metadata.name: (node.metadata.labels or {})[names.ZONE_LABEL] for node in nodes}
-    return Surroundings(demand=demand_of(nodes), node_zones=zones, configuration=Configuration())
+    return ClusterState(demand=compute_demand(nodes), node_zones=zones, configuration=Configuration())
 
 
 def service(approach: str) -> Service:
     """Asking for an approach."""
-    asked = as_if_asked(Service(metadata=ObjectMeta(name="web", namespace="shop", uid="1")), approach)
+    asked = as_if_requested(Service(metadata=ObjectMeta(name="web", namespace="shop", uid="1")), approach)
     spec = replace(
         asked.spec,
         selector={"app": "web"},

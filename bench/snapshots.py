@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from zoneward.client.synthetic import synthetic_cluster
-from zoneward.snapshots.lists import write_json, write_yaml
+from tests.synthetic_cluster import synthetic_cluster
+
+from zoneward.snapshots.snapshot_writer import write_json, write_yaml
 
 PODS, NODES, SERVICES, SEED = 50_000, 2_000, 2_000, 20_260_601
 CACHE = Path(".cache/bench")

@@ -33,12 +33,12 @@ def watch() -> Iterator[Figure]:
     from zoneward.cli.current_plans import CurrentPlans
     from zoneward.cli.options import Options
     from zoneward.cli.watch_views import Drawn
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import InformerCache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
-    from zoneward.routing.demand.demand import counts
+    from zoneward.routing.demand import counts_for_demand
 
-    cache, versions = Cache(), count(1)
+    cache, versions = InformerCache(), count(1)
     _fill(cache, versions)
     options = Options(color="always")
     plans = CurrentPlans(cache, options=options, configuration=Configuration(), waiting=lambda: None)
@@ -70,7 +70,7 @@ def watch() -> Iterator[Figure]:
         assert len(view.picture(120, 50, marked=())) == 50
     yield Figure("a picture of 120 columns and 50 lines, CPU", (time.process_time() - start) / 20 * 1e3, "ms")
 
-    node = next(node for node in cache.nodes if counts(node))
+    node = next(node for node in cache.nodes if counts_for_demand(node))
     alive = replace(node, metadata=replace(node.metadata, resource_version=str(next(versions))))
     start = time.process_time()
     cache.nodes.put(alive)
@@ -81,9 +81,9 @@ def watch() -> Iterator[Figure]:
 
 
 def _fill(cache: Any, versions: Iterator[int]) -> None:
-    from zoneward.client.resources import RESOURCES
+    from zoneward.client.resources import CACHED_RESOURCES
 
-    by_kind = {resource.kind: resource for resource in RESOURCES}
+    by_kind = {resource.kind: resource for resource in CACHED_RESOURCES}
     data = msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items)
     for raw in data.items:
         resource = by_kind.get(msgspec.json.decode(raw, type=_Kind).kind)

@@ -87,7 +87,7 @@ READING: Final = Scenario(
         "get services --show-kind",
         "get pods -A --field-selector metadata.namespace=kubectl-reading",
         "get leases -A --field-selector metadata.name=leader",
-        # Selections.
+        # SelectorIndex.
         "get services -l app=cart",
         "get services -l 'app in (cart, x), tier'",
         "get services -l '!app'",

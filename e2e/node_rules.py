@@ -8,29 +8,29 @@ from typing import Self
 from e2e.nodes import Namespace, kernel_of
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served
-from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
-from zoneward.proxy.ruleset.difference import apart, merged
-from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
-from zoneward.proxy.ruleset.layout import Slots, portion, slots_of
-from zoneward.proxy.ruleset.ruleset import Changes
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.proxy.ruleset.difference import merge_changes, split_changes
+from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset import RulesetChanges
+from zoneward.proxy.ruleset.ruleset_state import RulesetState
+from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 
 
 class NodeRules:
     """Enter the block to begin. The rules stay when it is left; they go with the namespace."""
 
-    def __init__(self, namespace: Namespace, *, options: LayoutOptions | None = None) -> None:
+    def __init__(self, namespace: Namespace, *, options: RulesetOptions | None = None) -> None:
         self._kernel = kernel_of(namespace)
-        self._options = options or LayoutOptions()
+        self._options = options or RulesetOptions()
         self._runner = asyncio.Runner()
-        self._kept = {family: KeptRuleset(family, TABLE, self._options) for family in FAMILIES}
-        self._slots: dict[tuple[Family, str, str], Slots] = {}
+        self._kept = {family: RulesetState(family, TABLE, self._options) for family in FAMILIES}
+        self._slots: dict[tuple[Family, str, str], EndpointSlots] = {}
 
     def __enter__(self) -> Self:
         self._runner.__enter__()
         self._runner.run(self._kernel.__aenter__())
-        self._run("".join(text(kept.begin()) for kept in self._kept.values()))
+        self._run("".join(render_commands(kept.start()) for kept in self._kept.values()))
         return self
 
     def __exit__(
@@ -39,18 +39,18 @@ class NodeRules:
         self._runner.run(self._kernel.__aexit__())
         self._runner.close()
 
-    def serve(self, some: Iterable[Served]) -> None:
+    def serve(self, some: Iterable[NodeService]) -> None:
         """Services as they are now. Raises Refused."""
-        changes: dict[Family, list[Changes]] = {}
+        changes: dict[Family, list[RulesetChanges]] = {}
         for each in some:
             key = each.family, each.namespace, each.name
-            there = self._slots[key] = slots_of((each,), self._slots.get(key, {}))
-            put = self._kept[each.family].put(key[1:], portion((each,), there, self._options))
+            there = self._slots[key] = assign_slots((each,), self._slots.get(key, {}))
+            put = self._kept[each.family].set_service(key[1:], service_rules((each,), there, self._options))
             changes.setdefault(each.family, []).append(put)
         for found in changes.values():
-            for transaction in apart(merged(found)):
-                self._run(text(transaction))
+            for transaction in split_changes(merge_changes(found)):
+                self._run(render_commands(transaction))
 
     def _run(self, commands: str) -> None:
         if commands:
-            self._runner.run(self._kernel.run(commands))
+            self._runner.run(self._kernel.run_commands(commands))

@@ -8,7 +8,7 @@
         client = a.pod("10.1.200.1", "fd00:1::c8:1")             # a Pod of its own, to ask from
         outside = bed.outside()                                  # on the wire, no node
         outside.route("198.51.100.0/24", via=a)                  # external addresses by way of a node
-        async with kernel_of(a) as kernel: ...                   # an NftProcess that programs the namespace of a
+        async with kernel_of(a) as kernel: ...                   # an NftClient that programs the namespace of a
         client.ask("10.96.0.1", 80)              # Answer(address="10.2.0.7", port=8080, client="10.1.200.1")
         client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=5.0)
         client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered
@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
-from zoneward.proxy.kernel.applying import NftProcess
+from zoneward.proxy.kernel.nft_client import NftClient
 
 N = TypeVar("N", bound="Namespace")
 P = ParamSpec("P")
@@ -264,9 +264,9 @@ class Bed:
         self.protocols = frozenset(process.stdout.readline().split())
 
 
-def kernel_of(namespace: Namespace) -> NftProcess:
+def kernel_of(namespace: Namespace) -> NftClient:
     """What programs a namespace's rules; an asynchronous context manager."""
-    return NftProcess(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
+    return NftClient(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
 
 
 def _enter_a_new_one() -> int:

@@ -262,13 +262,13 @@ CASES: Final = [
         node_ports=True,
     ),
     ProxyCase(
-        "hints for zones are heeded",
+        "hints for zones are honored",
         (here(1, hints=("a",)), here(2, hints=("b",)), there(1, hints=("a", "b")), there(2, hints=("c",))),
         [probe("pod", "cluster", "here-1", "there-1"), probe("outside", "external", "here-1", "there-1")],
         external=True,
     ),
     ProxyCase(
-        "hints for nodes are heeded before those for zones",
+        "hints for nodes are honored before those for zones",
         (
             here(1, hints=("a",), nodes=("other",)),
             there(1, hints=("a",), nodes=("here",)),

@@ -21,11 +21,11 @@ from e2e.slice_watcher import SliceWatcher
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.transport import Transport
-from zoneward.controller.handover.adopting import Adopting
+from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 from zoneward.kube import names
-from zoneward.kube.adoption import MARKS, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ADOPTION_MARKS, SKIP_MIRROR_LABEL
 from zoneward.routing.configuration import Configuration
 
 NAMESPACE = "shop"
@@ -42,7 +42,7 @@ RULES = [
     },
 ]
 DEPLOY = Path(__file__).parents[1] / "deploy"
-PROGRAM = Path(__file__).parent / "adopting_killed.py"
+PROGRAM = Path(__file__).parent / "handover_killed.py"
 WRITES = {"adopt": 4, "release": 3}
 ADDRESSES = [f"10.1.0.{number}" for number in range(1, NUMBER + 1)]
 FLIPPED = 1
@@ -165,7 +165,7 @@ class Shop:
         labels, annotations, spec = self.words(name)
         return (
             labels == {**BEFORE["metadata"]["labels"], SKIP_MIRROR_LABEL: "true"}
-            and set(annotations) == {*BEFORE["metadata"]["annotations"], *MARKS}
+            and set(annotations) == {*BEFORE["metadata"]["annotations"], *ADOPTION_MARKS}
             and "selector" not in spec
             and self.managers(name) == [names.MANAGER]
         )
@@ -209,11 +209,13 @@ def zoneward(shop: Shop, *arguments: str, user: str = "operator") -> subprocess.
 
 async def way(shop: Shop, name: str, key: tuple[str, str]) -> str:
     """In this process, without waiting long for the built-in controller's last moves."""
-    access = find_access(kubeconfig=shop.kubeconfigs["operator"], environment=os.environ)
+    access = load_client_config(kubeconfig=shop.kubeconfigs["operator"], environment=os.environ)
     async with Transport(access) as transport:
         told: list[str] = []
-        adopting = Adopting(transport, key, configuration=Configuration(), tell=told.append, settling=0.5)
-        return await (adopting.adopt(legacy="keep") if name == "adopt" else adopting.release())
+        adopting = ServiceHandover(
+            transport, key, configuration=Configuration(), report=told.append, timeouts=HandoverTimeouts(settling=0.5)
+        )
+        return await (adopting.adopt(endpoints_policy="keep") if name == "adopt" else adopting.release())
 
 
 def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlPlane, shop: Shop) -> None:

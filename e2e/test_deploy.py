@@ -33,7 +33,7 @@ from tests.deploy.manifests import (
 )
 
 from zoneward.kube import names
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
 
 NAMESPACE = "shop"
 LABELS = {"app": "cart"}

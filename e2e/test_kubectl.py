@@ -25,7 +25,7 @@ _LIMIT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteOutcome:
     """What is to be the same."""
 
     status: int
@@ -36,7 +36,7 @@ class Outcome:
         return [f"exit status {self.status}", *self.output.splitlines(), "stderr:", *self.errors.splitlines()]
 
 
-def run_case(case: Case, *, namespace: str, kubeconfig: Path, home: Path) -> Outcome:
+def run_case(case: Case, *, namespace: str, kubeconfig: Path, home: Path) -> WriteOutcome:
     """``home`` keeps what kubectl keeps between commands; each server needs another."""
     kubectl = str(find_programs(environment=os.environ)["kubectl"])
     # A command that names another namespace has the last word: kubectl takes the last flag.
@@ -47,16 +47,16 @@ def run_case(case: Case, *, namespace: str, kubeconfig: Path, home: Path) -> Out
             command, input=case.stdin, capture_output=True, text=True, env=environment, cwd=home, timeout=_LIMIT
         )
     except subprocess.TimeoutExpired:
-        return Outcome(-1, "", f"takes more than {_LIMIT:.0f} s")
+        return WriteOutcome(-1, "", f"takes more than {_LIMIT:.0f} s")
     output, errors = (normalized(text, lines=case.lines) for text in (done.stdout, done.stderr))
-    return Outcome(done.returncode, output, errors)
+    return WriteOutcome(done.returncode, output, errors)
 
 
-def run_scenario(scenario: Scenario, kubeconfig: Path, home: Path) -> list[Outcome]:
+def run_scenario(scenario: Scenario, kubeconfig: Path, home: Path) -> list[WriteOutcome]:
     return [run_case(case, namespace=scenario.namespace, kubeconfig=kubeconfig, home=home) for case in scenario.cases]
 
 
-def differences(scenario: Scenario, real: Sequence[Outcome], sandbox: Sequence[Outcome]) -> list[str]:
+def differences(scenario: Scenario, real: Sequence[WriteOutcome], sandbox: Sequence[WriteOutcome]) -> list[str]:
     """One text for each case whose outcomes differ."""
     return [
         f"kubectl {case.command}\n"

@@ -1,4 +1,4 @@
-"""Two candidates on a real API server, with no more rights than they need: killed, stopped, ended, cut off."""
+"""Two electors on a real API server, with no more permissions than they need: killed, stopped, ended, cut off."""
 
 import os
 import signal
@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 from e2e.control_plane import ControlPlane
-from e2e.lease_candidate import QUICK
+from e2e.lease_elector import QUICK
 from e2e.processes import Process
 from tests.contract.api import Api
 from tests.contract.objects import a_namespace
 
-from zoneward.controller.leader.candidate import since_boot
+from zoneward.controller.leader.leader_elector import since_boot
 
 NAMESPACE = "leading"
 ROOT = Path(__file__).parents[1]
 RULES = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}]
-PROGRAM = ROOT / "e2e" / "lease_candidate.py"
+PROGRAM = ROOT / "e2e" / "lease_elector.py"
 
 
 class Runner:
-    """A candidate in a process."""
+    """An elector in a process."""
 
     def __init__(self, plane: ControlPlane, folder: Path, *, lease: str, identity: str) -> None:
         self.identity, self.log = identity, folder / f"{identity}.log"
@@ -58,7 +58,7 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 def started(plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]:
-    """Starts a candidate for the Lease of this test."""
+    """Starts an elector for the Lease of this test."""
     runners: list[Runner] = []
 
     def start(identity: str) -> Runner:

@@ -9,11 +9,11 @@ from e2e.control_plane import ControlPlane
 from tests.contract.api import Api, ApiError, Object
 from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
-from zoneward.client.resources import LegacyEndpoints, LegacySubset, LivePod
-from zoneward.controller.handover.legacy_endpoints import MANAGED_BY_LABEL, renewed
-from zoneward.kube.adoption import SKIP_MIRROR_LABEL
+from zoneward.client.resources import LivePod
+from zoneward.controller.handover.endpoints_object import MANAGED_BY_LABEL, updated_endpoints
+from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL
 from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Endpoints, EndpointSubset, ObjectMeta, Service
 
 NAMESPACE = "shop"
 LABELS = {"app": "cart"}
@@ -78,27 +78,27 @@ def pods() -> Iterator[Object]:
         yield pod
 
 
-def found(api: Api, name: str) -> LegacyEndpoints | None:
+def found(api: Api, name: str) -> Endpoints | None:
     try:
         there = api.get(f"/api/v1/namespaces/{NAMESPACE}/endpoints/{name}")
     except ApiError:
         return None
-    return msgspec.convert(there, LegacyEndpoints)
+    return msgspec.convert(there, Endpoints)
 
 
-def ours(api: Api, name: str) -> LegacyEndpoints:
+def ours(api: Api, name: str) -> Endpoints:
     service = msgspec.convert(api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{name}"), Service)
     selector = ",".join(f"{label}={value}" for label, value in (service.spec.selector or {}).items())
     items = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)["items"]
-    new = renewed(None, service, msgspec.convert(items, list[LivePod]))
+    new = updated_endpoints(None, service, msgspec.convert(items, list[LivePod]))
     assert new is not None
     return new
 
 
-def facts(subsets: tuple[LegacySubset, ...] | None) -> list[str]:
+def facts(subsets: tuple[EndpointSubset, ...] | None) -> list[str]:
     """Subsets in any order, and the ports of each in any order."""
 
-    def said(subset: LegacySubset) -> str:
+    def said(subset: EndpointSubset) -> str:
         thing: dict[str, Any] = msgspec.to_builtins(subset)
         # A port without a name is called "", or nothing.
         ports = sorted(str(sorted(field for field in each.items() if field[1])) for each in thing.get("ports") or ())
@@ -111,7 +111,7 @@ def has_settled(api: Api) -> bool:
     return all((there := found(api, name)) is not None and size(there) == size(ours(api, name)) for name in SPECS)
 
 
-def size(endpoints: LegacyEndpoints) -> tuple[int, int]:
+def size(endpoints: Endpoints) -> tuple[int, int]:
     subsets = endpoints.subsets or ()
     ready = sum(len(each.addresses or ()) for each in subsets)
     return ready, sum(len(each.not_ready_addresses or ()) for each in subsets)

@@ -11,7 +11,7 @@ from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 CLIENTS: Final = 60
@@ -24,20 +24,20 @@ class World:
         self.bed, self.rules, self.pod = bed, rules, pod
 
     def serve(self, family: Family, *endpoints: int, weights: tuple[float, ...] | None = None) -> None:
-        targets = tuple(Target(address(family, each), 8080) for each in endpoints)
+        targets = tuple(Backend(address(family, each), 8080) for each in endpoints)
         ports = tuple(
-            ServedPort(
+            NodeServicePort(
                 name=protocol,
                 protocol=protocol,
                 port=port,
-                cluster=targets,
+                cluster_endpoints=targets,
                 weights=weights,
-                has_any=bool(targets),
-                affinity=SECONDS,
+                has_any_endpoints=bool(targets),
+                affinity_seconds=SECONDS,
             )
             for protocol, port in (("tcp", 80), ("udp", 53))
         )
-        some = Served(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=ports)
+        some = NodeService(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=ports)
         self.rules.serve([some])
 
     def ask(self, family: Family, protocol: str) -> dict[str, str]:

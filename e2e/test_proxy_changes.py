@@ -10,8 +10,8 @@ import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, ask
 
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 SECONDS: Final = 2.0
 CLUSTER: Final = "10.96.0.1"
@@ -57,28 +57,28 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
         node = bed.node("here", pods=("10.2.0.0/16",))
         client = node.pod(*SOURCES)
         enough, applied = Event(), []
-        with NodeRules(node, options=LayoutOptions()) as rules:
+        with NodeRules(node, options=RulesetOptions()) as rules:
             for turn in cycle(TURNS):
-                targets = tuple(Target(f"10.2.0.{number}", 8080, here=True) for number in turn)
-                port = ServedPort(
+                targets = tuple(Backend(f"10.2.0.{number}", 8080, is_local=True) for number in turn)
+                port = NodeServicePort(
                     name="",
                     protocol="tcp",
                     port=80,
                     node_port=NODE_PORT,
-                    cluster=targets,
-                    local=targets,
-                    has_any=True,
-                    affinity=affinity,
+                    cluster_endpoints=targets,
+                    local_endpoints=targets,
+                    has_any_endpoints=True,
+                    affinity_seconds=affinity,
                 )
                 began = time.monotonic()
                 rules.serve(
                     [
-                        Served(
+                        NodeService(
                             namespace="ns",
                             name="one",
                             family="ip",
                             cluster_ip=CLUSTER,
-                            external_local=True,
+                            external_policy_local=True,
                             ports=(port,),
                         )
                     ]

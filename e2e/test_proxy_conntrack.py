@@ -10,13 +10,13 @@ from typing import Self
 import pytest
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 
-from zoneward.netlink.conntrack_messages import Place, flows, listing, packed
+from zoneward.netlink.conntrack import SocketAddress, dump_request, pack_address, parse_flows
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.applying import NftProcess
-from zoneward.proxy.kernel.conntrack_cleaning import Conntrack
-from zoneward.proxy.kernel.programming import FamilyTable
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner
+from zoneward.proxy.kernel.nft_client import NftClient
+from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 PORT, NODE_PORT = 53, 30_053
 ADDRESSES: dict[Family, str] = {"ip": "10.96.0.10", "ip6": "fd00:96::10"}
@@ -69,42 +69,44 @@ class Client:
 class Proxy:
     """Rules of a node, and what is forgotten after them. ``removed``: how many flows were."""
 
-    def __init__(self, node: Node, kernel: NftProcess, family: Family) -> None:
+    def __init__(self, node: Node, kernel: NftClient, family: Family) -> None:
         self.kernel, self.family = kernel, family
         self.removed = 0
         self.troubles: list[str] = []
-        here = [packed(family, address) for address in node.addresses if (":" in address) == (family == "ip6")]
-        self.table = FamilyTable(kernel, family, options=LayoutOptions(), on_trouble=self.troubles.append)
-        self.conntrack = Conntrack(
+        here = [pack_address(family, address) for address in node.addresses if (":" in address) == (family == "ip6")]
+        self.table = TableSyncer(
+            kernel, family, options=RulesetOptions(), handlers=SyncHandlers(on_trouble=self.troubles.append)
+        )
+        self.conntrack = ConntrackCleaner(
             kernel,
             is_node_address=lambda _family, address: address in here,
             on_removed=self._count,
             on_trouble=self.troubles.append,
         )
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, NodeService] = {}
 
     async def serve(self, name: str, address: str, *serving: str, node_port: int | None = None) -> None:
         """Once this returns, the kernel has the rules."""
-        targets = tuple(Target(each, 8080, here=True) for each in serving)
-        port = ServedPort(
+        targets = tuple(Backend(each, 8080, is_local=True) for each in serving)
+        port = NodeServicePort(
             name="dns",
             protocol="udp",
             port=PORT,
             node_port=node_port,
-            cluster=targets,
-            has_any=bool(targets),
-            serving=targets,
+            cluster_endpoints=targets,
+            has_any_endpoints=bool(targets),
+            serving_endpoints=targets,
         )
-        served = Served(namespace="shop", name=name, family=self.family, cluster_ip=address, ports=(port,))
+        served = NodeService(namespace="shop", name=name, family=self.family, cluster_ip=address, ports=(port,))
         before, self._served[name] = self._served.get(name), served
-        self.table.put(("shop", name), served)
-        await self.table.settled()
-        self.conntrack.changed(before, served)
+        self.table.set_service(("shop", name), served)
+        await self.table.wait_until_synced()
+        self.conntrack.service_changed(before, served)
 
-    async def flows(self, addresses: Container[bytes]) -> Counter[Place]:
+    async def flows(self, addresses: Container[bytes]) -> Counter[SocketAddress]:
         """How many flows the kernel knows to each place at some addresses."""
-        found = flows(self.family, await self.kernel.ask(listing(self.family)))
-        return Counter(each.to for each in found if each.to[0] in addresses)
+        found = parse_flows(self.family, await self.kernel.query(dump_request(self.family)))
+        return Counter(each.destination for each in found if each.destination[0] in addresses)
 
     def _count(self, number: int) -> None:
         self.removed += number
@@ -163,7 +165,7 @@ def test_a_client_that_began_before_anybody_served_reaches_the_first_who_does(no
             with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
                 # Nobody knows of the Service yet: what is sent there goes out to the wire, and is tracked.
                 assert await client.ask() is None
-                assert (await proxy.flows({packed(family, address)})).total() == 1
+                assert (await proxy.flows({pack_address(family, address)})).total() == 1
                 await proxy.serve("dns", address)
                 assert await client.ask() is None
                 await proxy.serve("dns", address, pods[0])
@@ -211,7 +213,7 @@ def test_flows_of_others_are_left_alone(node: Node, family: Family) -> None:
                 direct = a_client(first, 8080, 4200)
                 assert await direct.ask() == first
                 await a_client(pods[2], NODE_PORT, 4201).ask()
-                of_others = {packed(family, each) for each in (other, first, pods[2])}
+                of_others = {pack_address(family, each) for each in (other, first, pods[2])}
                 before = await proxy.flows(of_others)
                 (left,) = set(pods[:2]) - {first}
                 await proxy.serve("dns", address, left, node_port=NODE_PORT)

@@ -13,12 +13,12 @@ from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.kernel_elements import elements_request
-from zoneward.proxy.measure.connections import CONNECTIONS
-from zoneward.proxy.measure.measured import Measuring
-from zoneward.proxy.model.places import places
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
+from zoneward.netlink.nftables import elements_request
+from zoneward.proxy.measure.connection_collector import service_lookups
+from zoneward.proxy.measure.connection_set import CONNECTIONS_SET
+from zoneward.proxy.measure.connection_totals import ConnectionTotals
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 
 NEAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.1.0.1", "10.1.0.2"), "ip6": ("fd00:1::1", "fd00:1::2")}
 FAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.2.0.1", "10.2.0.2"), "ip6": ("fd00:2::1",)}
@@ -26,7 +26,7 @@ CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd00:96::1"}
 BALANCER: Final[dict[Family, str]] = {"ip": "198.51.100.1", "ip6": "2001:db8:1::1"}
 NODE_PORT: Final = 30_080
 TIMES: Final = 60
-OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
+OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
 _ZONES: Final = {
     **{each: "a" for some in NEAR.values() for each in some},
     **{each: "b" for some in FAR.values() for each in some},
@@ -41,32 +41,32 @@ class Site:
         self.node: Final[Node] = self.bed.node("a", pods=("10.1.0.0/16", "fd00:1::/64"))
         self.bed.node("b", pods=("10.2.0.0/16", "fd00:2::/64"))
         self.client: Final = self.node.pod("10.1.200.1", "fd00:1::c8:1")
-        self._places = places()
+        self._places = service_lookups()
         self._rules = cleanup.enter_context(NodeRules(self.node, options=OPTIONS))
         self.zones: dict[str, str] = dict(_ZONES)
         self._port = 20_000
 
     def serve(self, family: Family, *addresses: str, protocol: str = "tcp", affinity: int | None = None) -> None:
-        targets = tuple(Target(each, 8080, each in NEAR[family]) for each in addresses)
-        port = ServedPort(
+        targets = tuple(Backend(each, 8080, each in NEAR[family]) for each in addresses)
+        port = NodeServicePort(
             name="http",
             protocol=protocol,
             port=80,
             node_port=NODE_PORT,
-            cluster=targets,
-            has_any=True,
-            affinity=affinity,
+            cluster_endpoints=targets,
+            has_any_endpoints=True,
+            affinity_seconds=affinity,
         )
-        some = Served(
+        some = NodeService(
             namespace="shop",
             name="cart",
             family=family,
             cluster_ip=CLUSTER[family],
-            balancers=(BALANCER[family],),
+            load_balancer_ips=(BALANCER[family],),
             ports=(port,),
         )
         self._rules.serve([some])
-        self._places[family].put(("shop", "cart"), some)
+        self._places[family].set_service(("shop", "cart"), some)
 
     def asked(self, address: str, port: int, *, times: int) -> Counter[str]:
         """As `Namespace.tally` by UDP, but never twice from one port: that would be the same connection."""
@@ -85,24 +85,24 @@ class Site:
         self._port += times
         return found
 
-    def measuring(self) -> Measuring:
+    def measuring(self) -> ConnectionTotals:
         """One that begins now."""
-        found = Measuring(
+        found = ConnectionTotals(
             since=datetime.now(UTC),
-            service_of=lambda family, one: self._places[family].service(one.address, one.protocol, one.port),
+            service_of=lambda family, one: self._places[family].find(one.address, one.protocol, one.port),
             zone_of=lambda _service, endpoint: self.zones.get(endpoint),
         )
         self.look(found)
         return found
 
-    def look(self, measuring: Measuring) -> None:
+    def look(self, measuring: ConnectionTotals) -> None:
         for family, answer in asyncio.run(_counted(self.node)).items():
-            measuring.take(family, answer, now=datetime.now(UTC))
+            measuring.add_counts(family, answer, now=datetime.now(UTC))
 
 
 async def _counted(node: Namespace) -> dict[Family, bytes]:
     async with kernel_of(node) as kernel:
-        return {family: await kernel.ask(elements_request(family, TABLE, CONNECTIONS)) for family in FAMILIES}
+        return {family: await kernel.query(elements_request(family, TABLE, CONNECTIONS_SET)) for family in FAMILIES}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def by_zone(answers: Mapping[str, int]) -> dict[str, int]:
     return dict(found)
 
 
-def totals(measuring: Measuring, family: Family, *, internal: bool) -> dict[str, int]:
+def totals(measuring: ConnectionTotals, family: Family, *, internal: bool) -> dict[str, int]:
     return {
         each.zone: each.connections for each in measuring.totals() if (each.family, each.internal) == (family, internal)
     }

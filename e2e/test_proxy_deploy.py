@@ -15,8 +15,8 @@ from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, the
 from tests.deploy.test_proxy_rights import Kernel, a_proxy
 
-from zoneward.client.kubeconfig import find_access
-from zoneward.client.node_leases import lease_name
+from zoneward.client.auth.kubeconfig import load_client_config
+from zoneward.kube.proxy_lease import proxy_lease_name
 
 BESIDE, INSTEAD = PROXY_MODES
 NODE, PATIENCE = "node-a", 60.0
@@ -118,26 +118,32 @@ def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> No
     # A policy is in force some moments after it is there.
     controllers = a_lease("zoneward-controller", NODE)
     cluster.plane.wait_until(lambda: is_denied(controllers, own), what="the policy", patience=PATIENCE)
-    for name in (lease_name("node-b"), lease_name("node-b", "zoneward"), "zoneward-proxy-node", "node-a", "x"):
+    for name in (
+        proxy_lease_name("node-b"),
+        proxy_lease_name("node-b", "zoneward"),
+        "zoneward-proxy-node",
+        "node-a",
+        "x",
+    ):
         assert is_denied(a_lease(name, NODE), own)
-    assert is_denied(a_lease(lease_name("node-b"), "node-b"), own)
+    assert is_denied(a_lease(proxy_lease_name("node-b"), "node-b"), own)
     for holder in ("node-b", "", None):
-        assert is_denied(a_lease(lease_name(NODE), holder), "held by its own node only: node-a")
+        assert is_denied(a_lease(proxy_lease_name(NODE), holder), "held by its own node only: node-a")
     # One that looks like a Lease of a proxy beside another one, and is the node's whose name ends like that.
     other = f"{NODE}-0123456789abcdef"
-    there = cluster.api.request("POST", LEASES, a_lease(lease_name(other), other))
+    there = cluster.api.request("POST", LEASES, a_lease(proxy_lease_name(other), other))
     taken = there | {"spec": {"holderIdentity": NODE}}
     with pytest.raises(ApiError, match="takes no Lease from another node: its own is node-a"):
-        as_proxy.request("PUT", f"{LEASES}/{lease_name(other)}", taken)
+        as_proxy.request("PUT", f"{LEASES}/{proxy_lease_name(other)}", taken)
     # Whoever has a token that is bound to no Pod is on no node.
     unbound = cluster.plane.api(cluster.account)
-    assert is_denied(a_lease(lease_name(NODE), NODE), "needs a token that is bound to its Pod", unbound)
+    assert is_denied(a_lease(proxy_lease_name(NODE), NODE), "needs a token that is bound to its Pod", unbound)
     for node in (NODE, LONG):
         api = cluster.as_proxy(node)
-        for name in (lease_name(node), lease_name(node, "zoneward")):
+        for name in (proxy_lease_name(node), proxy_lease_name(node, "zoneward")):
             made = api.request("POST", LEASES, a_lease(name, node))
             api.request("PUT", f"{LEASES}/{name}", made)
-    assert is_denied(a_lease(lease_name(LONG), LONG), own)
+    assert is_denied(a_lease(proxy_lease_name(LONG), LONG), own)
     # Of others nothing is asked.
     made = cluster.api.request("POST", LEASES, controllers)
     cluster.api.request("PUT", f"{LEASES}/zoneward-controller", made)
@@ -148,17 +154,17 @@ def test_its_rights_are_enough_to_follow_to_tell_and_to_say_what_is_programmed(c
     cluster.api.create_all([service, a_service("cart")])
     cluster.api.create_all([an_endpoint_slice("cart-1", service="cart", addresses=["10.1.0.1"])])
     address = cluster.api.read(service)["spec"]["clusterIP"]
-    access = find_access(
+    access = load_client_config(
         kubeconfig=str(cluster.plane.kubeconfig(cluster.accounts[NODE])), context=None, impersonate=None, environment={}
     )
 
     async def run() -> None:
         kernel, stop = Kernel(), asyncio.Event()
-        kernel.faults.refused.add(address)
+        kernel.faults.refused_words.add(address)
         proxy: Any = a_proxy(access, kernel, lease_namespace="zoneward-system")
         running = asyncio.create_task(proxy.run(stop))
         await until(lambda: any(each["reason"] == "ServiceNotProgrammed" for each in cluster.told()), running)
-        await until(lambda: lease_name(NODE) in cluster.leases(), running)
+        await until(lambda: proxy_lease_name(NODE) in cluster.leases(), running)
         stop.set()
         await running
 

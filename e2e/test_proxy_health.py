@@ -15,8 +15,8 @@ from e2e.kube_proxy import KubeProxy
 from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.health.health_ports import HealthPorts
-from zoneward.proxy.health.healthz import TO_BE_DELETED, HealthzServer, ProxyHealth
+from zoneward.proxy.health.proxy_health import TO_BE_DELETED, ProxyHealth, ProxyHealthServer
+from zoneward.proxy.health.service_health import ServiceHealthServer
 
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
 HEALTHZ: Final = 10256
@@ -93,18 +93,18 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
 
 
 async def ours(what: str) -> Answer:
-    health, ports = ProxyHealth(limit=60.0), HealthPorts(hosts=("127.0.0.1",), again=0.05)
-    async with asyncio.timeout(20), HealthzServer(health, host="127.0.0.1", port=0) as server:
+    health, ports = ProxyHealth(limit=60.0), ServiceHealthServer(hosts=("127.0.0.1",), again=0.05)
+    async with asyncio.timeout(20), ProxyHealthServer(health, host="127.0.0.1", port=0) as server:
         for family in FAMILIES:
-            health.programmed(0.0, family)
-        health.node(not what.startswith("leaving"))
+            health.mark_programmed(0.0, family)
+        health.set_node_eligible(not what.startswith("leaving"))
         if what.endswith("z"):
             return await told(server.port, f"/{what.rpartition('-')[2]}")
         running = asyncio.create_task(ports.run())
         try:
             # One that nobody is given who asks for any, and whoever has it gives it back.
             port = 29_871
-            ports.put((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
+            ports.set_service((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
             while not ports.open_ports:
                 await asyncio.sleep(0.01)
             return await told(port, "/")

@@ -18,11 +18,11 @@ from e2e.nodes import Namespace, kernel_of
 from e2e.proxied import NODE, Proxied, proxied, sliced
 from hypothesis import given, settings
 from tests.contract.objects import a_node, a_service
-from tests.proxy.hostile import DOCUMENT, documents, rulesets
+from tests.proxy.hostile_objects import DOCUMENT, documents, rulesets
 
-from zoneward.proxy.kernel.applying import Refused
-from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.kernel.nft_client import KernelRefused
+from zoneward.proxy.ruleset.difference import diff_rulesets
+from zoneward.proxy.ruleset.nft_commands import render_commands
 
 _DNS = 53
 
@@ -36,7 +36,9 @@ def namespace() -> Iterator[Namespace]:
 
 def load(namespace: Namespace, document: Mapping[str, Any]) -> None:
     """As ``nft -f`` of ``proxy --print`` would, into a kernel that has nothing else."""
-    every = [text(replace(difference(None, each), replaces=True)) for each in rulesets(document).values()]
+    every = [
+        render_commands(replace(diff_rulesets(None, each), replaces_table=True)) for each in rulesets(document).values()
+    ]
     namespace.run("nft", "-f", "-", text="".join(every))
     assert namespace.run("nft", "list", "tables").splitlines() == ["table ip zoneward", "table ip6 zoneward"]
 
@@ -72,9 +74,11 @@ def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_is_aske
         async def run() -> None:
             async with kernel_of(here) as kernel:
                 for word in ("garbage", "a.name.that.nobody.has.example"):
-                    with pytest.raises(Refused):
-                        await kernel.run(f"add table ip t\nadd chain ip t c\nadd rule ip t c ip daddr {word} drop\n")
-                await kernel.run("add table ip t\n")
+                    with pytest.raises(KernelRefused):
+                        await kernel.run_commands(
+                            f"add table ip t\nadd chain ip t c\nadd rule ip t c ip daddr {word} drop\n"
+                        )
+                await kernel.run_commands("add table ip t\n")
 
         asyncio.run(run())
         for each in sockets:
@@ -92,8 +96,8 @@ def _listening(address: str) -> socket.socket:
 def test_commands_with_a_zero_byte_are_not_done_in_part(namespace: Namespace) -> None:
     async def run() -> None:
         async with kernel_of(namespace) as kernel:
-            with pytest.raises(Refused, match="zero byte"):
-                await kernel.run("add table ip half\n\0add table ip other\n")
+            with pytest.raises(KernelRefused, match="zero byte"):
+                await kernel.run_commands("add table ip half\n\0add table ip other\n")
 
     asyncio.run(run())
     with pytest.raises(subprocess.CalledProcessError):

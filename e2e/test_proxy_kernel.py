@@ -17,19 +17,24 @@ import pytest
 from e2e.nodes import Namespace, kernel_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.proxy.drawn_services import changes
 from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
 from tests.proxy.kernel.kernel_checks import OPTIONS, check, check_batch, check_changes, check_what_is_not_there
-from tests.proxy.services import changes
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.applying import Kernel, Lost, NftProcess, Refused
-from zoneward.proxy.kernel.element_batch import batch
-from zoneward.proxy.kernel.planning import cleanup, planned
-from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused, NftClient
+from zoneward.proxy.kernel.table_syncer import (
+    ProgrammedTransaction,
+    SyncHandlers,
+    TableSyncer,
+    delete_tables,
+    plan_changes,
+)
+from zoneward.proxy.kernel.table_writer import encode_transaction
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.ruleset.base_rules import base_sets
-from zoneward.proxy.ruleset.ruleset import Changes
+from zoneward.proxy.ruleset.ruleset import RulesetChanges
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +44,7 @@ def namespace() -> Iterator[Namespace]:
     found.close()
 
 
-def within(namespace: Namespace, what: Callable[[Kernel], Awaitable[None]]) -> None:
+def within(namespace: Namespace, what: Callable[[KernelClient], Awaitable[None]]) -> None:
     async def run() -> None:
         async with kernel_of(namespace) as kernel:
             await what(kernel)
@@ -74,73 +79,84 @@ def test_changes_in_transactions_of_some_come_to_a_fresh_load(
 # --- whatever happens -------------------------------------------------------------------------------------------------
 
 
-def a_service(number: int, *endpoints: int, **more: Any) -> Served:
-    targets = tuple(Target(f"10.0.1.{each}", 8080) for each in endpoints)
+def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
+    targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
     ports = tuple(
-        ServedPort(name=protocol, protocol=protocol, port=80, cluster=targets, has_any=True, affinity=each)
+        NodeServicePort(
+            name=protocol,
+            protocol=protocol,
+            port=80,
+            cluster_endpoints=targets,
+            has_any_endpoints=True,
+            affinity_seconds=each,
+        )
         for protocol, each in (("tcp", None), ("udp", 60))
     )
-    return Served(namespace="shop", name=f"s{number}", family="ip", cluster_ip=f"10.96.0.{number}", ports=ports, **more)
+    return NodeService(
+        namespace="shop", name=f"s{number}", family="ip", cluster_ip=f"10.96.0.{number}", ports=ports, **more
+    )
 
 
 class Kept:
     """A table that runs in a namespace, and all that was told of it."""
 
-    def __init__(self, kernel: NftProcess) -> None:
+    def __init__(self, kernel: NftClient) -> None:
         self.kernel = kernel
         self.told: list[tuple[str, Any]] = []
-        self.programmed: list[Programmed] = []
+        self.programmed: list[ProgrammedTransaction] = []
         self.trouble: list[str] = []
-        self.table = FamilyTable(
+        self.table = TableSyncer(
             kernel,
             "ip",
             options=OPTIONS,
-            on_programmed=self.programmed.append,
-            on_mended=lambda what, number: self.told.append((what, number)),
-            on_refused=lambda service, why: self.told.append((why, service)),
-            on_trouble=self.trouble.append,
+            handlers=SyncHandlers(
+                on_programmed=self.programmed.append,
+                on_repaired=lambda what, number: self.told.append((what, number)),
+                on_refused=lambda service, why: self.told.append((why, service)),
+                on_trouble=self.trouble.append,
+            ),
         )
-        self.served: dict[Key, Served] = {}
+        self.served: dict[ServiceKey, NodeService] = {}
 
-    def put(self, *every: Served) -> None:
+    def put(self, *every: NodeService) -> None:
         for each in every:
             key = each.namespace, each.name
             self.served[key] = each
-            self.table.put(key, each)
+            self.table.set_service(key, each)
 
     async def is_right(self) -> bool:
         """Whether the kernel has what is served, and nothing else."""
-        changes = await planned(self.kernel, "ip", self.served, options=OPTIONS)
+        changes = await plan_changes(self.kernel, "ip", self.served, options=OPTIONS)
         return not changes
 
     async def right_within(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while True:
-                with suppress(Lost):
+                with suppress(KernelOutcomeUnknown):
                     if await self.is_right():
                         return
                 await asyncio.sleep(0.1)
 
 
 def kept(
-    namespace: Namespace, what: Callable[[Kept], Awaitable[None]], *every: Served, is_last: bool = True
-) -> list[Programmed]:
+    namespace: Namespace, what: Callable[[Kept], Awaitable[None]], *every: NodeService, is_last: bool = True
+) -> list[ProgrammedTransaction]:
     """With a table that serves; it is gone afterwards where it is the last."""
 
-    async def run() -> list[Programmed]:
+    async def run() -> list[ProgrammedTransaction]:
         async with kernel_of(namespace) as kernel:
             found = Kept(kernel)
             found.put(*every)
             running = asyncio.create_task(found.table.run())
             try:
                 async with asyncio.timeout(10):
-                    await found.table.settled()
+                    await found.table.wait_until_synced()
                 await what(found)
             finally:
                 running.cancel()
                 await asyncio.wait([running])
                 if is_last:
-                    await cleanup(kernel)
+                    await delete_tables(kernel)
         return found.programmed
 
     return asyncio.run(run())
@@ -149,15 +165,15 @@ def kept(
 SERVICES: Final = (
     a_service(1, 1, 2),
     a_service(2, 3, 4, 5),
-    a_service(3, 6, balancers=("192.0.2.9",), sources=("10.9.0.0/16", "10.11.0.7/32")),
+    a_service(3, 6, load_balancer_ips=("192.0.2.9",), source_ranges=("10.9.0.0/16", "10.11.0.7/32")),
 )
 
 
 def test_an_audit_finds_nothing_where_nothing_was_changed_and_a_restart_writes_nothing(namespace: Namespace) -> None:
     async def audited(found: Kept) -> None:
         assert await found.is_right()
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert not found.told
 
     kept(namespace, audited, *SERVICES, is_last=False)
@@ -181,11 +197,11 @@ def test_what_others_take_away_is_back_within_three_seconds(
         async with asyncio.timeout(5):
             while not found.told:
                 await asyncio.sleep(0.05)
-            await found.table.settled()
+            await found.table.wait_until_synced()
         await found.right_within(1)
         assert found.told == [told]
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert found.told == [told]
 
     kept(namespace, run, *SERVICES)
@@ -203,11 +219,11 @@ def test_rules_that_others_changed_are_found_by_an_audit(namespace: Namespace, c
         chains = namespace.run("nft", "list", "table", "ip", ZONEWARD).split()
         own = next(each.strip(",") for each in chains if each.startswith("guard-"))
         namespace.run("nft", command.format(table=ZONEWARD, shared="c-2", own=own))
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert found.told == [("rules", 1)]
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert found.told == [("rules", 1)]
 
     kept(namespace, run, *SERVICES)
@@ -225,7 +241,7 @@ def test_a_process_that_is_killed_or_hangs_is_replaced_and_all_is_right_within_t
                 os.kill(found.kernel.pid, how)
             await asyncio.sleep(0.001)
         async with asyncio.timeout(10):
-            await found.table.settled()
+            await found.table.wait_until_synced()
         await found.right_within(1)
         assert found.trouble
         assert not found.told
@@ -237,34 +253,34 @@ def test_an_element_that_the_kernel_refuses_is_named(namespace: Namespace) -> No
     async def run(found: Kept) -> None:
         bad = a_service(9, 99)
         bad = replace(bad, ports=(replace(bad.ports[0], port=99_999),))
-        found.table.put(("shop", "s9"), bad)
+        found.table.set_service(("shop", "s9"), bad)
         found.put(a_service(8, 1, 2))
-        await found.table.settled()
-        assert list(found.table.refused) == [("shop", "s9")]
-        assert "99999" in found.table.refused["shop", "s9"]
+        await found.table.wait_until_synced()
+        assert list(found.table.refused_services) == [("shop", "s9")]
+        assert "99999" in found.table.refused_services["shop", "s9"]
         await found.right_within(1)
 
     kept(namespace, run, *SERVICES)
 
 
-def large(*, ports: int, endpoints: int, **more: Any) -> Served:
+def large(*, ports: int, endpoints: int, **more: Any) -> NodeService:
     """A Service of its own with that many endpoints of each port."""
     some = [f"10.2.{number >> 8}.{number & 255}" for number in range(endpoints)]
     affinity, addresses = more.pop("affinity", None), more.pop("addresses", 0)
     every = (
-        ServedPort(
+        NodeServicePort(
             name=f"p{number}",
             protocol="tcp",
             port=number,
-            cluster=tuple(Target(address, number) for address in some),
-            has_any=True,
-            affinity=affinity,
+            cluster_endpoints=tuple(Backend(address, number) for address in some),
+            has_any_endpoints=True,
+            affinity_seconds=affinity,
         )
         for number in range(1, ports + 1)
     )
     external = tuple(f"198.51.{number >> 8}.{number & 255}" for number in range(addresses))
-    return Served(
-        namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external=external, ports=tuple(every)
+    return NodeService(
+        namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external_ips=external, ports=tuple(every)
     )
 
 
@@ -285,18 +301,18 @@ def test_others_change_while_a_large_service_is_loaded(namespace: Namespace, wha
             await asyncio.sleep(0.001)
         found.put(a_service(4, 1, 2))
         async with asyncio.timeout(60):
-            await found.table.settled()
+            await found.table.wait_until_synced()
         told = [list(each.services) for each in found.programmed[begun:]]
         assert told.index([("shop", "s4")]) < told.index([("shop", "large")])
         assert not found.trouble
-        assert not found.table.refused
-        found.table.audit()
-        await found.table.settled()
+        assert not found.table.refused_services
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert not found.told
         found.served.pop(("shop", "large"))
-        found.table.put(("shop", "large"), None)
+        found.table.set_service(("shop", "large"), None)
         async with asyncio.timeout(60):
-            await found.table.settled()
+            await found.table.wait_until_synced()
         await found.right_within(1)
 
     kept(namespace, run, *SERVICES)
@@ -307,26 +323,30 @@ def test_what_the_kernel_says_of_a_large_transaction_is_not_taken_for_its_answer
 ) -> None:
     declared = base_sets("ip", OPTIONS)
 
-    def written(changes: Changes) -> bytes:
-        found = batch(changes, declared)
+    def written(changes: RulesetChanges) -> bytes:
+        found = encode_transaction(changes, declared)
         assert found is not None
         return found
 
-    async def run(kernel: Kernel) -> None:
+    async def run(kernel: KernelClient) -> None:
         # There is no such table. What is refused is sent back, and there is no room for all of it.
         endpoints = {f"10.96.{number >> 8}.{number & 255} . tcp . 80 . 0": "10.0.0.1 . 80" for number in range(20_000)}
-        with pytest.raises(Refused):
-            await kernel.send(written(Changes(family="ip", table="a-table", removed={"endpoints": endpoints})))
-        await kernel.run("add table ip a-table\nadd set ip a-table cluster-ips { type ipv4_addr; }\n")
-        await kernel.send(written(Changes(family="ip", table="a-table", added={"cluster-ips": {"10.96.0.1": ""}})))
-        await kernel.run("delete table ip a-table\n")
+        with pytest.raises(KernelRefused):
+            await kernel.send_batch(
+                written(RulesetChanges(family="ip", table="a-table", removed_elements={"endpoints": endpoints}))
+            )
+        await kernel.run_commands("add table ip a-table\nadd set ip a-table cluster-ips { type ipv4_addr; }\n")
+        await kernel.send_batch(
+            written(RulesetChanges(family="ip", table="a-table", added_elements={"cluster-ips": {"10.96.0.1": ""}}))
+        )
+        await kernel.run_commands("delete table ip a-table\n")
 
     within(namespace, run)
 
 
 def test_the_process_that_programs_the_kernel_has_no_other_right(namespace: Namespace) -> None:
-    async def run(kernel: Kernel) -> None:
-        assert isinstance(kernel, NftProcess)
+    async def run(kernel: KernelClient) -> None:
+        assert isinstance(kernel, NftClient)
         told = Path(f"/proc/{kernel.pid}/status").read_text().splitlines()
         rights = dict(line.split(":\t") for line in told if line.startswith(("Cap", "NoNewPrivs")))
         assert {int(rights[each], 16) for each in ("CapEff", "CapPrm")} == {1 << 12}

@@ -9,8 +9,8 @@ from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 BALANCER: Final[dict[Family, str]] = {"ip": "203.0.113.1", "ip6": "2001:db8:b::1"}
@@ -23,7 +23,7 @@ NODE_PORT: Final = 30_000
 class World:
     """One node with one Service that one of its own Pods serves, so that a kept address finds the way back."""
 
-    def __init__(self, bed: Bed, options: LayoutOptions, **about: Any) -> None:
+    def __init__(self, bed: Bed, options: RulesetOptions, **about: Any) -> None:
         self.node: Node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
         self.node.ip("addr add 192.0.2.201/32 dev eth0", "addr add 2001:db8::c9/128 dev eth0 nodad preferred_lft 0")
         self.pod = self.node.pod("10.1.200.1", "fd00:1::c8:1")
@@ -32,12 +32,18 @@ class World:
         with NodeRules(self.node, options=options) as rules:
             rules.serve(self._served(family, **about) for family in FAMILIES)
 
-    def _served(self, family: Family, **about: Any) -> Served:
-        targets = (Target(HERE[family], 8080, here=True),)
-        port = ServedPort(
-            name="", protocol="tcp", port=80, node_port=NODE_PORT, cluster=targets, local=targets, has_any=True
+    def _served(self, family: Family, **about: Any) -> NodeService:
+        targets = (Backend(HERE[family], 8080, is_local=True),)
+        port = NodeServicePort(
+            name="",
+            protocol="tcp",
+            port=80,
+            node_port=NODE_PORT,
+            cluster_endpoints=targets,
+            local_endpoints=targets,
+            has_any_endpoints=True,
         )
-        return Served(
+        return NodeService(
             namespace="ns",
             name="one",
             family=family,
@@ -54,7 +60,7 @@ class World:
 
 
 @contextmanager
-def a_world(options: LayoutOptions, **about: Any) -> Iterator[World]:
+def a_world(options: RulesetOptions, **about: Any) -> Iterator[World]:
     with Bed() as bed:
         yield World(bed, options, **about)
 
@@ -65,25 +71,27 @@ def a_world(options: LayoutOptions, **about: Any) -> Iterator[World]:
         pytest.param({}, {"pod": "own", "outside": "own"}, id="nobody-is-known"),
         pytest.param({"pod_interfaces": "pods*"}, {"pod": "own", "outside": "node"}, id="by-interface"),
         pytest.param(
-            {"pod_ranges": {"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"}},
+            {"pod_cidrs": {"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"}},
             {"pod": "own", "outside": "node"},
             id="by-range",
         ),
         pytest.param({"masquerade_all": True}, {"pod": "node", "outside": "node"}, id="all"),
         pytest.param(
-            {"pod_interfaces": "pods*", "mark": 1 << 20}, {"pod": "own", "outside": "node"}, id="another-mark"
+            {"pod_interfaces": "pods*", "masquerade_mark": 1 << 20},
+            {"pod": "own", "outside": "node"},
+            id="another-mark",
         ),
     ],
 )
 def test_whose_address_an_endpoint_sees(options: dict[str, Any], expected: dict[str, str]) -> None:
-    with a_world(LayoutOptions(**options)) as world:
+    with a_world(RulesetOptions(**options)) as world:
         for family in FAMILIES:
             found = {who: world.seen(getattr(world, who), CLUSTER[family], family) for who in expected}
             assert found == expected, family
 
 
 def test_node_ports_are_served_on_all_addresses_of_the_node_but_loopback() -> None:
-    with a_world(LayoutOptions()) as world:
+    with a_world(RulesetOptions()) as world:
         for family in FAMILIES:
             for address in (world.node.addresses[family == "ip6"], MORE[family]):
                 for client in (world.outside, world.pod, world.node):
@@ -97,7 +105,7 @@ def test_node_ports_are_served_on_addresses_in_ranges_alone() -> None:
         "ip": ("192.0.2.200/29", "192.0.2.200/30", "127.0.0.0/8"),
         "ip6": ("2001:db8::c8/125",),
     }
-    with a_world(LayoutOptions(node_addresses=ranges)) as world:
+    with a_world(RulesetOptions(node_port_cidrs=ranges)) as world:
         for family in FAMILIES:
             assert world.outside.ask(MORE[family], NODE_PORT).address == HERE[family]
             assert world.node.ask(MORE[family], NODE_PORT).address == HERE[family]
@@ -109,7 +117,7 @@ def test_node_ports_are_served_on_addresses_in_ranges_alone() -> None:
 
 
 def test_a_family_without_ranges_is_served_on_all_addresses() -> None:
-    with a_world(LayoutOptions(node_addresses={"ip": ("192.0.2.200/29",)})) as world:
+    with a_world(RulesetOptions(node_port_cidrs={"ip": ("192.0.2.200/29",)})) as world:
         assert world.outside.ask(world.node.addresses[1], NODE_PORT).address == HERE["ip6"]
 
 
@@ -123,7 +131,7 @@ def test_a_node_reaches_a_balancers_address_that_it_has_where_the_ranges_have_th
     )
     own: dict[Family, str] = {"ip": "192.0.2.1", "ip6": "2001:db8::1"}
     balancers = {family: (BALANCER[family],) for family in FAMILIES}
-    with a_world(LayoutOptions(own_addresses=own), balancers=balancers, sources=ranges) as world:
+    with a_world(RulesetOptions(node_ips=own), load_balancer_ips=balancers, source_ranges=ranges) as world:
         world.node.ip("addr add 203.0.113.1/32 dev lo", "addr add 2001:db8:b::1/128 dev lo nodad")
         for family in FAMILIES:
             if inside:

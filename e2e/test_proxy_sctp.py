@@ -12,8 +12,8 @@ from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 PORT, TARGET, NODE_PORT = 3868, 13_868, 30_000
@@ -30,15 +30,17 @@ ADDRESSES: Final[dict[Family, tuple[str, ...]]] = {
 def node() -> Iterator[tuple[Node, Namespace]]:
     with Bed() as bed:
         node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
-        with NodeRules(node, options=LayoutOptions()) as rules:
+        with NodeRules(node, options=RulesetOptions()) as rules:
             rules.serve(map(served, FAMILIES))
         yield node, node.pod("10.1.200.1", "fd00:1::c8:1")
 
 
-def served(family: Family) -> Served:
-    targets = tuple(Target(each, TARGET, here=True) for each in ADDRESSES[family])
-    port = ServedPort(name="", protocol="sctp", port=PORT, node_port=NODE_PORT, cluster=targets, has_any=True)
-    return Served(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=(port,))
+def served(family: Family) -> NodeService:
+    targets = tuple(Backend(each, TARGET, is_local=True) for each in ADDRESSES[family])
+    port = NodeServicePort(
+        name="", protocol="sctp", port=PORT, node_port=NODE_PORT, cluster_endpoints=targets, has_any_endpoints=True
+    )
+    return NodeService(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=(port,))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -36,13 +36,13 @@ from zoneward.kube.objects import (
     ServiceStatus,
 )
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.text import text
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.difference import diff_rulesets
+from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 PORTS: Final = {"tcp": (80, 8080), "udp": (53, 8081), "sctp": (90, 8080)}
 RANGES: Final[dict[Family, tuple[str, str]]] = {
@@ -55,7 +55,7 @@ SERVICES: Final[dict[Family, tuple[str, str, str]]] = {
     "ip6": ("fd96:", "2001:db8:e:", "2001:db8:b:"),
 }
 """Where cluster addresses, external ones and those of balancers begin."""
-NODE: Final = Node(name="here", zone="a")
+NODE: Final = ProxyNode(name="here", zone="a")
 _ETHTOOL, _SET_TX_CHECKSUM, _NO_CHECKSUM = 0x8946, 0x17, 11
 
 
@@ -137,9 +137,9 @@ def slices_of(endpoints: Iterator[At] | tuple[At, ...], family: Family) -> list[
     ]
 
 
-def served_of(service: Service, endpoints: tuple[At, ...]) -> list[Served]:
+def served_of(service: Service, endpoints: tuple[At, ...]) -> list[NodeService]:
     slices = list(chain.from_iterable(slices_of(endpoints, family) for family in FAMILIES))
-    return list(served(service, slices, node=NODE, consumer=ZONEWARD, gates=Gates()))
+    return list(node_services(service, slices, node=NODE, consumer=ZONEWARD, gates=FeatureGates()))
 
 
 class World:
@@ -161,11 +161,11 @@ class World:
             "itself": self.node.pods,
         }
 
-    def options(self) -> LayoutOptions:
-        return LayoutOptions(
-            pod_ranges={family: RANGES[family][0] for family in FAMILIES},
-            service_ranges={"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]},
-            own_addresses=dict(zip(FAMILIES, self.node.addresses, strict=True)),
+    def options(self) -> RulesetOptions:
+        return RulesetOptions(
+            pod_cidrs={family: RANGES[family][0] for family in FAMILIES},
+            service_cidrs={"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]},
+            node_ips=dict(zip(FAMILIES, self.node.addresses, strict=True)),
         )
 
 
@@ -290,8 +290,8 @@ def test_one_file_with_everything_serves_the_same(family: Family) -> None:
             for each in served_of(service_of(case, number, outside=world.outside), tuple(case.endpoints)):
                 if each.family == family:
                     found[each.namespace, each.name] = each
-        ruleset = whole(family, found, options=world.options())
-        world.node.run("nft", "-f", "-", text=text(difference(None, ruleset)))
+        ruleset = full_ruleset(family, found, options=world.options())
+        world.node.run("nft", "-f", "-", text=render_commands(diff_rulesets(None, ruleset)))
         for number in range(1, 6):
             for probe in CASES[number - 1].probes:
                 for protocol in ("tcp", "udp"):

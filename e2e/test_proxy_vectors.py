@@ -19,10 +19,10 @@ from tests.vectors.selecting import selectable, selected_service
 
 from zoneward.kube.objects import EndpointPort, EndpointSlice, ObjectMeta, Service, ServicePort
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CURRENT, LOCAL
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import CURRENT, LOCAL
 
 VECTORS: Final = [case for case in load("categorize_endpoints.json") if case["kind"] == SELECTION]
 RANDOM: Final = load("random_selection.json.gz")[::3]
@@ -36,7 +36,7 @@ class Placed:
     case: Case
     family: Family
     protocol: str
-    served: Served
+    served: NodeService
     names: Mapping[str, str]
 
     def addresses(self, names: list[str]) -> set[str]:
@@ -57,12 +57,12 @@ def placed(case: Case, number: int) -> Placed:
         endpoints.append(msgspec.structs.replace(selectable(each, node=node["name"]), addresses=(address,)))
     ports = (EndpointPort(name="", protocol=protocol.upper(), port=_TARGET),)
     slices = [EndpointSlice(address_type=ADDRESS_TYPES[family], endpoints=tuple(endpoints), ports=ports)]
-    (found,) = served(
+    (found,) = node_services(
         _service(given["service"], number, family, protocol),
         slices,
-        node=Node(name=node["name"], zone=node["zone"]),
+        node=ProxyNode(name=node["name"], zone=node["zone"]),
         consumer=CURRENT,
-        gates=Gates() if gate is None else Gates(prefer_same_traffic_distribution=gate),
+        gates=FeatureGates() if gate is None else FeatureGates(prefer_same_traffic_distribution=gate),
     )
     return Placed(case, family, protocol, found, names)
 
@@ -94,7 +94,7 @@ class World:
         self.outside = bed.outside()
         self.outside.route("198.51.100.0/24", "2001:db8:e::/64", via=self.node)
         self.cases = {each.case["id"]: each for each in map(placed, (*VECTORS, *RANDOM), count())}
-        options = LayoutOptions(pod_ranges={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
+        options = RulesetOptions(pod_cidrs={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
         with NodeRules(self.node, options=options) as rules:
             rules.serve(each.served for each in self.cases.values())
 
@@ -128,7 +128,7 @@ def test_who_answers_is_whom_upstreams_proxy_selects(world: World, case: Case) -
     if shape["externally_accessible"]:
         node_port = each.served.ports[0].node_port
         here = world.node.addresses[each.family == "ip6"]
-        address, port = (here, node_port) if node_port else (each.served.external[0], _PORT)
+        address, port = (here, node_port) if node_port else (each.served.external_ips[0], _PORT)
         external_local = shape["external_traffic_policy"] == LOCAL
         check(world.outside, address, port, expected["local" if external_local else "cluster"])
         # What starts on the node heeds no external policy.

@@ -21,11 +21,11 @@ from e2e.nodes import Bed, Namespace, Node
 from e2e.processes import Process
 from tests.contract.api import Api, Object
 
-from zoneward.kube.objects import Service, zone_of
-from zoneward.kube.reading import read
-from zoneward.routing.request.approach import as_if_asked
+from zoneward.kube.object_reader import read_objects
+from zoneward.kube.objects import Service, node_zone
+from zoneward.routing.request.what_if import as_if_requested
 from zoneward.sample import cluster
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward")
 _PATIENCE: Final = 60.0
@@ -39,7 +39,7 @@ class Zones:
         self._folder = folder
         self._cleanup = ExitStack()
         self.kubeconfig: Final = folder / "kubeconfig"
-        self.snapshot: Final = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+        self.snapshot: Final = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
         self.nodes: dict[str, str] = {}
         """By zone, the node whose proxy runs there."""
         self._places: dict[str, Node] = {}
@@ -53,7 +53,7 @@ class Zones:
                 place = self._places[zone] = bed.node(zone, pods=ranges)
                 # No Pod of the sample has an address so high.
                 self.clients[zone] = place.pod(ranges[0].replace("0/24", "250"))
-            names = {each.metadata.name: zone_of(each) for each in self.snapshot.nodes}
+            names = {each.metadata.name: node_zone(each) for each in self.snapshot.nodes}
             for name, of in sorted(names.items()):
                 if of is not None:
                     self.nodes.setdefault(of, name)
@@ -70,12 +70,12 @@ class Zones:
     def ask_for(self, value: str) -> None:
         """Let every Service ask for a value of ``--what-if``, and wait until that is in every kernel."""
         for service in self.snapshot.services:
-            self._server.call(self._api.patch, _object(service), _wish(service, as_if_asked(service, value)))
+            self._server.call(self._api.patch, _object(service), _wish(service, as_if_requested(service, value)))
         self.settle()
 
     def scale_away(self, services: set[str], zone: str) -> None:
         """Delete the Pods of some Services in a zone, and wait until that is in every kernel."""
-        zones = {each.metadata.name: zone_of(each) for each in self.snapshot.nodes}
+        zones = {each.metadata.name: node_zone(each) for each in self.snapshot.nodes}
         for pod in self.snapshot.pods:
             app = (pod.metadata.labels or {}).get("app")
             if app in services and zones.get(pod.spec.node_name) == zone:
@@ -134,7 +134,7 @@ class Zones:
 
     def zones_of_endpoints(self) -> Mapping[str, str]:
         """The zone of each Pod's address."""
-        zones = {each.metadata.name: zone_of(each) for each in self.snapshot.nodes}
+        zones = {each.metadata.name: node_zone(each) for each in self.snapshot.nodes}
         return {
             address.ip: zone
             for pod in self.snapshot.pods

@@ -18,6 +18,7 @@ from zoneward.kube.objects import (
     ContainerPort,
     Endpoint,
     EndpointConditions,
+    EndpointIdentity,
     EndpointPort,
     EndpointSlice,
     ForNode,
@@ -40,13 +41,17 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
     ServiceStatus,
-    zone_of,
+    node_zone,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.selection.selection import HintsHeeded, Policies
-from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
-from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.encode import HintEncoder
+from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 NAMESPACE: Final = "shop"
 SERVICE: Final = "cart"
@@ -58,7 +63,7 @@ DUAL_STACK: Final = ("IPv4", "IPv6")
 
 CLUSTER: Final = Policies(uses_cluster=True, uses_local=False)
 """Both traffic policies at their default."""
-ALL_HINTS: Final = HintsHeeded(zones=True, nodes=True)
+ALL_HINTS: Final = HonoredHints(zones=True, nodes=True)
 
 
 # --- builders ---------------------------------------------------------------------------------------------------------
@@ -266,14 +271,14 @@ def demand_in(**weights: int) -> Demand:
     return Demand(zones=zones, weights=tuple(weights[zone] for zone in zones), unit="nodes")
 
 
-def surroundings(
+def cluster_state(
     nodes: Iterable[Node], configuration: Configuration | None = None, *, pods_known: bool = True
-) -> Surroundings:
+) -> ClusterState:
     configuration = configuration if configuration is not None else Configuration()
     nodes = tuple(nodes)
-    return Surroundings(
-        demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
-        node_zones={node.metadata.name: zone_of(node) for node in nodes},
+    return ClusterState(
+        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
+        node_zones={node.metadata.name: node_zone(node) for node in nodes},
         configuration=configuration,
         pods_known=pods_known,
     )
@@ -304,15 +309,15 @@ class Cluster:
         printer.text(repr(self))
 
     @property
-    def surroundings(self) -> Surroundings:
-        return surroundings(self.nodes, self.configuration, pods_known=self.pods_known)
+    def cluster_state(self) -> ClusterState:
+        return cluster_state(self.nodes, self.configuration, pods_known=self.pods_known)
 
     def plan(self, *, trigger_time: str | None = None) -> ServicePlan:
         return plan_service(
             self.service,
             pods=self.pods,
             slices=self.slices,
-            surroundings=self.surroundings,
+            cluster_state=self.cluster_state,
             trigger_time=trigger_time,
         )
 
@@ -348,6 +353,28 @@ def told(service: Service, plan: ServicePlan) -> Service:
     return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
 
 
+def endpoint_answers(decision: Decision) -> dict[EndpointIdentity, tuple[Hints | None, ZoneGroup | None]]:
+    """What a decision says about each endpoint: its hints and its slice group."""
+    assignment = decision.assignment
+    if assignment is None:
+        return {}
+    index, encoder = assignment.endpoint_index, HintEncoder(assignment)
+    buckets = (*index.ready_buckets(), *index.unready_buckets())
+    members = [*(member for bucket in buckets for member in bucket.members), *index.shared_address]
+    return {
+        each.identity: (
+            encoder.hints_of(each) if assignment.kind == "hints" else None,
+            assignment.group_of(each) if assignment.kind == "groups" else None,
+        )
+        for each in members
+    }
+
+
+def decided_hints(decision: Decision) -> list[Hints | None]:
+    """The hints of each endpoint, in any order."""
+    return [hints for hints, _ in endpoint_answers(decision).values()]
+
+
 def only_family(plan: ServicePlan) -> FamilyPlan:
     """The plan of the one address family of a Service that has one."""
     (family,) = plan.families
@@ -366,10 +393,10 @@ def written(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
     )
 
 
-def rounded(traffic: Traffic) -> Traffic:
+def rounded(traffic: ExpectedTraffic) -> ExpectedTraffic:
     """Without what depends on the order of endpoints: sums of doubles differ by it in the last digits."""
 
-    def nearly(each: Traffic | ZoneTraffic) -> dict[str, Any]:
+    def nearly(each: ExpectedTraffic | ExpectedZoneTraffic) -> dict[str, Any]:
         values = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
         return {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
 
@@ -393,7 +420,7 @@ def hinted_zones(slices: Iterable[EndpointSlice]) -> dict[str, str]:
     return found
 
 
-def threshold_in_force(cluster: Cluster, family: FamilyPlan) -> Fraction:
+def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
     """KEP-2433 § Overload: the higher threshold where every slice says that the same is in force already."""
     said = {
         (each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from zoneward.routing.algorithms.registry import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.allocation import Allocation, allocate
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, SLICES, measure
 
 ZONES: Final = ("a", "b", "c")
@@ -59,7 +59,7 @@ class Box(NamedTuple):
 class Drawn(NamedTuple):
     """A group that has endpoints: who consumes it, and the zone of each of its endpoints."""
 
-    group: Group
+    group: ZoneGroup
     located: tuple[str, ...]
 
 
@@ -181,7 +181,7 @@ def stacked(heights: Sequence[int], room: int) -> list[Box]:
     return tops
 
 
-def consumer_line(box: Box, group: Group, position: int) -> float:
+def consumer_line(box: Box, group: ZoneGroup, position: int) -> float:
     """The middle of a consumer's line within its group's box."""
     return box.middle + LINE * (position - (len(group.zones) - 1) / 2)
 
@@ -211,7 +211,7 @@ def group_drawn(each: Drawn, box: Box) -> Iterator[str]:
     yield from dots(RIGHT + RIGHT_WIDTH - PITCH * DOTS_IN_ROW - DOTS_ASIDE, box, each.located)
 
 
-def labels(group: Group) -> list[str]:
+def labels(group: ZoneGroup) -> list[str]:
     """The zones that consume a group, with weights where they matter."""
     return [
         f"{zone} × {weight:.2f}" if group.weighted else zone  # noqa: RUF001 -- a real multiplication sign

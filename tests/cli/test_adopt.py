@@ -16,7 +16,7 @@ from tests.cli.running import Commands
 from tests.controller.a_built_in import Shop, a_shop
 
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 
 
 @dataclass

@@ -14,13 +14,13 @@ from zoneward.cli.current_plans import CurrentPlans, rank_of
 from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
 from zoneward.cli.snapshots import services_in
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
 from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 RESOURCES: dict[str, Any] = {each.kind: each for each in (SERVICES, NODES, PODS, SLICES)}
 OBJECTS = [
@@ -36,7 +36,7 @@ class Scene:
     """The sample cluster in a cache; objects by kind, namespace and name as they were put there."""
 
     def __init__(self, options: Options | None = None) -> None:
-        self.cache, self.version, self.waits = Cache(), 0, 0
+        self.cache, self.version, self.waits = InformerCache(), 0, 0
         self.options = options or Options()
         self.objects: dict[tuple[str, str, str], Any] = {}
         self.told: dict[tuple[str, str, str], DecisionView] = {}
@@ -47,7 +47,7 @@ class Scene:
             self.put(thing)
         for resource in RESOURCES.values():
             store = self.cache.store(resource)
-            store.keep_only({(each.metadata.namespace, each.metadata.name) for each in store})
+            store.retain_only({(each.metadata.namespace, each.metadata.name) for each in store})
         self.plans.begin()
         self.update()
         self.waits = 0
@@ -90,7 +90,7 @@ class Scene:
         decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
                    for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
-        surroundings = surroundings_of(
+        cluster_state = surroundings_of(
             snapshot.nodes, snapshot.node_zones, options=self.options, configuration=CONFIGURATION, pods_known=True
         )
         plans = (
@@ -98,7 +98,7 @@ class Scene:
                 as_asked(service, self.options),
                 pods=snapshot.pods_of(service),
                 slices=snapshot.slices_of(service),
-                surroundings=surroundings,
+                cluster_state=cluster_state,
             )
             for service in services_in(snapshot, self.options)
         )

@@ -15,7 +15,7 @@ from tests.cli.running import SAMPLE, Commands
 
 from zoneward.cli.options import Options
 from zoneward.cli.planning import plan_for
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 from zoneward.report.screens import watch_screen
 from zoneward.report.terminal_text import Terminal, Text
 
@@ -95,7 +95,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
         assert is_clean(done.err)
         return done.out
 
-    hostile, tame = shown(HOSTILE), shown(visible(HOSTILE))
+    hostile, tame = shown(HOSTILE), shown(printable(HOSTILE))
     # Which endpoint serves whom depends on a hash of its name, and messages quote settings that nobody knows.
     if command.startswith("route") or annotations:
         assert hostile.count("\n") == tame.count("\n")
@@ -160,7 +160,7 @@ def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
             latest=(),
             marked=[(each.service.metadata.namespace, each.service.metadata.name) for each in planned.plans[:2]],
             status=Text(HOSTILE),
-            demand=planned.surroundings.demand,
+            demand=planned.cluster_state.demand,
             configuration=planned.configuration,
             terminal=Terminal(100, height, color=True),
             wide=wide,
@@ -173,12 +173,12 @@ def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
 @settings(max_examples=300)
 def test_any_text_is_seen_in_one_line_of_as_many_characters(text: str) -> None:
     ways: tuple[Callable[[], str], ...] = (
-        lambda: visible(text),
+        lambda: printable(text),
         lambda: Text(text).plain,
         lambda: Text().append(text).append(Text(text)).plain[: len(text)],
         lambda: Text.assemble(text, (text, "bold")).plain[: len(text)],
     )
     for way in ways:
-        assert way() == visible(text)
+        assert way() == printable(text)
         assert way().isprintable()
         assert len(way()) == len(text)

@@ -10,7 +10,7 @@ import yaml
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.kube import names
-from zoneward.routing.request.approach import WHAT_IF_VALUES
+from zoneward.routing.request.what_if import WHAT_IF_VALUES
 
 # The design's shape, which scripts rely on: fields may be added, these keep their names and meaning.
 SHAPE: dict[str, tuple[type, ...]] = {

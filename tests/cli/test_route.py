@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 
 NODE = "worker-a2"
 

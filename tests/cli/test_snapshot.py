@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.snapshots.snapshot import Snapshot, read_snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 
 def snapshot_in(path: Path) -> tuple[object, ...]:

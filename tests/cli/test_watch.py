@@ -31,12 +31,11 @@ from zoneward.cli import watching
 from zoneward.cli.clusters import access_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Options
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.backoff import Backoff
-from zoneward.client.cache import Cache
-from zoneward.client.following import follow
-from zoneward.client.kubeconfig import find_access
-from zoneward.client.reflector import Timing
-from zoneward.client.watch_health import Standing
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.watch_health import WatchHealth
 from zoneward.routing.configuration import Configuration
 
 COMMAND = (sys.executable, "-m", "zoneward", "plan", "--watch")
@@ -177,7 +176,7 @@ def watching_with(*arguments: str) -> Iterator[Watch]:
             process.kill()
 
 
-def key_of(decision: Any) -> tuple[str, str, str]:
+def object_key_of(decision: Any) -> tuple[str, str, str]:
     return decision["namespace"], decision["service"], decision["addressType"]
 
 
@@ -186,13 +185,13 @@ def last_told(events: list[Any]) -> dict[tuple[str, str, str], Any]:
     for event in events:
         match event["type"]:
             case "ADDED":
-                assert key_of(event["decision"]) not in told
-                told[key_of(event["decision"])] = event["decision"]
+                assert object_key_of(event["decision"]) not in told
+                told[object_key_of(event["decision"])] = event["decision"]
             case "CHANGED":
-                assert told[key_of(event["decision"])] != event["decision"]
-                told[key_of(event["decision"])] = event["decision"]
+                assert told[object_key_of(event["decision"])] != event["decision"]
+                told[object_key_of(event["decision"])] = event["decision"]
             case "REMOVED":
-                assert told.pop(key_of(event["decision"])) == event["decision"]
+                assert told.pop(object_key_of(event["decision"])) == event["decision"]
             case other:
                 assert other == "SYNCED"
     return told
@@ -251,7 +250,7 @@ def test_after_any_changes_the_last_told_is_what_a_plan_says(zoneward: Commands,
                 time.sleep(chance.random() * 0.1)
         cluster.do(lambda server: server.faults.clear())
         planned = json.loads(zoneward("plan", "-A", "-o", "json").out)["decisions"]
-        expected = {key_of(decision): decision for decision in planned}
+        expected = {object_key_of(decision): decision for decision in planned}
         watch.until(lambda: last_told(watch.events()) == expected)
 
 
@@ -357,11 +356,11 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
-    quick = Timing(backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
+    quick = partial(ReflectorSettings, backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
     monkeypatch.setattr(watching, "_LOOK", 0.01)
-    monkeypatch.setattr(watching, "Standing", partial(Standing, patience=0.05))
-    monkeypatch.setattr(watching, "follow", partial(follow, timing=quick))
-    access = find_access(environment=os.environ)
+    monkeypatch.setattr(watching, "WatchHealth", partial(WatchHealth, patience=0.05))
+    monkeypatch.setattr(watching, "ReflectorSettings", quick)
+    access = load_client_config(environment=os.environ)
 
     async def run() -> tuple[str, str]:
         out, err = "", ""
@@ -375,7 +374,7 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
                 more = capfd.readouterr()
                 out, err = out + more.out, err + more.err
 
-        cache, changed = Cache(), asyncio.Event()
+        cache, changed = InformerCache(), asyncio.Event()
         plans = CurrentPlans(cache, options=Options(), configuration=Configuration(), waiting=changed.set)
         watch = watching._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
         task = asyncio.create_task(watch)

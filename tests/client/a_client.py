@@ -4,17 +4,16 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from zoneward.client.access import Access, Cluster, User
-from zoneward.client.retries import Retries
-from zoneward.client.transport import Transport
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
+from zoneward.client.transport import RetryPolicy, Transport
 
 
 class AClient:
     """A connection to the server at an address."""
 
     def __init__(self, address: str) -> None:
-        access = Access(cluster=Cluster(server=address), user=User())
-        self._transport = Transport(access, retries=Retries(attempts=1), is_terminal=False)
+        access = ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo())
+        self._transport = Transport(access, retries=RetryPolicy(attempts=1), is_terminal=False)
         self.asked: list[tuple[str, dict[str, str]]] = []
         """Paths and queries, in the order of the requests."""
 

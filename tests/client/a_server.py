@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 Object = dict[str, Any]
-Key = tuple[str, str]
+ObjectKey = tuple[str, str]
 KINDS = {
     "pods": ("v1", "Pod"),
     "nodes": ("v1", "Node"),
@@ -61,7 +61,7 @@ class Change(NamedTuple):
     version: int
     plural: str
     type: str
-    key: Key
+    key: ObjectKey
     object: Object
 
 
@@ -78,7 +78,7 @@ class AServer(AbstractAsyncContextManager["AServer"]):
     """Pages are no larger than this, whatever is asked for."""
     bookmark_every: float = 0.03
     history: list[Change] = field(default_factory=list)
-    objects: dict[str, dict[Key, Object]] = field(default_factory=lambda: {plural: {} for plural in KINDS})
+    objects: dict[str, dict[ObjectKey, Object]] = field(default_factory=lambda: {plural: {} for plural in KINDS})
     faults: list[Planned] = field(default_factory=list)
     met: list[Fault] = field(default_factory=list)
     version: int = 100
@@ -147,12 +147,12 @@ class AServer(AbstractAsyncContextManager["AServer"]):
     def plan(self, fault: Fault, *, after: int = 0) -> None:
         self.faults.append(Planned(fault, after))
 
-    def changes_of(self, plural: str, key: Key) -> list[Change]:
+    def changes_of(self, plural: str, key: ObjectKey) -> list[Change]:
         return [change for change in self.history if (change.plural, change.key) == (plural, key)]
 
     # --- what clients see ---------------------------------------------------------------------------------------------
 
-    def _change(self, plural: str, kind: str, key: Key, thing: Object) -> None:
+    def _change(self, plural: str, kind: str, key: ObjectKey, thing: Object) -> None:
         self.version += 1
         self.history.append(Change(self.version, plural, kind, key, thing))
         self._note()

@@ -9,17 +9,15 @@ import msgspec
 from tests.client.calling import transport
 from tests.client.serving import access_to
 
-from zoneward.client.resources import (
-    Event,
-    EventSeries,
-    Regarding,
-)
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import (
     Endpoint,
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
+    Event,
+    EventRegarding,
+    EventSeries,
     ForNode,
     ForZone,
     Hints,
@@ -104,7 +102,7 @@ EVENT = Event(
     reporting_instance="zoneward-0",
     action="Decide",
     reason="TopologyAwareRoutingEnabled",
-    regarding=Regarding(
+    regarding=EventRegarding(
         api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1", resource_version="5"
     ),
     note="Topology Aware Routing has been enabled",

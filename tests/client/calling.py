@@ -11,12 +11,11 @@ from tests.client.serving import (
     json_status,
 )
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import (
     CallFailed,
 )
-from zoneward.client.retries import Retries
-from zoneward.client.transport import Transport
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.transport import RetryPolicy, Transport
 
 PODS = "/api/v1/pods"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -37,10 +36,10 @@ class Time:
         self.seconds += seconds
 
 
-def transport(access: Access, *, time: Time | None = None, **options: Any) -> Transport:
+def transport(access: ClientConfig, *, time: Time | None = None, **options: Any) -> Transport:
     """Without retries, unless ``time`` is given."""
     if time is None:
-        options.setdefault("retries", Retries(attempts=1))
+        options.setdefault("retries", RetryPolicy(attempts=1))
     else:
         options |= {"clock": time, "sleep": time.sleep, "chance": lambda: 0.0, "now": lambda: NOON}
     return Transport(access, is_terminal=False, **options)

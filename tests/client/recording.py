@@ -7,25 +7,26 @@ from typing import Generic
 
 from tests.client.a_server import AServer
 
-from zoneward.client.resources import Key, Resource, T, key_of, version_of
-from zoneward.client.store import Store
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
+from zoneward.kube.objects import ObjectKey, parse_resource_version
 
 DEADLINE = 20.0
 
 
-class Recording(Generic[T]):
+class Recording(Generic[WatchedT]):
     """Every change that one store tells. ``told`` has (what, name, version) in order."""
 
-    def __init__(self, store: Store[T], resource: Resource[T]) -> None:
+    def __init__(self, store: ObjectStore[WatchedT], resource: WatchedResource[WatchedT]) -> None:
         self.store, self.resource = store, resource
         self.told: list[tuple[str, str, str]] = []
-        self._states: dict[Key, list[T | None]] = defaultdict(list)
+        self._states: dict[ObjectKey, list[WatchedT | None]] = defaultdict(list)
         store.subscribe(self._take)
 
-    def _take(self, old: T | None, new: T | None) -> None:
+    def _take(self, old: WatchedT | None, new: WatchedT | None) -> None:
         thing = new or old
         assert thing is not None
-        key = key_of(thing)
+        key = object_key_of(thing)
         # The cache has it already, and what is told as old is what was told before.
         assert self.store.get(*key) is new
         states = self._states[key]
@@ -40,7 +41,7 @@ class Recording(Generic[T]):
 
     def is_equal_to(self, server: AServer) -> bool:
         """Same objects in the same versions."""
-        held = {key_of(thing): thing.metadata.resource_version for thing in self.store}
+        held = {object_key_of(thing): thing.metadata.resource_version for thing in self.store}
         there = server.objects[self.resource.plural]
         return held == {key: thing["metadata"]["resourceVersion"] for key, thing in there.items()}
 
@@ -53,7 +54,7 @@ class Recording(Generic[T]):
                 if state is None:
                     position = next(i for i, change in enumerate(changes) if i > position and change.type == "DELETED")
                     continue
-                version = version_of(state.metadata.resource_version)
+                version = parse_resource_version(state.metadata.resource_version)
                 position = next(i for i, change in enumerate(changes) if i > position and change.version == version)
                 assert changes[position].type != "DELETED"
             if is_complete:

@@ -11,7 +11,7 @@ from typing import Any
 import trustme
 from aiohttp import web
 
-from zoneward.client.access import Access, Cluster, Pem, User
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, PemReference, UserInfo
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HOST = "127.0.0.1"
@@ -130,13 +130,15 @@ def refused_port() -> int:
         return port
 
 
-def access_to(url: str, *, user: User | None = None, **cluster: Any) -> Access:
+def access_to(url: str, *, user: UserInfo | None = None, **cluster: Any) -> ClientConfig:
     """An access without a user, unless one is given, in an environment without variables."""
-    return Access(cluster=Cluster(server=url, **cluster), user=user or User(), context="here", source="kubeconfig.yaml")
+    return ClientConfig(
+        cluster=ClusterInfo(server=url, **cluster), user=user or UserInfo(), context="here", source="kubeconfig.yaml"
+    )
 
 
-def trusting(access: Access, authority: trustme.CA) -> Access:
-    ca = Pem("certificate-authority-data", data=authority.cert_pem.bytes())
+def trusting(access: ClientConfig, authority: trustme.CA) -> ClientConfig:
+    ca = PemReference("certificate-authority-data", data=authority.cert_pem.bytes())
     return replace(access, cluster=replace(access.cluster, ca=ca))
 
 
@@ -150,11 +152,11 @@ def server_side(certificate: trustme.LeafCert, *, clients: trustme.CA | None = N
     return context
 
 
-def showing(certificate: trustme.LeafCert, **user: Any) -> User:
+def showing(certificate: trustme.LeafCert, **user: Any) -> UserInfo:
     """A user with a client certificate."""
-    return User(
-        certificate=Pem("client-certificate-data", data=certificate.cert_chain_pems[0].bytes()),
-        key=Pem("client-key-data", data=certificate.private_key_pem.bytes()),
+    return UserInfo(
+        certificate=PemReference("client-certificate-data", data=certificate.cert_chain_pems[0].bytes()),
+        key=PemReference("client-key-data", data=certificate.private_key_pem.bytes()),
         **user,
     )
 

@@ -5,25 +5,18 @@ from typing import Any
 
 import pytest
 
-from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
-from zoneward.client.resources import (
-    Key,
-    LiveNode,
-    LiveNodeMeta,
-    LivePod,
-    LivePodCondition,
-    LivePodMeta,
-    LivePodStatus,
-)
+from zoneward.client.affected_services import subscribe_affected_services
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import (
     EndpointSlice,
+    ObjectKey,
     ObjectMeta,
     PodSpec,
     Service,
     ServiceSpec,
-    zone_of,
+    node_zone,
 )
 
 SERVICES = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
@@ -33,8 +26,8 @@ class Scene:
     """A cache, and the Services that were told since `told` was emptied."""
 
     def __init__(self) -> None:
-        self.cache, self.told, self.version = Cache(), set[Key](), 0
-        self.end = tell_concerned(self.cache, self.told.update)
+        self.cache, self.told, self.version = InformerCache(), set[ObjectKey](), 0
+        self.end = subscribe_affected_services(self.cache, self.told.update)
         for namespace, name in SERVICES:
             self.service(namespace, name, app=name)
         for number, zone in enumerate("ab"):
@@ -79,7 +72,7 @@ class Scene:
         metadata = LiveNodeMeta(name=name, labels=labels, resource_version=self._version())
         self.cache.nodes.put(LiveNode(metadata=metadata))
 
-    def inputs(self) -> dict[Key, object]:
+    def inputs(self) -> dict[ObjectKey, object]:
         """All that a plan of a Service reads, but for what the whole cluster shares."""
         cache = self.cache
         return {
@@ -97,7 +90,7 @@ class Scene:
 
     def zone(self, node: str) -> str:
         known = self.cache.nodes.get("", node)
-        return "gone" if known is None else zone_of(known) or "none"
+        return "gone" if known is None else node_zone(known) or "none"
 
 
 def test_a_pod_concerns_the_services_that_select_it_before_and_after() -> None:

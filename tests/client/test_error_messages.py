@@ -10,7 +10,6 @@ import trustme
 from aiohttp import web
 from tests.client.serving import HOST, access_to, json_status, refused_port, served, server_side, showing, trusting
 
-from zoneward.client.access import Access, User
 from zoneward.client.api_errors import (
     CallFailed,
     Forbidden,
@@ -20,20 +19,20 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.certificate_dates import not_after
-from zoneward.client.error_messages import complaint, worded
-from zoneward.client.retries import Retries
-from zoneward.client.transport import Transport
-from zoneward.client.writer import Outcome, outcome_of
+from zoneward.client.auth.client_config import ClientConfig, UserInfo
+from zoneward.client.auth.tls import certificate_expiry
+from zoneward.client.error_messages import log_message, to_input_error
+from zoneward.client.transport import RetryPolicy, Transport
+from zoneward.client.writer import WriteOutcome, write_outcome
 from zoneward.kube.input_error import MAX_LENGTH
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ACCESS = access_to("https://h:6443", user=User(name="jane", token="t"))
+ACCESS = access_to("https://h:6443", user=UserInfo(name="jane", token="t"))
 PLACE = "https://h:6443: context here: "
 
 
-def told(error: CallFailed, access: Access = ACCESS) -> str:
-    line = str(complaint(error, access, now=NOW))
+def told(error: CallFailed, access: ClientConfig = ACCESS) -> str:
+    line = str(to_input_error(error, access, now=NOW))
     assert "\n" not in line
     return line
 
@@ -45,7 +44,7 @@ def forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods", 
 
 def worded_forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods") -> str:
     """The line for a log."""
-    return worded(Forbidden(403, "Forbidden", message, method=method, path=path), ACCESS, now=NOW)
+    return log_message(Forbidden(403, "Forbidden", message, method=method, path=path), ACCESS, now=NOW)
 
 
 # --- 403 --------------------------------------------------------------------------------------------------------------
@@ -162,13 +161,13 @@ def test_a_403_of_a_namespace_that_is_being_deleted_says_so() -> None:
         path="/apis/events.k8s.io/v1/namespaces/shop/events",
     )
     line = "the server refuses to create events.events.k8s.io in namespace shop, which is being deleted (403)"
-    assert worded(error, ACCESS, now=NOW) == f"{line}: {ENDS}"
-    assert outcome_of(error) is Outcome.TERMINATING
+    assert log_message(error, ACCESS, now=NOW) == f"{line}: {ENDS}"
+    assert write_outcome(error) is WriteOutcome.TERMINATING
     strange: tuple[object, ...] = (None, "NamespaceTerminating", ["NamespaceTerminating"], [{"reason": "Quota"}], [{}])
     for causes in strange:
         other = Forbidden(403, "Forbidden", "no", details={"causes": causes}, method=error.method, path=error.path)
-        assert outcome_of(other) is Outcome.REFUSED
-        assert "being deleted" not in worded(other, ACCESS, now=NOW)
+        assert write_outcome(other) is WriteOutcome.REFUSED
+        assert "being deleted" not in log_message(other, ACCESS, now=NOW)
 
 
 def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_for() -> None:
@@ -192,7 +191,7 @@ def test_the_servers_words_cannot_steer_a_terminal() -> None:
 # --- all the others, as they happen -----------------------------------------------------------------------------------
 
 
-def happened(access: Access, handler: web.Response | None = None, **server: object) -> str:
+def happened(access: ClientConfig, handler: web.Response | None = None, **server: object) -> str:
     """The line for a GET, with the address of the server in it replaced by h:1."""
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
@@ -203,7 +202,7 @@ def happened(access: Access, handler: web.Response | None = None, **server: obje
         async with served(answer, tls=server.get("tls")) as found:  # type: ignore[arg-type]
             url = found.url if handler is not None or server else f"http://{HOST}:{refused_port()}"
             here = replace(access, cluster=replace(access.cluster, server=url))
-            async with Transport(here, retries=Retries(attempts=1), is_terminal=False) as client:
+            async with Transport(here, retries=RetryPolicy(attempts=1), is_terminal=False) as client:
                 with pytest.raises(CallFailed) as caught:
                     await client.get("/api/v1/pods", timeout=5)
             return told(caught.value, here).replace(url, "http://h:1")
@@ -247,19 +246,19 @@ def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None
     for year in (1950, 2049, 2050, 2100):
         end = datetime(year, 2, 3, 4, 5, 6, tzinfo=UTC)
         certificate = trustme.CA().issue_cert("a", not_before=datetime(1950, 1, 1, tzinfo=UTC), not_after=end)
-        assert not_after(b"bag attributes\n" + certificate.cert_chain_pems[0].bytes()) == end
+        assert certificate_expiry(b"bag attributes\n" + certificate.cert_chain_pems[0].bytes()) == end
     block = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----"
     for content in ("", "AAAA", "MIIB", "%%%"):
-        assert not_after(block.format(content).encode()) is None
+        assert certificate_expiry(block.format(content).encode()) is None
 
 
 def test_nobody_there_a_wrong_name_and_an_expired_server_are_lines() -> None:
     assert happened(access_to("")).startswith(
-        "http://h:1: context here: expected an API server there, got none: no connection: "
+        "http://h:1: context here: the API server cannot be reached: no connection: "
     )
     authority = trustme.CA()
     trusted = trusting(access_to(""), authority)
-    expected = "http://h:1: context here: expected a TLS connection, got none: the server's certificate "
+    expected = "http://h:1: context here: there is no TLS connection to the API server: the server's certificate "
     past = datetime(2001, 2, 3, tzinfo=UTC)
     old = authority.issue_cert(HOST, not_before=past.replace(year=2000), not_after=past)
     assert happened(trusted, tls=server_side(old)) == f"{expected}has expired"
@@ -279,12 +278,12 @@ def test_other_answers_are_told_with_status_and_message() -> None:
 
 
 def test_what_took_too_long_is_told() -> None:
-    line = f"{PLACE}expected an answer, got none in time: late; is the cluster up, and the address right?"
+    line = f"{PLACE}the API server did not answer in time: late; is the cluster up, and the address right?"
     assert told(TimedOut("late")) == line
     assert told(SilentConnection("nothing came for 5 s")) == f"{PLACE}nothing came for 5 s"
 
 
 def test_missing_credentials_are_told_as_what_they_are() -> None:
-    access = replace(ACCESS, user=User(name="jane", token_file="/none"))
+    access = replace(ACCESS, user=UserInfo(name="jane", token_file="/none"))
     line = happened(access, web.Response())
     assert line == "kubeconfig.yaml: tokenFile: expected a readable file /none, got: No such file or directory"

@@ -2,21 +2,33 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from random import Random
 from typing import Any
 
 import pytest
 from tests.client.a_client import AClient
 from tests.client.a_server import AServer, Fault
+from tests.client.calling import transport
 from tests.client.recording import Recording, until
+from tests.client.serving import access_to
+from tests.contract.objects import a_node
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
-from zoneward.client.connection import Abilities
-from zoneward.client.reflector import Reflector, Timing
-from zoneward.client.resources import PODS, LivePod
-from zoneward.client.store import Store
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListScope
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
+from zoneward.client.resources import LEASES, NODES, PODS, LiveNode, LivePod
+from zoneward.client.transport import Transport
+from zoneward.client.transport_interface import ServerFeatures
+from zoneward.kube.objects import Lease
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
-QUICK = Timing(watch=4.0, silence=1.0)
+QUICK = ReflectorSettings(watch=4.0, silence=1.0)
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])
 
 
@@ -29,20 +41,21 @@ class Scene:
 
     def __init__(self, server: AServer, client: AClient) -> None:
         self.server, self.client = server, client
-        self.store = Store[LivePod]()
+        self.store = ObjectStore[LivePod]()
         self.seen = Recording(self.store, PODS)
         self.troubles: list[CallFailed] = []
         self.pauses: list[float] = []
-        self.abilities = Abilities()
+        self.features = ServerFeatures()
 
-    def reflector(self, **options: Any) -> Reflector[LivePod]:
-        async def sleep(seconds: float) -> None:
-            self.pauses.append(seconds)
-            await quickly(seconds)
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await quickly(seconds)
 
-        settings: dict[str, Any] = {"timing": QUICK, "random": Random(1), "abilities": self.abilities, "sleep": sleep}
-        settings |= {"on_trouble": self.troubles.append} | options
-        return Reflector(self.client, PODS, self.store, **settings)
+    def reflector(self, *, sleep: Callable[[float], Awaitable[None]] | None = None, **given: Any) -> Reflector[LivePod]:
+
+        usual: dict[str, Any] = {"settings": QUICK, "features": self.features, "on_error": self.troubles.append}
+        runtime = ReflectorRuntime(random=Random(1), sleep=sleep or self.pause)
+        return Reflector(self.client, PODS, self.store, runtime=runtime, **usual | given)
 
     def put(self, name: str, phase: str = "Running") -> None:
         self.server.put("pods", name, "shop", status={"phase": phase})
@@ -121,14 +134,14 @@ def test_a_server_with_streaming_lists_is_never_asked_for_pages() -> None:
 def test_a_server_without_streaming_lists_is_asked_for_one_only_once() -> None:
     async def act(scene: Scene) -> None:
         await scene.settle()
-        other = Store[LivePod]()
-        task = asyncio.create_task(Reflector(scene.client, PODS, other, abilities=scene.abilities).run())
+        other = ObjectStore[LivePod]()
+        task = asyncio.create_task(Reflector(scene.client, PODS, other, features=scene.features).run())
         await until(lambda: len(other) == 3)
         task.cancel()
 
     scene = play(act, server=AServer(streams_lists=False))
     assert sum("sendInitialEvents" in query for _, query in scene.client.asked) == 1
-    assert not scene.abilities.streams_lists
+    assert not scene.features.streams_lists
     assert scene.pauses == []
 
 
@@ -159,7 +172,7 @@ def test_a_namespace_alone_is_watched() -> None:
         scene.put("d")
         await until(lambda: len(scene.store) == 4)
 
-    scene = play(act, namespace="shop")
+    scene = play(act, options=ListScope(namespace="shop"))
     assert set(scene.seen.names("added")) == {*"abcd"}
     assert {path for path, _ in scene.client.asked} == {"/api/v1/namespaces/shop/pods"}
 
@@ -217,7 +230,7 @@ def test_a_silent_connection_is_noticed() -> None:
 
     server = AServer()
     server.plan(Fault.SILENCE, after=4)
-    scene = play(act, server=server, timing=Timing(watch=0.1, silence=0.2))
+    scene = play(act, server=server, settings=ReflectorSettings(watch=0.1, silence=0.2))
     assert any(isinstance(trouble, SilentConnection) for trouble in scene.troubles)
     scene.seen.check_order(server, is_complete=True)
 
@@ -237,8 +250,10 @@ def test_silence_is_only_what_lasts_longer_than_the_watch() -> None:
         async with AServer() as server, Watched(server.address) as client:
             server.put("pods", "a", "shop")
             for seed in range(20):
-                store = Store[LivePod]()
-                task = asyncio.create_task(Reflector(client, PODS, store, random=Random(seed)).run())
+                store = ObjectStore[LivePod]()
+                task = asyncio.create_task(
+                    Reflector(client, PODS, store, runtime=ReflectorRuntime(random=Random(seed))).run()
+                )
                 await until(lambda store=store: len(store) == 1)  # type: ignore[misc]
                 task.cancel()
 
@@ -320,7 +335,7 @@ def test_a_first_list_that_fails_half_way_is_completed(fault: Fault) -> None:
 def test_a_streaming_list_that_breaks_is_begun_again_and_at_last_given_up(fault: Fault) -> None:
     async def act(scene: Scene) -> None:
         await scene.settle()
-        await until(lambda: not scene.abilities.streams_lists)
+        await until(lambda: not scene.features.streams_lists)
         scene.put("d")
         await scene.settle()
 
@@ -377,3 +392,153 @@ def test_a_right_that_is_lost_later_is_waited_for() -> None:
     server.plan(Fault.DROP, after=5)
     scene = play(act, server=server)
     assert scene.lists() == 1
+
+
+Work = Callable[[Registry, Transport], Awaitable[None]]
+
+
+def on_a_sandbox(work: Work) -> None:
+    async def run() -> None:
+        registry = new_registry()
+        async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
+            await work(registry, link)
+
+    asyncio.run(run())
+
+
+def a_lease(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"holderIdentity": name},
+    }
+
+
+@BOTH_LISTS
+def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(streams_lists: bool) -> None:
+    async def work(registry: Registry, link: Transport) -> None:
+        there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
+        for name, color in (("one", "red"), ("two", "blue")):
+            there.create(leases, "default", a_lease(name, color=color))
+        store, told = ObjectStore[Lease](), list[tuple[str, str]]()
+
+        def note(old: Lease | None, new: Lease | None) -> None:
+            kind = "added" if old is None else "deleted" if new is None else "modified"
+            found = new or old
+            assert found is not None
+            told.append((kind, found.metadata.name))
+
+        store.subscribe(note)
+        reflector = Reflector(
+            link,
+            LEASES,
+            store,
+            options=ListScope(label_selector="color=red"),
+            features=ServerFeatures(streams_lists=streams_lists),
+        )
+        running = asyncio.create_task(reflector.run())
+
+        def paint(name: str, color: str) -> None:
+            def change(old: dict[str, Any]) -> dict[str, Any]:
+                lease = deepcopy(old)
+                lease["metadata"]["labels"] = {"color": color}
+                return lease
+
+            there.update(leases, "default", name, change)
+
+        try:
+            await until(lambda: bool(told))
+            paint("two", "red")
+            await until(lambda: len(told) == 2)
+            paint("one", "green")
+            there.create(leases, "default", a_lease("three", color="blue"))
+            there.create(leases, "default", a_lease("four", color="red"))
+            await until(lambda: len(told) == 4)
+        finally:
+            running.cancel()
+        assert told == [("added", "one"), ("added", "two"), ("deleted", "one"), ("added", "four")]
+
+    on_a_sandbox(work)
+
+
+@BOTH_LISTS
+def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
+    async def work(registry: Registry, link: Transport) -> None:
+        there, nodes = LocalClient(registry), registry.kinds["nodes"]
+        for name in ("n1", "n2", "n3"):
+            there.create(nodes, "", a_node(name, zone="a"))
+        cache = InformerCache([NODES])
+        following = run_informers(
+            link,
+            cache,
+            options={NODES.kind: ListScope(field_selector="metadata.name=n2")},
+            features=ServerFeatures(streams_lists=streams_lists),
+        )
+        running = asyncio.create_task(following)
+
+        def names() -> list[str]:
+            return [node.metadata.name for node in cache.nodes]
+
+        def zone(node: LiveNode | None) -> str:
+            return ((node.metadata.labels or {}) if node else {}).get("topology.kubernetes.io/zone", "")
+
+        def move(old: dict[str, Any]) -> dict[str, Any]:
+            node = deepcopy(old)
+            node["metadata"]["labels"]["topology.kubernetes.io/zone"] = "b"
+            return node
+
+        try:
+            async with asyncio.timeout(20):
+                await cache.synced.wait()
+            assert names() == ["n2"]
+            for name in ("n1", "n2"):
+                there.update(nodes, "", name, move)
+            await until(lambda: zone(cache.nodes.get("", "n2")) == "b")
+            assert names() == ["n2"]
+        finally:
+            running.cancel()
+
+    on_a_sandbox(work)
+
+
+@BOTH_LISTS
+def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams_lists: bool) -> None:
+    async def work(registry: Registry, link: Transport) -> None:
+        there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
+        store, current = ObjectStore[Lease](), list[int]()
+
+        def note(version: int) -> None:
+            current.append(version)
+            for kind, key, known in ((leases, ("default", each), store.get("default", each)) for each in "abc"):
+                found = there.get(kind, *key) if key in written and written[key] <= version else None
+                assert found is None or known is not None
+
+        written: dict[tuple[str, str], int] = {}
+
+        def write(name: str) -> int:
+            made = there.create(leases, "default", a_lease(name))
+            version = int(made["metadata"]["resourceVersion"])
+            written["default", name] = version
+            return version
+
+        write("a")
+        before = write("b")
+        reflector = Reflector(
+            link, LEASES, store, features=ServerFeatures(streams_lists=streams_lists), on_version=note
+        )
+        running = asyncio.create_task(reflector.run())
+        try:
+            await until(lambda: bool(current))
+            assert len(store) == 2
+            assert current[0] >= before
+            after = write("c")
+            await until(lambda: current[-1] >= after)
+            there.delete(leases, "default", "a")
+            await until(lambda: current[-1] > after)
+            assert len(store) == 2
+            assert current == sorted(set(current))
+        finally:
+            running.cancel()
+
+    on_a_sandbox(work)

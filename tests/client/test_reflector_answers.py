@@ -1,21 +1,21 @@
 """What a reflector makes of answers that are written down: what it believes, how long it waits, what it gives up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
 from tests.client.recording import Recording
 
-from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, Unreachable
+from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, UnexpectedResponse, Unreachable
 from zoneward.client.backoff import Backoff
-from zoneward.client.connection import Abilities
-from zoneward.client.listing import UnexpectedAnswer
-from zoneward.client.reflector import Reflector, Timing
-from zoneward.client.resources import NODES, PODS, LivePod
-from zoneward.client.store import Store
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
+from zoneward.client.resources import PODS, LivePod
+from zoneward.client.transport_interface import ServerFeatures
 
 Answer = bytes | Sequence[bytes] | Exception
 HANG = b""
@@ -67,17 +67,20 @@ def an_event(kind: str, name: str, version: str) -> bytes:
     return f'{{"type":"{kind}","object":{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}}}'.encode()
 
 
-def script(*answers: Answer, **options: Any) -> tuple[Recording[LivePod], Any, list[float]]:
+def script(
+    *answers: Answer, clock: Callable[[], float] = monotonic, **options: Any
+) -> tuple[Recording[LivePod], Any, list[float]]:
     """Run to the end of the script: what was told, the connection, and the pauses."""
-    connection, store, pauses = Scripted(*answers), Store[LivePod](), list[float]()
+    connection, store, pauses = Scripted(*answers), ObjectStore[LivePod](), list[float]()
     seen = Recording(store, PODS)
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
     async def run() -> None:
-        settings: dict[str, Any] = {"abilities": Abilities(streams_lists=False), "random": Random(1), "sleep": sleep}
-        task = asyncio.create_task(Reflector(connection, PODS, store, **(settings | options)).run())
+        given = {"features": ServerFeatures(streams_lists=False)} | options
+        runtime = ReflectorRuntime(random=Random(1), sleep=sleep, clock=clock)
+        task = asyncio.create_task(Reflector(connection, PODS, store, runtime=runtime, **given).run())
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
@@ -165,7 +168,9 @@ def test_a_version_that_the_server_cannot_serve_again_and_again_is_given_up() ->
 
 def test_pauses_double_up_to_a_limit_and_chance_spreads_them() -> None:
     _, _, pauses = script(
-        a_list("1"), *[Unreachable("refused")] * 12, timing=Timing(backoff=Backoff(initial=0.5, cap=30.0, jitter=0.5))
+        a_list("1"),
+        *[Unreachable("refused")] * 12,
+        settings=ReflectorSettings(backoff=Backoff(initial=0.5, cap=30.0, jitter=0.5)),
     )
     longest = [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30, 30, 30]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
@@ -191,16 +196,16 @@ def test_only_a_watch_that_ends_at_once_without_news_is_followed_by_a_pause(last
 
 
 def test_a_list_that_a_stream_does_not_end_in_time_is_asked_for_in_pages() -> None:
-    abilities, troubles = Abilities(), list[CallFailed]()
+    features, troubles = ServerFeatures(), list[CallFailed]()
     seen, connection, _ = script(
         [an_event("ADDED", "a", "90"), HANG],
         a_list("100", b="95"),
         [],
-        abilities=abilities,
-        timing=Timing(listing=0.02),
-        on_trouble=troubles.append,
+        features=features,
+        settings=ReflectorSettings(listing=0.02),
+        on_error=troubles.append,
     )
-    assert not abilities.streams_lists
+    assert not features.streams_lists
     assert "expected all pods within 0.02 s" in str(troubles[0])
     assert seen.told == [("added", "a", "90"), ("added", "b", "95"), ("deleted", "a", "90")]
     assert connection.asked[1] == {"limit": "500"}
@@ -216,21 +221,21 @@ def test_an_impatient_reflector_raises_what_a_patient_one_waits_for() -> None:
     seen, _, _ = script(*answers)
     assert seen.told == [("added", "a", "1")]
     with pytest.raises(Unreachable):
-        script(*answers, patient=False)
+        script(*answers, settings=ReflectorSettings(fail_fast=True))
     busy = TooManyRequests(429, "TooManyRequests", "", retry_after=3.0)
-    seen, _, pauses = script(busy, *answers[1:], patient=False)
+    seen, _, pauses = script(busy, *answers[1:], settings=ReflectorSettings(fail_fast=True))
     assert seen.told == [("added", "a", "1")]
     assert pauses[0] == 3.0
 
 
 def test_what_a_handler_raises_comes_through() -> None:
-    store = Store[LivePod]()
+    store = ObjectStore[LivePod]()
 
     def handler(_old: LivePod | None, _new: LivePod | None) -> None:
         raise ZeroDivisionError
 
     store.subscribe(handler)
-    reflector = Reflector(Scripted(a_list("1", a="1")), PODS, store, abilities=Abilities(streams_lists=False))
+    reflector = Reflector(Scripted(a_list("1", a="1")), PODS, store, features=ServerFeatures(streams_lists=False))
     with pytest.raises(ZeroDivisionError):
         asyncio.run(reflector.run())
     assert len(store) == 1
@@ -238,10 +243,5 @@ def test_what_a_handler_raises_comes_through() -> None:
 
 def test_an_event_without_a_version_is_no_event() -> None:
     troubles: list[CallFailed] = []
-    script(a_list("1"), [b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}'], on_trouble=troubles.append)
-    assert [type(trouble) for trouble in troubles] == [UnexpectedAnswer]
-
-
-def test_nodes_are_in_no_namespace() -> None:
-    reflector = Reflector(Scripted(), NODES, Store(), namespace="shop")
-    assert reflector._path == "/api/v1/nodes"
+    script(a_list("1"), [b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}'], on_error=troubles.append)
+    assert [type(trouble) for trouble in troubles] == [UnexpectedResponse]

@@ -6,21 +6,16 @@ import msgspec
 import pytest
 
 from zoneward.client.resources import (
-    EVENTS,
-    LEASES,
-    NAMESPACES,
+    CACHED_RESOURCES,
     NODES,
     PODS,
-    RESOURCES,
     SERVICES,
     SLICES,
-    AnyResource,
+    AnyWatchedResource,
     LiveNode,
     LivePod,
-    key_of,
-    version_of,
 )
-from zoneward.kube.objects import KINDS, Node, Pod
+from zoneward.kube.objects import KINDS, Node, Pod, parse_resource_version
 
 
 @pytest.mark.parametrize(
@@ -37,38 +32,21 @@ from zoneward.kube.objects import KINDS, Node, Pod
     ],
     ids=lambda value: value.kind if not isinstance(value, str) else "",
 )
-def test_paths_are_those_of_the_api(resource: AnyResource, everywhere: str, in_shop: str) -> None:
+def test_paths_are_those_of_the_api(resource: AnyWatchedResource, everywhere: str, in_shop: str) -> None:
     assert resource.path() == everywhere
     assert resource.path(namespace="shop") == in_shop
     assert resource.path(namespace="shop", name="cart") == f"{in_shop}/cart"
 
 
-def test_so_are_those_of_kinds_that_are_not_watched() -> None:
-    paths = [
-        LEASES.path(namespace="shop", name="a"),
-        EVENTS.path(namespace="shop", name="a"),
-        NAMESPACES.path(namespace="shop", name="a"),
-    ]
-    assert paths == [
-        "/apis/coordination.k8s.io/v1/namespaces/shop/leases/a",
-        "/apis/events.k8s.io/v1/namespaces/shop/events/a",
-        "/api/v1/namespaces/a",
-    ]
-
-
 def test_every_kind_that_is_read_has_a_resource_that_decodes_into_its_struct() -> None:
-    assert {(resource.api, resource.kind) for resource in RESOURCES} == set(KINDS)
-    for resource in RESOURCES:
+    assert {(resource.api, resource.kind) for resource in CACHED_RESOURCES} == set(KINDS)
+    for resource in CACHED_RESOURCES:
         assert issubclass(resource.struct, KINDS[resource.api, resource.kind])
-
-
-def test_group_and_version_are_those_of_a_rule() -> None:
-    assert [(each.group, each.version) for each in (PODS, SLICES)] == [("", "v1"), ("discovery.k8s.io", "v1")]
 
 
 @pytest.mark.parametrize(("resource", "kind"), [(PODS, Pod), (NODES, Node)], ids=["Pod", "Node"])
 def test_a_live_object_is_the_same_as_one_from_a_file_but_for_its_version(
-    resource: AnyResource, kind: type[Pod | Node]
+    resource: AnyWatchedResource, kind: type[Pod | Node]
 ) -> None:
     document = {"metadata": {"name": "a", "labels": {"b": "c"}, "resourceVersion": "7"}}
     data = json.dumps({"metadata": {}, "items": [document]}).encode()
@@ -90,14 +68,8 @@ def test_a_list_of_nothing_may_be_null(items: str) -> None:
     assert decoded.metadata.resource_version == "5"
 
 
-def test_a_key_is_namespace_and_name() -> None:
-    (pod,) = PODS.lists.decode('{"items": [{"metadata": {"name": "a", "namespace": "shop"}}]}').items or ()
-    (node,) = NODES.lists.decode('{"items": [{"metadata": {"name": "n"}}]}').items or ()
-    assert [key_of(pod), key_of(node)] == [("shop", "a"), ("", "n")]
-
-
 @pytest.mark.parametrize(
     ("text", "number"), [("17", 17), ("0", 0), ("", None), (None, None), ("v3", None), ("-1", None), ("²", None)]
 )
 def test_only_versions_that_are_numbers_compare(text: str | None, number: int | None) -> None:
-    assert version_of(text) == number
+    assert parse_resource_version(text) == number

@@ -23,7 +23,6 @@ from tests.client.serving import (
     speaking,
 )
 
-from zoneward.client.access import Access, Exec, Impersonation, User
 from zoneward.client.api_errors import (
     AnswerTooLarge,
     ApiError,
@@ -41,6 +40,7 @@ from zoneward.client.api_errors import (
     Unreachable,
     watch_error,
 )
+from zoneward.client.auth.client_config import ClientConfig, ExecPluginConfig, ImpersonationConfig, UserInfo
 from zoneward.client.transport import Transport
 
 # --- what is sent -----------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ from zoneward.client.transport import Transport
 def test_a_get_carries_path_query_and_who_we_are_and_gives_the_body() -> None:
     async def run() -> None:
         async with served(ok) as server:
-            user = User(token="t", impersonation=Impersonation(user="jane", groups=("a", "b")))
+            user = UserInfo(token="t", impersonation=ImpersonationConfig(user="jane", groups=("a", "b")))
             access = access_to(f"{server.url}/k8s/c-1", user=user)
             async with transport(access) as client:
                 body = await client.get(PODS, {"labelSelector": "a=b,c in (d)", "continue": "x+/="})
@@ -139,7 +139,7 @@ def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
             async def redirect(_: web.BaseRequest) -> web.Response:
                 return web.Response(status=307, headers={"Location": f"{elsewhere.url}/login"})
 
-            async with served(redirect) as server, transport(access_to(server.url, user=User(token="t"))) as client:
+            async with served(redirect) as server, transport(access_to(server.url, user=UserInfo(token="t"))) as client:
                 for call in (client.get(PODS), client.send("PUT", PODS, b"{}", idempotent=True)):
                     error = await said(call)
                     assert isinstance(error, ApiError)
@@ -153,7 +153,7 @@ def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
 def test_a_token_is_never_sent_in_the_clear_to_another_machine() -> None:
     async def run() -> None:
         async with served(ok) as server:
-            access = access_to("http://api.example", user=User(token="t"), proxy=server.url)
+            access = access_to("http://api.example", user=UserInfo(token="t"), proxy=server.url)
             async with transport(access) as client:
                 await client.get(PODS)
             (request,) = server.seen
@@ -248,8 +248,8 @@ def test_nobody_listening_an_unknown_name_and_something_else_listening_are_unrea
     refused, unknown, other = asyncio.run(run())
     assert refused[0].startswith("no connection: ")
     assert "refused" in refused[0] or "connect call failed" in refused[0]
-    assert unknown[0].startswith("no address is known for nowhere.invalid: ")
-    assert other[0].startswith("what answers is no API server")
+    assert unknown[0].startswith("cannot resolve nowhere.invalid: ")
+    assert other[0].startswith("the answer is not from an API server")
     assert [sent for _, sent in (refused, unknown, other)] == [False, False, True]
 
 
@@ -270,7 +270,7 @@ def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
                 async with asyncio.timeout(2):
                     error = await said(client.get(PODS, timeout=0.1))
                 assert isinstance(error, TimedOut)
-                assert error.message == "no whole answer within 0.1 s"
+                assert error.message == "no complete answer within 0.1 s"
                 assert error.sent
 
     asyncio.run(run())
@@ -302,13 +302,13 @@ def _knowing(token: str) -> Callable[[web.BaseRequest], Awaitable[web.StreamResp
     return answer
 
 
-def _login(tmp_path: Path, status: str = '{"token": "t\'$N\'"}') -> User:
+def _login(tmp_path: Path, status: str = '{"token": "t\'$N\'"}') -> UserInfo:
     command = tmp_path / "login"
     document = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
     command.write_text(f"#!/bin/sh\necho >> {tmp_path}/runs; N=$(wc -l < {tmp_path}/runs)\necho '{document}'\n")
     command.chmod(0o755)
-    plugin = Exec(api_version="client.authentication.k8s.io/v1", command=str(command), interactive="Never")
-    return User(name="u", exec_plugin=plugin)
+    plugin = ExecPluginConfig(api_version="client.authentication.k8s.io/v1", command=str(command), interactive="Never")
+    return UserInfo(name="u", exec_plugin=plugin)
 
 
 def test_a_401_runs_the_plugin_again_once_for_reads_writes_and_streams(tmp_path: Path) -> None:
@@ -339,13 +339,16 @@ def test_a_401_runs_the_plugin_again_once_for_reads_writes_and_streams(tmp_path:
     asyncio.run(run())
 
 
-def _with_path(server: Served, user: User) -> Access:
+def _with_path(server: Served, user: UserInfo) -> ClientConfig:
     return replace(access_to(server.url, user=user), environment={"PATH": os.environ["PATH"]})
 
 
 def test_a_401_without_anything_else_to_show_stands() -> None:
     async def run() -> None:
-        async with served(_knowing("x")) as server, transport(access_to(server.url, user=User(token="t"))) as client:
+        async with (
+            served(_knowing("x")) as server,
+            transport(access_to(server.url, user=UserInfo(token="t"))) as client,
+        ):
             assert isinstance(await said(client.get(PODS)), Unauthorized)
             assert len(server.seen) == 1
 
@@ -379,7 +382,7 @@ def test_a_plugin_that_fails_is_no_crash_but_a_failed_call_that_was_not_sent(tmp
 
 
 def test_no_command_starts_with_the_client_on_board_and_a_kubeconfig_is_read_without_it() -> None:
-    code = "import sys, zoneward.cli.main, zoneward.client.kubeconfig; sys.exit('aiohttp' in sys.modules)"
+    code = "import sys, zoneward.cli.main, zoneward.client.auth.kubeconfig; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

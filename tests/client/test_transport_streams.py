@@ -164,7 +164,7 @@ def test_a_stream_that_is_left_ends_its_connection() -> None:
 
 
 def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoneward.client.lines.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("zoneward.client.response_body.MAX_LINE", 1 << 20)
     block = b"x" * (1 << 19)
 
     async def run() -> None:

@@ -23,12 +23,12 @@ from tests.client.serving import (
     tunnel,
 )
 
-from zoneward.client.access import Access, User
 from zoneward.client.api_errors import (
     CallFailed,
     TlsProblem,
     Unreachable,
 )
+from zoneward.client.auth.client_config import ClientConfig, UserInfo
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def _tls_get(access: Access, **server: Any) -> bytes | CallFailed:
+def _tls_get(access: ClientConfig, **server: Any) -> bytes | CallFailed:
     """A GET to a server with TLS of which ``access`` has all but the address."""
 
     async def run() -> bytes | CallFailed:
@@ -120,7 +120,7 @@ def test_a_client_certificate_is_shown_and_a_bad_one_is_refused(authority: trust
         shown = request.transport.get_extra_info("peercert")
         return web.json_response(shown.get("subjectAltName") if shown else None)
 
-    async def run(user: User) -> object:
+    async def run(user: UserInfo) -> object:
         tls = server_side(authority.issue_cert(HOST), clients=authority)
         async with (
             served(who, tls=tls) as server,
@@ -131,7 +131,7 @@ def test_a_client_certificate_is_shown_and_a_bad_one_is_refused(authority: trust
             except CallFailed as error:
                 return error
 
-    assert asyncio.run(run(User())) is None
+    assert asyncio.run(run(UserInfo())) is None
     assert asyncio.run(run(showing(authority.issue_cert("jane.example")))) == [["DNS", "jane.example"]]
 
 

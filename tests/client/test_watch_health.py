@@ -8,7 +8,7 @@ import pytest
 
 from zoneward.client.api_errors import CallFailed, Gone, Unreachable
 from zoneward.client.resources import NODES, PODS
-from zoneward.client.watch_health import Standing
+from zoneward.client.watch_health import WatchHealth
 
 
 class Opening:
@@ -33,7 +33,7 @@ class Opening:
 class Scene:
     def __init__(self) -> None:
         self.connection, self.now = Opening(), 100.0
-        self.standing = Standing(self.connection, clock=lambda: self.now, patience=1.0)
+        self.standing = WatchHealth(self.connection, clock=lambda: self.now, patience=1.0)
 
     def opens(self, path: str) -> list[bytes]:
         async def run() -> list[bytes]:

@@ -23,18 +23,9 @@ from zoneward.client.api_errors import (
     Invalid,
     NotFound,
 )
-from zoneward.client.resources import (
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    SERVICES,
-    SLICES,
-    Lease,
-    LeaseSpec,
-    micro_time,
-)
-from zoneward.client.writer import Outcome, PatchForm, Writer, encoded, outcome_of
-from zoneward.kube.objects import Endpoint, ObjectMeta
+from zoneward.client.resources import EVENTS, LEASES, NAMESPACES, SERVICES, SLICES
+from zoneward.client.writer import PatchType, WriteOutcome, Writer, encode_object, write_outcome
+from zoneward.kube.objects import Endpoint, Lease, LeaseSpec, ObjectMeta, format_micro_time
 from zoneward.sandbox.server.resource_registry import Registry, Write
 
 CHANGING = ("resourceVersion", "generation")
@@ -44,12 +35,12 @@ CHANGING = ("resourceVersion", "generation")
 
 
 def test_a_slice_has_exactly_the_fields_of_the_api_and_none_that_is_not_set() -> None:
-    assert list(json.loads(encoded(SLICES, SLICE)).items()) == list(SLICE_JSON.items())
+    assert list(json.loads(encode_object(SLICES, SLICE)).items()) == list(SLICE_JSON.items())
 
 
 def test_an_empty_holder_is_written_since_it_says_something() -> None:
     lease = Lease(metadata=ObjectMeta(name="l"), spec=LeaseSpec(holder_identity="", lease_transitions=0))
-    assert json.loads(encoded(LEASES, lease)) == {
+    assert json.loads(encode_object(LEASES, lease)) == {
         "kind": "Lease",
         "apiVersion": "coordination.k8s.io/v1",
         "metadata": {"name": "l"},
@@ -65,7 +56,7 @@ def test_an_empty_holder_is_written_since_it_says_something() -> None:
     ],
 )
 def test_a_time_is_in_utc_and_has_six_digits(moment: datetime, text: str) -> None:
-    assert micro_time(moment) == text
+    assert format_micro_time(moment) == text
 
 
 # --- on an API server -------------------------------------------------------------------------------------------------
@@ -95,7 +86,7 @@ def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> 
         assert int(second.resource_version or 0) > int(first.metadata.resource_version or 0)
         for stale in (changed, replace(first, metadata=replace(second, uid="another"))):
             error = await said(writer.update(SLICES, stale))
-            assert (type(error), outcome_of(error)) == (Conflict, Outcome.STALE)
+            assert (type(error), write_outcome(error)) == (Conflict, WriteOutcome.STALE)
         assert (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).endpoints == changed.endpoints
 
     with_registry(work)
@@ -156,7 +147,7 @@ def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone
         new = replace(old, metadata=await writer.update(SLICES, replace(old, ports=())))
         for other in (old, replace(new, metadata=replace(new.metadata, uid="another"))):
             error = await said(writer.delete(SLICES, other))
-            assert outcome_of(error) is Outcome.STALE
+            assert write_outcome(error) is WriteOutcome.STALE
         assert kept(registry, SLICES_KEPT, "cart-1")
         any_version = replace(new, metadata=replace(new.metadata, resource_version=None))
         await writer.delete(SLICES, any_version)
@@ -201,7 +192,7 @@ def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
         assert (service.spec.selector, service.metadata) == (None, patched)
         assert change["metadata"] == {"annotations": {"a": "one", "b": None}}, "the caller's own"
         stale = writer.patch(SERVICES, change, namespace=NAMESPACE, name="cart", version=created.resource_version)
-        assert outcome_of(await said(stale)) is Outcome.STALE
+        assert write_outcome(await said(stale)) is WriteOutcome.STALE
         await writer.patch(SERVICES, change, namespace=NAMESPACE, name="cart")
 
     with_registry(work)
@@ -213,7 +204,7 @@ def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> No
         for type_, reason in (("their.org/Thing", "a"), ("zoneward.dev/Thing", "b"), ("zoneward.dev/Thing", "c")):
             change = {"status": {"conditions": [condition(type_, reason)]}}
             await writer.patch(
-                SERVICES, change, namespace=NAMESPACE, name="cart", form=PatchForm.STRATEGIC, subresource="status"
+                SERVICES, change, namespace=NAMESPACE, name="cart", form=PatchType.STRATEGIC, subresource="status"
             )
         service = await writer.read(SERVICES, namespace=NAMESPACE, name="cart")
         assert service.status
@@ -257,11 +248,11 @@ def test_what_is_refused_is_told_apart() -> None:
                 writer.update(SLICES, gone),
             )
         ]
-        assert [(type(each), outcome_of(each)) for each in errors] == [
-            (Conflict, Outcome.EXISTS),
-            (NotFound, Outcome.MISSING),
-            (Invalid, Outcome.REFUSED),
-            (NotFound, Outcome.MISSING),
+        assert [(type(each), write_outcome(each)) for each in errors] == [
+            (Conflict, WriteOutcome.EXISTS),
+            (NotFound, WriteOutcome.MISSING),
+            (Invalid, WriteOutcome.REFUSED),
+            (NotFound, WriteOutcome.MISSING),
         ]
 
     with_registry(work)

@@ -26,15 +26,15 @@ from zoneward.client.api_errors import (
     TimedOut,
     TlsProblem,
     TooManyRequests,
+    UnexpectedResponse,
     Unreachable,
     api_error,
 )
-from zoneward.client.listing import UnexpectedAnswer
 from zoneward.client.resources import (
     SERVICES,
     SLICES,
 )
-from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.server.resource_registry import Registry
 
@@ -42,7 +42,7 @@ from zoneward.sandbox.server.resource_registry import Registry
 def test_a_write_whose_answer_is_lost_is_done_once_and_its_outcome_unknown() -> None:
     async def work(writer: Writer, registry: Registry) -> None:
         error = await said(writer.create(SLICES, SLICE))
-        assert (type(error), outcome_of(error)) == (Unreachable, Outcome.UNKNOWN)
+        assert (type(error), write_outcome(error)) == (Unreachable, WriteOutcome.UNKNOWN)
         assert kept(registry, SLICES_KEPT, "cart-1")
         metadata = (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata
         assert isinstance(await said(writer.update(SLICES, replace(SLICE, metadata=metadata))), Unreachable)
@@ -73,7 +73,7 @@ def test_only_a_deletion_is_sent_again_when_nobody_knows_whether_it_was_done(met
                 await call
                 assert len(server.seen) == 2
                 return
-            assert outcome_of(await said(call)) is Outcome.UNKNOWN
+            assert write_outcome(await said(call)) is WriteOutcome.UNKNOWN
             assert [each.method for each in server.seen] == [method]
 
     asyncio.run(run())
@@ -97,7 +97,7 @@ def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write() -> N
             writer.patch(SERVICES, {}, namespace=NAMESPACE, name="kubernetes"),
         ):
             error = await said(call)
-            assert (type(error), outcome_of(error)) == (Withheld, Outcome.NOT_DONE)
+            assert (type(error), write_outcome(error)) == (WritesSuspended, WriteOutcome.NOT_DONE)
         assert kept(registry, SLICES_KEPT, "cart-1")
         assert asked == [3.5] * 3, "with the time that a write may take"
 
@@ -111,14 +111,16 @@ def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
             start = loop.time()
             error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
             assert loop.time() - start >= 0.1
-            assert (type(error), outcome_of(error)) == (TimedOut, Outcome.UNKNOWN)
-            assert str(error) == "no whole answer within 0.1 s"
+            assert (type(error), write_outcome(error)) == (TimedOut, WriteOutcome.UNKNOWN)
+            assert str(error) == "no complete answer within 0.1 s"
         busy = in_turn(status(429, Retry_After="30"))
         async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
             async with asyncio.timeout(10):
                 error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
             assert isinstance(error, TooManyRequests)
-            assert (error.retry_after, outcome_of(error)) == (30, Outcome.NOT_DONE), "it says when to come again"
+            assert (error.retry_after, write_outcome(error)) == (30, WriteOutcome.NOT_DONE), (
+                "it says when to come again"
+            )
 
     asyncio.run(run())
 
@@ -167,7 +169,7 @@ def test_an_answer_that_no_api_server_gives_leaves_the_outcome_unknown(answer: b
 
         async with served(talk) as server, transport(access_to(server.url)) as connection:
             error = await said(Writer(connection).create(SLICES, SLICE))
-            assert (type(error), outcome_of(error)) == (UnexpectedAnswer, Outcome.UNKNOWN)
+            assert (type(error), write_outcome(error)) == (UnexpectedResponse, WriteOutcome.UNKNOWN)
 
     asyncio.run(run())
 
@@ -179,30 +181,30 @@ def refusal(code: int, reason: str = "") -> ApiError:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (refusal(409, "Conflict"), Outcome.STALE),
-        (refusal(409), Outcome.STALE),
-        (refusal(409, "AlreadyExists"), Outcome.EXISTS),
-        (refusal(404), Outcome.MISSING),
-        (refusal(429), Outcome.NOT_DONE),
-        *((refusal(code), Outcome.REFUSED) for code in (302, 400, 401, 403, 405, 410, 413, 415, 422)),
-        *((refusal(code), Outcome.UNKNOWN) for code in (500, 502, 503, 504)),
-        (Unreachable("", sent=False), Outcome.NOT_DONE),
-        (Unreachable("", sent=True), Outcome.UNKNOWN),
-        (TimedOut("", sent=False), Outcome.NOT_DONE),
-        (TimedOut("", sent=True), Outcome.UNKNOWN),
-        (TlsProblem("", sent=False), Outcome.NOT_DONE),
-        (NoCredentials(InputError("file", "problem")), Outcome.NOT_DONE),
-        (Withheld(), Outcome.NOT_DONE),
+        (refusal(409, "Conflict"), WriteOutcome.STALE),
+        (refusal(409), WriteOutcome.STALE),
+        (refusal(409, "AlreadyExists"), WriteOutcome.EXISTS),
+        (refusal(404), WriteOutcome.MISSING),
+        (refusal(429), WriteOutcome.NOT_DONE),
+        *((refusal(code), WriteOutcome.REFUSED) for code in (302, 400, 401, 403, 405, 410, 413, 415, 422)),
+        *((refusal(code), WriteOutcome.UNKNOWN) for code in (500, 502, 503, 504)),
+        (Unreachable("", sent=False), WriteOutcome.NOT_DONE),
+        (Unreachable("", sent=True), WriteOutcome.UNKNOWN),
+        (TimedOut("", sent=False), WriteOutcome.NOT_DONE),
+        (TimedOut("", sent=True), WriteOutcome.UNKNOWN),
+        (TlsProblem("", sent=False), WriteOutcome.NOT_DONE),
+        (NoCredentials(InputError("file", "problem")), WriteOutcome.NOT_DONE),
+        (WritesSuspended(), WriteOutcome.NOT_DONE),
     ],
-    ids=lambda value: str(value) if isinstance(value, Outcome) else f"{type(value).__name__}",
+    ids=lambda value: str(value) if isinstance(value, WriteOutcome) else f"{type(value).__name__}",
 )
-def test_a_failure_says_what_is_known_of_the_write(error: CallFailed, outcome: Outcome) -> None:
-    assert outcome_of(error) is outcome
+def test_a_failure_says_what_is_known_of_the_write(error: CallFailed, outcome: WriteOutcome) -> None:
+    assert write_outcome(error) is outcome
 
 
 def test_where_nobody_listens_nothing_was_done() -> None:
     async def run() -> None:
         async with transport(access_to(f"http://{HOST}:{refused_port()}")) as connection:
-            assert outcome_of(await said(Writer(connection).create(SLICES, SLICE))) is Outcome.NOT_DONE
+            assert write_outcome(await said(Writer(connection).create(SLICES, SLICE))) is WriteOutcome.NOT_DONE
 
     asyncio.run(run())

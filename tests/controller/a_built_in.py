@@ -16,20 +16,21 @@ from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.resources import SLICES
-from zoneward.client.retries import Retries
-from zoneward.client.writer import encoded
-from zoneward.controller.handover.adopting import Adopting, Link
+from zoneward.client.transport import RetryPolicy
+from zoneward.client.writer import encode_object
+from zoneward.controller.handover.service_handover import HandoverTimeouts, ReadWriteConnection, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")
@@ -43,7 +44,7 @@ class Shop:
     """A Service with six Pods in three zones. ``missing``: what was ever missing of what should not be."""
 
     registry: Registry
-    link: Link
+    link: ReadWriteConnection
     kubeconfig: Object
     missing: list[set[str]] = field(default_factory=list)
     steady: set[str] = field(default_factory=lambda: {f"10.0.0.{number}" for number in range(NUMBER)})
@@ -52,10 +53,12 @@ class Shop:
     runs: bool = True
     _seen: int = -1
 
-    def adopting(self, **options: Any) -> Adopting:
-        given: Object = {"limit": 10.0, "settling": 0.1, "still": 0.0}
-        given |= {"configuration": Configuration(), "tell": self.told.append}
-        return Adopting(self.link, KEY, **(given | options))
+    def adopting(self, **options: Any) -> ServiceHandover:
+        seconds = {"total": 10.0, "settling": 0.1, "still": 0.0}
+        timeouts = HandoverTimeouts(**{name: options.pop(name, default) for name, default in seconds.items()})
+        return ServiceHandover(
+            self.link, KEY, configuration=Configuration(), report=self.told.append, timeouts=timeouts, **options
+        )
 
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
@@ -139,8 +142,8 @@ class Shop:
             service,
             pods=msgspec.convert(self.objects("pods"), list[Pod]),
             slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
-            surroundings=Surroundings(
-                demand=demand_of(nodes),
+            cluster_state=ClusterState(
+                demand=compute_demand(nodes),
                 node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
                 configuration=Configuration().as_upstream(),
             ),
@@ -164,7 +167,7 @@ def _replaced_by(new: Object) -> Callable[[Object], Object]:
 
 
 def _written(each: EndpointSlice) -> Object:
-    thing: Object = msgspec.json.decode(encoded(SLICES, each))
+    thing: Object = msgspec.json.decode(encode_object(SLICES, each))
     return thing
 
 
@@ -186,7 +189,7 @@ async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found) as server,
-        transport(access_to(server.address), retries=Retries()) as link,
+        transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         shop = Shop(registry, link, server.kubeconfig())
         shop.sync()

@@ -20,13 +20,13 @@ from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
 from zoneward.client.resources import SERVICES
-from zoneward.client.writer import Outcome
+from zoneward.client.writer import WriteOutcome
 from zoneward.controller.controller_metrics import OURS, UPSTREAM, ControllerMetrics
 from zoneward.controller.predictions import Prediction, Predictions
-from zoneward.controller.queue.schedule import Depth
+from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.controller.sync_counts import Operation, SyncResult, TrafficDistribution
 from zoneward.daemon.metrics import MetricsPage, counter_total, histogram_totals
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
 EVEN = {"a": 4, "b": 4, "c": 4}
@@ -102,9 +102,15 @@ def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
     ):
         metrics.record_api_error(error, kind="endpointslices")
     metrics.record_api_error(Unreachable("x"), kind="services")
-    for outcome in (Outcome.STALE, Outcome.EXISTS, Outcome.REFUSED, Outcome.UNKNOWN, Outcome.NOT_DONE):
+    for outcome in (
+        WriteOutcome.STALE,
+        WriteOutcome.EXISTS,
+        WriteOutcome.REFUSED,
+        WriteOutcome.UNKNOWN,
+        WriteOutcome.NOT_DONE,
+    ):
         assert counter_total(metrics.api_errors, resource="endpointslices", kind=outcome.value) == 1
-    assert counter_total(metrics.api_errors, resource="services", kind=Outcome.UNKNOWN.value) == 1
+    assert counter_total(metrics.api_errors, resource="services", kind=WriteOutcome.UNKNOWN.value) == 1
 
 
 def test_a_watch_that_is_too_old_is_no_trouble() -> None:
@@ -142,7 +148,7 @@ def a_program(**queue: int) -> Any:
     """What the gauges read of a running program."""
     synced = asyncio.Event()
     controller = SimpleNamespace(
-        queue=SimpleNamespace(depth=lambda: Depth(**queue), oldest=lambda: 1.5),
+        queue=SimpleNamespace(depth=lambda: QueueDepth(**queue), longest_wait=lambda: 1.5),
         cache=SimpleNamespace(synced=synced),
         contested={("shop", f"s{number}") for number in range(4)},
         unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
@@ -151,7 +157,7 @@ def a_program(**queue: int) -> Any:
 
 
 def busy() -> ControllerMetrics:
-    """ControllerMetrics in which everything has happened once."""
+    """Metrics in which everything has happened once."""
     metrics = ControllerMetrics(predictions=Predictions())
     nodes, pods = nodes_in({"a": 4, "b": 4, "c": 4}), pods_in({"a": 4, "b": 4, "c": 4})
     metrics.record_sync(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods).plan())

@@ -14,21 +14,22 @@ from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
-from zoneward.client.resources import SLICES, Key
+from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import Outcome, Writer
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import controller_program as running
+from zoneward.controller.context import ControllerContext
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import ControllerProgram
-from zoneward.controller.leader.observing import LONGEST_ROUND, Observer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
+from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
+from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.events import Event
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 
@@ -52,7 +53,7 @@ class Run:
 
 @asynccontextmanager
 async def a_run(
-    url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
+    url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
     given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
@@ -154,8 +155,8 @@ def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
             def fail(_old: object, _new: object) -> None:
                 raise RuntimeError("a bug")
 
-            assert await run.replica.controller.settled(LIMIT)
-            assert await run.replica._teller.settled(LIMIT)
+            assert await run.replica.controller.wait_until_idle(LIMIT)
+            assert await run.replica._status_writer.wait_until_written(LIMIT)
             run.replica.controller.cache.services.subscribe(fail)
             # One that is none of ours, so that no write is under way.
             place.service("other", selector={})
@@ -202,19 +203,19 @@ def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.
         async with a_place() as place, a_run(url_of(place)) as first:
             await first.until("leads")
             async with a_run(url_of(place)) as second:
-                await second.until("another leads")
+                await second.until("another replica leads")
                 fill(place)
                 await listed(place, addresses(*range(9)))
                 assert "leads" not in second.log.events
                 queue = second.replica.controller.queue
-                waited, begin = queue.oldest(), queue.begin
+                waited, begin = queue.longest_wait(), queue.restart_waiting
                 ages: list[float] = []
 
                 def begins() -> None:
                     begin()
-                    ages.append(queue.oldest())
+                    ages.append(queue.longest_wait())
 
-                monkeypatch.setattr(queue, "begin", begins)
+                monkeypatch.setattr(queue, "restart_waiting", begins)
                 assert waited > 0
                 first.stop.set()
                 await asyncio.wait_for(first.task, LIMIT)
@@ -268,21 +269,25 @@ def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
     async def test() -> None:
         now, log = 0.0, Lines()
         async with a_place() as place:
-            standing = Standing(place.link, clock=lambda: now)
-            controller = Controller(
-                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            standing = WatchHealth(place.link, clock=lambda: now)
+            controller = EndpointSliceController(
+                ControllerContext(
+                    connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+                )
             )
-            observer = Observer(controller, standing=standing, candidate=None, log=log, said=str, clock=lambda: now)
+            observer = ReplicaObserver(
+                controller, watch_health=standing, elector=None, log=log, error_text=str, clock=lambda: now
+            )
             standing.trouble(SLICES, Unreachable("no connection"))
             for _ in range(4):
-                observer._look()
+                observer._observe()
                 now += 0.6
             async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
-                observer._look()
-                observer._look()
+                observer._observe()
+                observer._observe()
         assert log.told == [
-            ("the cluster is not heard of", {"error": "no connection"}),
-            ("the cluster is heard of again", {"seconds": 2.4}),
+            ("the watch of the cluster has failed", {"error": "no connection"}),
+            ("the watch of the cluster works again", {"seconds": 2.4}),
         ]
 
     asyncio.run(test())
@@ -312,18 +317,22 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
     async def test() -> None:
         now = 100.0
         async with a_place() as place:
-            controller = Controller(
-                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            controller = EndpointSliceController(
+                ControllerContext(
+                    connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+                )
             )
-            standing = Standing(place.link, clock=lambda: now)
-            observer = Observer(controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now)
+            standing = WatchHealth(place.link, clock=lambda: now)
+            observer = ReplicaObserver(
+                controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
+            )
             gc.disable()
             try:
-                now += LONGEST_ROUND - 0.1
-                observer._look()
+                now += LONGEST_WITHOUT_GC - 0.1
+                observer._observe()
                 assert not gc.isenabled()
                 now += 0.1
-                observer._look()
+                observer._observe()
                 assert gc.isenabled()
             finally:
                 gc.enable()
@@ -347,8 +356,8 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             await run.until("the cluster is listed")
             service = run.replica.controller.cache.services.get("doomed", "held")
             assert service is not None
-            event = Event("Warning", "EndpointSlicesContested", "twice")
-            run.replica._teller.tell(service, conditions=(), events=[event])
+            event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
+            run.replica._status_writer.report(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")
             run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
@@ -360,7 +369,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             assert "grants it" not in str(ended["error"])
             assert "grants it" in str(missing["error"])
             errors = run.replica.controller.metrics.api_errors
-            for outcome in (Outcome.TERMINATING, Outcome.REFUSED):
+            for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
                 assert counter_total(errors, resource="events", kind=outcome.value) == 1
 
     asyncio.run(test())

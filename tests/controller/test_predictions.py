@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from zoneward.client.resources import Key
-from zoneward.controller.predictions import ByFamily, Prediction, Predictions
+from zoneward.controller.predictions import Prediction, Predictions, PredictionsByFamily
+from zoneward.kube.objects import ObjectKey
 
 CART, MAIL, SEARCH = ("shop", "cart"), ("shop", "mail"), ("shop", "search")
 
@@ -17,11 +17,13 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(limited())
 
 
-async def predicted(predictions: Predictions, predict: Callable[[Key], Callable[[], ByFamily] | None]) -> list[str]:
+async def predicted(
+    predictions: Predictions, predict: Callable[[ObjectKey], Callable[[], PredictionsByFamily] | None]
+) -> list[str]:
     """Until nothing is due; what went wrong."""
     troubles: list[str] = []
     running = asyncio.create_task(
-        predictions.run(predict, pause=0, on_trouble=lambda key, error: troubles.append(f"{key[1]}: {error}"))
+        predictions.run(predict, pause=0, on_error=lambda key, error: troubles.append(f"{key[1]}: {error}"))
     )
     while not predictions.is_idle:
         await asyncio.sleep(0.001)
@@ -30,7 +32,7 @@ async def predicted(predictions: Predictions, predict: Callable[[Key], Callable[
     return troubles
 
 
-def fair(service: Key) -> Callable[[], ByFamily]:
+def fair(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
     return lambda: {"IPv4": Prediction(len(service[1]) / 10, 0.0)}
 
 
@@ -40,7 +42,7 @@ def test_each_service_that_changed_is_looked_at_once() -> None:
         for key in (CART, MAIL, CART):
             predictions.touch(key)
 
-        def predict(service: Key) -> Callable[[], ByFamily]:
+        def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
             asked.append(service)
             return fair(service)
 
@@ -71,7 +73,7 @@ def test_a_service_that_goes_while_it_is_looked_at_does_not_come_back() -> None:
         predictions = Predictions()
         predictions.touch(CART)
 
-        def predict(service: Key) -> Callable[[], ByFamily]:
+        def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
             predictions.drop(service)
             return fair(service)
 
@@ -88,7 +90,7 @@ def test_what_cannot_be_predicted_has_no_series_and_stops_nothing() -> None:
             predictions.touch(key)
         await predicted(predictions, fair)
 
-        def predict(service: Key) -> Callable[[], ByFamily] | None:
+        def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily] | None:
             if service == CART:
                 raise ValueError("no")
             return fair(service) if service == SEARCH else None

@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.controller.lines import Lines
 
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed, Unreachable
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.program import Program, run_program
 from zoneward.daemon.status_server import StatusPages
 from zoneward.kube.input_error import InputError
 
-ACCESS = Access(cluster=Cluster(server="http://127.0.0.1:1"), user=User())
+ACCESS = ClientConfig(cluster=ClusterInfo(server="http://127.0.0.1:1"), user=UserInfo())
 
 
 async def forever() -> None:

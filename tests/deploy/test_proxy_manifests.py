@@ -10,7 +10,7 @@ from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manif
 
 import zoneward
 from zoneward.cli.main import cli
-from zoneward.client.node_leases import lease_name
+from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import Configuration, configuration_from
 
@@ -66,7 +66,7 @@ def test_it_may_write_its_own_leases_and_not_the_controllers(mode: str) -> None:
     assert f"'system:serviceaccount:{ACCOUNT['namespace']}:{ACCOUNT['name']}'" in condition["expression"]
     (whole,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "whole")
     (prefix,) = re.findall(r"^'(.+)' \+ variables.node$", whole)
-    for name in (lease_name("n1"), lease_name("n1", "zoneward"), lease_name("n" * 253)):
+    for name in (proxy_lease_name("n1"), proxy_lease_name("n1", "zoneward"), proxy_lease_name("n" * 253)):
         assert name.startswith(prefix)
     (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
     assert not any(name.startswith(prefix) for name in names)

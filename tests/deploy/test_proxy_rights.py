@@ -10,13 +10,13 @@ from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.asking import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 
-from zoneward.client.access import Access
-from zoneward.client.node_leases import lease_name
+from zoneward.client.auth.client_config import ClientConfig
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.log import SilentLog
+from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy import node_lease
-from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_program import ProxyProgram
 from zoneward.routing.configuration import Configuration
@@ -38,7 +38,7 @@ class Kernel(FakeKernel):
         pass
 
 
-def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-system") -> ProxyProgram:
+def a_proxy(access: ClientConfig, kernel: Kernel, *, lease_namespace: str = "kube-system") -> ProxyProgram:
     return ProxyProgram(
         access,
         node=NODE,
@@ -46,7 +46,7 @@ def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-syst
         settings=ProxyConfiguration(listen=ListenAddress("127.0.0.1", 0), healthz_listen=None),
         lease_namespace=lease_namespace,
         log=SilentLog(),
-        kernel=lambda _told: cast(NftProcess, kernel),
+        kernel=lambda _told: cast(NftClient, kernel),
     )
 
 
@@ -68,7 +68,7 @@ class Place:
             store.create(slices, "default", made)
 
     def lease(self) -> dict[str, Any] | None:
-        return self.registry.find("leases.coordination.k8s.io", "kube-system", lease_name(NODE))
+        return self.registry.find("leases.coordination.k8s.io", "kube-system", proxy_lease_name(NODE))
 
     def renewed(self) -> str:
         found = self.lease()
@@ -90,8 +90,8 @@ async def until(met: Callable[[], bool]) -> None:
 
 
 def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked, monkeypatch: Any) -> None:
-    monkeypatch.setattr(node_lease, "LEAST", 0.05)
-    monkeypatch.setattr(node_lease, "RENEWED", 0.1)
+    monkeypatch.setattr(node_lease, "WRITE_PERIOD", 0.05)
+    monkeypatch.setattr(node_lease, "RENEW_INTERVAL", 0.1)
 
     async def run() -> None:
         place = Place()
@@ -99,7 +99,7 @@ def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: As
             # A server that does not stream lists, then one that does.
             for asked.is_older in (True, False):
                 kernel, stop = Kernel(), asyncio.Event()
-                kernel.faults.refused.add("10.96.0.77")
+                kernel.faults.refused_words.add("10.96.0.77")
                 running = asyncio.create_task(a_proxy(access_to(server.address), kernel).run(stop))
                 await until(lambda: place.lease() is not None)
                 await until(partial(place.is_renewed_since, place.renewed()))

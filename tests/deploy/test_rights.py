@@ -116,7 +116,8 @@ def _labelled(thing: Object, labels: Object) -> Object:
 def test_every_right_to_write_is_asked_for_at_the_start(mode: str) -> None:
     asked = {
         (place.group, "/".join([place.plural, *rest]), VERBS[method])
-        for method, place, *rest in rights.RIGHTS + (rights.RIGHTS_OF_MARKED if mode == "only-marked" else ())
+        for method, place, *rest in rights.REQUIRED_PERMISSIONS
+        + (rights.ADOPTION_PERMISSIONS if mode == "only-marked" else ())
     }
     # Of the Lease the election tells by itself. Where all Services are ours, few have Endpoints that are kept.
     untold = {OWNER} | (ENDPOINTS if mode == "take-over" else set())
@@ -127,7 +128,7 @@ def test_every_right_to_write_is_asked_for_at_the_start(mode: str) -> None:
 def test_a_service_that_was_adopted_needs_what_the_other_mode_adds(asked: Asked) -> None:
     async def run() -> None:
         async with a_shop() as shop:
-            await shop.adopting().adopt(legacy="keep")
+            await shop.adopting().adopt(endpoints_policy="keep")
             asked.rights.clear()
             async with a_replica(shop.kubeconfig["clusters"][0]["cluster"]["server"], Mode.ONLY_MARKED):
                 shop.make_ready(0, False)

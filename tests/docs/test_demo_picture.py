@@ -12,7 +12,7 @@ from zoneward import sample
 from zoneward.report.screens import LogLine, ZoneStatus, demo_screen
 from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.sandbox.play.play_file import play_from
 from zoneward.sandbox.play.play_model import Outage, Play
 

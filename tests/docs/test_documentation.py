@@ -22,19 +22,19 @@ import yaml
 from zoneward import sample
 from zoneward.cli.main import cli
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
-from zoneward.kube.objects import Condition
+from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
-from zoneward.routing import events
+from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request import asked
-from zoneward.routing.rules import Rule
-from zoneward.routing.selection.selection import SelectionRule
-from zoneward.snapshots.snapshot import read_snapshot
+from zoneward.routing.configuration import Configuration, FeatureGates, configuration_from
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request import approach
+from zoneward.routing.rules import Reason, Rule
+from zoneward.routing.selection.endpoint_selection import SelectionRule
+from zoneward.snapshots.cluster_snapshot import read_snapshot
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -142,7 +142,7 @@ def codes(text: str) -> list[str]:
 
 
 def rule_names() -> set[str]:
-    """Every name that the code gives to a rule, found where rules are asked."""
+    """Every name that the code gives to a rule, found where rules are recorded."""
     found = set()
     for path in (ROOT / "src" / "zoneward").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -150,12 +150,14 @@ def rule_names() -> set[str]:
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             first = node.args[0]
-            if called in ("ask", "_passes", "Rule") and isinstance(first, ast.Constant):
+            if called in ("record", "_passes", "Rule") and isinstance(first, ast.Constant):
                 found.add(str(first.value))
-            elif called in ("ask", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
+            elif called in ("record", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
-    source = Path(asked.__file__).read_text()
-    gates = (gate.name.replace("_", "-") for gate in fields(Gates))
+            elif called == "NumberAnnotation":
+                found.add(str(ast.literal_eval(node.args[1])))
+    source = Path(approach.__file__).read_text()
+    gates = (gate.name.replace("_", "-") for gate in fields(FeatureGates))
     return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 
 
@@ -242,7 +244,7 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
     assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= told} == set()
 
 
-VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, events.Event, Condition, NodeRoutes, PortRoute)
+VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, ServiceEvent, Condition, NodeRoutes, PortRoute)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
@@ -259,7 +261,7 @@ def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> 
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(sample.cluster().read_bytes())
         file.flush()
-        demand = demand_of(read_snapshot([file.name], stdin=None).nodes)
+        demand = compute_demand(read_snapshot([file.name], stdin=None).nodes)
     rows = re.findall(r"^\| (\d+) \| ([\d +]+) = (\d+) \| (yes|no) \|", text_of("rules.md"), re.MULTILINE)
     assert len(rows) > 5
     for endpoints, told, total, possible in rows:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import zoneward
-from zoneward.controller.status.conditions import TYPES
-from zoneward.controller.status.honored import HonoredReason
+from zoneward.controller.status.honored_condition import HonoredReason
+from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
-from zoneward.proxy import telling
-from zoneward.routing.events import _MESSAGES
-from zoneward.routing.reasons import Reason
+from zoneward.proxy import proxy_events
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_events import _MESSAGES
 
 SOURCE = Path(zoneward.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").read_text()
@@ -28,7 +28,7 @@ def events() -> Iterator[tuple[str, str]]:
     """Type and reason wherever the code makes an event."""
     for path in sorted(path for part in ("routing", "controller", "daemon") for path in SOURCE.glob(f"{part}/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "Event" or len(node.args) < 2:
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "ServiceEvent" or len(node.args) < 2:
                 continue
             type_, reason = node.args[:2]
             assert isinstance(type_, ast.Constant), path
@@ -52,14 +52,14 @@ def test_every_event_of_the_node_proxy_has_a_row_that_says_what_to_do_and_no_oth
     rows = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
     assert sorted(rows) == sorted(
         [
-            telling.ADDRESS_CONTESTED,
-            telling.NO_HEALTH_PORT,
-            telling.NOT_PROGRAMMED,
-            telling.PARTLY_PROGRAMMED,
+            proxy_events.ADDRESS_CONTESTED,
+            proxy_events.NO_HEALTH_PORT,
+            proxy_events.NOT_PROGRAMMED,
+            proxy_events.PARTLY_PROGRAMMED,
             UNREADABLE,
         ]
     )
-    assert telling.CONTROLLER in of_proxy
+    assert proxy_events.CONTROLLER in of_proxy
 
 
 def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:
@@ -71,4 +71,4 @@ def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:
 def test_every_reason_and_type_of_a_condition_has_a_row_and_no_other_has() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", section("Conditions"), re.MULTILINE)
     reasons = [reason.value for reason in (*Reason, *HonoredReason) if reason not in NEVER]
-    assert sorted(rows) == sorted([*TYPES, *reasons])
+    assert sorted(rows) == sorted([*OWN_CONDITION_TYPES, *reasons])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import zoneward
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
-from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
 
 SOURCE = Path(zoneward.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "run-the-proxy.md").read_text()
@@ -32,7 +32,7 @@ def test_the_page_has_every_line_of_the_log() -> None:
 
 
 def test_the_table_of_rules_has_every_map_and_set_and_no_other() -> None:
-    there = set(base_sets("ip", LayoutOptions(count_connections=True)))
+    there = set(base_sets("ip", RulesetOptions(count_connections=True)))
     table = section("How it works")
     rows = [row for row in re.findall(r"^\| (`.*)", table, re.MULTILINE) if "|" in row]
     told = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.kube.bad_inputs import BAD_INPUTS, GOOD, Badness
 from tests.kube.documents import DOCUMENTS, FORMS, Document
 
-from zoneward.kube.reading import InputError, read
+from zoneward.kube.input_error import InputError
+from zoneward.kube.object_reader import read_objects
 
 
 def test_every_way_to_be_wrong_has_an_example() -> None:
@@ -20,7 +21,7 @@ def test_every_way_to_be_wrong_has_an_example() -> None:
 def test_bad_input_is_told_in_one_exact_line(badness: Badness) -> None:
     data, line = BAD_INPUTS[badness]
     with pytest.raises(InputError) as caught:
-        list(read("cluster.yaml", data, skipped=Counter()))
+        list(read_objects("cluster.yaml", data, skipped=Counter()))
     assert str(caught.value) == f"cluster.yaml: {line}"
 
 
@@ -29,7 +30,7 @@ def test_no_line_is_long_or_broken_or_steers_a_terminal_whatever_the_source_is_c
     data, line = BAD_INPUTS[badness]
     source = f"/very/long{'/path' * 200}/\x1b[2J\n\udcff.yaml"
     with pytest.raises(InputError) as caught:
-        list(read(source, data, skipped=Counter()))
+        list(read_objects(source, data, skipped=Counter()))
     told = str(caught.value)
     assert len(told) <= 300
     assert told.isprintable()
@@ -44,12 +45,12 @@ def test_names_and_values_of_any_length_leave_the_line_short_and_pointing(size: 
     with pytest.raises(
         InputError, match=r"^a\.json: document 1: Service shop/n.*expected a string, got 7 without quotes$"
     ) as caught:
-        list(read("a.json", data, skipped=Counter()))
+        list(read_objects("a.json", data, skipped=Counter()))
     assert len(str(caught.value)) <= 300
 
 
 def test_what_stands_before_the_mistake_has_been_read() -> None:
-    reader = read("a.json", GOOD + b"\n" + GOOD[:-1], skipped=Counter())
+    reader = read_objects("a.json", GOOD + b"\n" + GOOD[:-1], skipped=Counter())
     assert next(reader).metadata.name == "cart"
     with pytest.raises(InputError):
         next(reader)
@@ -82,7 +83,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def told(data: bytes) -> str:
     """What an error says; nothing where there is none."""
     try:
-        list(read("a", data, skipped=Counter()))
+        list(read_objects("a", data, skipped=Counter()))
     except InputError as error:
         return str(error)
     return ""

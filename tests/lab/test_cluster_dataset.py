@@ -7,11 +7,11 @@ from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
 
 from zoneward.kube.input_error import InputError
 from zoneward.lab.datasets import Inputs, cluster_dataset
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 
 
 def rows_of(*clusters: Cluster) -> Inputs:
-    found = cluster_dataset([each.plan() for each in clusters], clusters[0].surroundings.demand)
+    found = cluster_dataset([each.plan() for each in clusters], clusters[0].cluster_state.demand)
     assert found.rows == len(found.stored.names)
     (chunk,) = found.chunks()
     return chunk.inputs()
@@ -74,6 +74,6 @@ def test_without_a_service_that_can_be_predicted_there_is_nothing_to_score() -> 
 
 def test_no_ready_node_is_no_zone() -> None:
     cluster = cluster_in({"a": 1})
-    nothing: Demand = cluster.with_(nodes=()).surroundings.demand
+    nothing: Demand = cluster.with_(nodes=()).cluster_state.demand
     with pytest.raises(InputError, match="got 0"):
         cluster_dataset([cluster.plan()], nothing)

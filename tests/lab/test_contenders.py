@@ -13,7 +13,7 @@ from tests.properties.random_clusters import examples
 from zoneward.kube.input_error import InputError
 from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, CustomAlgorithm
 from zoneward.lab.contenders import parse_contenders as found
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.same_zone import same_zone
 
 SIX = ("random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoneward.kube.input_error import InputError, Misfit
+from zoneward.kube.input_error import FieldMismatch, InputError
 from zoneward.lab import csv_dataset
 from zoneward.lab import csv_dataset as csv_files
 from zoneward.lab.csv_dataset import MOST_BYTES, CsvDataset, parse_lines, parse_plain_rows, parse_row
@@ -189,7 +189,7 @@ def test_fast_and_literal_reading_agree() -> None:
         for number, line in enumerate(lines):
             try:
                 name, counts = parse_row(line.removesuffix(b"\r"), ("a", "b"))
-            except Misfit as misfit:
+            except FieldMismatch as misfit:
                 assert number not in read, line
                 first = first or (number, misfit.args)
                 bad += 1

@@ -31,7 +31,7 @@ from zoneward.lab.scoring import (
     slices_share,
     totals,
 )
-from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
 
 SAMPLE: Final = 200_000
@@ -82,7 +82,7 @@ class OneByOne:
             ),
             self.results,
         )
-        assert most_groups(3) == 8
+        assert max_groups(3) == 8
 
     def groups(self, demand: Integers, supply: Integers) -> list[Group]:
         """Of a row (two arrays of shape (1, 3)): those that have endpoints, sorted."""
@@ -302,7 +302,8 @@ def test_the_same_sources_have_the_same_directory_wherever_they_are(
 
 
 @pytest.mark.parametrize(
-    "changed", ["routing/algorithms/same_zone.py", "routing/algorithms/heap.py", "routing/score.py", "lab/scoring.py"]
+    "changed",
+    ["routing/algorithms/same_zone.py", "routing/algorithms/zone_heaps.py", "routing/score.py", "lab/scoring.py"],
 )
 def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
     """Machine code of before would go on doing what it did; with the change undone, it does the right thing again."""

@@ -23,7 +23,7 @@ from zoneward.lab.scoring import Floats, score_columns, slices_share, totals
 from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
 
 SIX = parse_contenders([",".join(TABLE)])
 SAMPLE = ComputedDataset("kep", seed=2004, sample=200_000)

@@ -16,7 +16,7 @@ from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import score_columns
 from zoneward.lab.summary import SHARES, summarize
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Plots, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Plots, Simulation
 
 SHOWN = [
     (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != HINTS or not each.weighs

@@ -25,7 +25,7 @@ from zoneward.lab.tally import (
     merge_tallies,
     tally_chunk,
 )
-from zoneward.routing.scores import ENCODINGS, HINTS, SLICE_GROUPS
+from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
 
 CONTENDERS = parse_contenders(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
 EVERYTHING = SimulationSpec(

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from tests.contract.objects import a_node, a_pod, a_service
 
-from zoneward.client.resources import ENDPOINTS, LEASES, RESOURCES
-from zoneward.controller.handover.legacy_endpoints import OVER_CAPACITY_ANNOTATION
+from zoneward.client.resources import CACHED_RESOURCES, ENDPOINTS, LEASES
+from zoneward.controller.handover.endpoints_object import OVER_CAPACITY_ANNOTATION
 from zoneward.kube import names
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 
 Object = dict[str, Any]
 
@@ -198,7 +198,7 @@ def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-KINDS: Final = tuple(each.plural for each in RESOURCES)
+KINDS: Final = tuple(each.plural for each in CACHED_RESOURCES)
 """Those of which a cache is kept."""
 _KEPT: Final = {("metadata", "name"), ("metadata", "namespace"), ("metadata",)}
 

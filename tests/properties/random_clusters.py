@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -31,12 +31,10 @@ from tests.clusters import (
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
-from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
-    WEIGHTED_ALGORITHMS,
-    Algorithm,
     Configuration,
-    Gates,
+    FeatureGates,
     HintsSettings,
     SubsettingSettings,
 )
@@ -291,14 +289,14 @@ _THRESHOLDS: Final = (
     HintsSettings(in_zone_tolerance=Fraction(1)),
 )
 _GATES: Final = (
-    *(Gates(), Gates(), Gates(), Gates(), Gates(), Gates(), Gates()),
-    Gates(topology_aware_hints=False),
-    Gates(service_traffic_distribution=False),
-    Gates(prefer_same_traffic_distribution=False),
-    Gates(topology_aware_subsetting=False),
+    *(FeatureGates(), FeatureGates(), FeatureGates(), FeatureGates(), FeatureGates(), FeatureGates(), FeatureGates()),
+    FeatureGates(topology_aware_hints=False),
+    FeatureGates(service_traffic_distribution=False),
+    FeatureGates(prefer_same_traffic_distribution=False),
+    FeatureGates(topology_aware_subsetting=False),
 )
-_ANY_ALGORITHM: Final[tuple[Algorithm, ...]] = get_args(Algorithm)
-_WITHOUT_WEIGHTS: Final = tuple(name for name in _ANY_ALGORITHM if name not in WEIGHTED_ALGORITHMS)
+_ANY_ALGORITHM: Final = tuple(SUBSETTING_ALGORITHMS)
+_WITHOUT_WEIGHTS: Final = tuple(name for name in _ANY_ALGORITHM if not SUBSETTING_ALGORITHMS[name].weighs)
 
 
 _SUBSETTING_SETTINGS: Final = st.sampled_from(
@@ -352,7 +350,7 @@ def clusters(
             hints=draw(st.sampled_from(_THRESHOLDS)),
             subsetting=draw(subsetting_settings()),
             default_approach=draw(st.sampled_from(("ClusterWide", "ClusterWide", "ClusterWide", "Subsetting"))),
-            gates=Gates() if tidy else draw(st.sampled_from(_GATES)),
+            gates=FeatureGates() if tidy else draw(st.sampled_from(_GATES)),
         ),
     )
     if history:

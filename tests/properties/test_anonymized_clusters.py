@@ -11,22 +11,32 @@ from unittest.mock import patch
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.clusters import SERVICE, Cluster, a_service, a_slice, endpoints_in, nodes_in, pods_in, rounded
+from tests.clusters import (
+    SERVICE,
+    Cluster,
+    a_service,
+    a_slice,
+    endpoint_answers,
+    endpoints_in,
+    nodes_in,
+    pods_in,
+    rounded,
+)
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
 from zoneward.kube.names import APPROACH_ANNOTATION
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
-from zoneward.kube.reading import read
-from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.events import NOT_ACCEPTED
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_events import NOT_ACCEPTED
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.snapshots import pseudonyms
-from zoneward.snapshots.anonymizing import anonymized
-from zoneward.snapshots.saving import Form, documents, save
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.anonymizer import anonymized
+from zoneward.snapshots.cluster_snapshot import Snapshot
+from zoneward.snapshots.snapshot_writer import SnapshotFormat, iter_documents, write_snapshot
 
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 
@@ -126,8 +136,8 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
         (family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
         (decision.accepted, decision.accepted_reason, decision.endpoints, decision.moved, decision.allocation),
         [(rule.rule, rule.passed) for rule in decision.rules],
-        [hints and hints.for_zones for hints in decision.hints],
-        (decision.groups, decision.ranges, changes.added, changes.removed),
+        Counter((hints and hints.for_zones, group) for hints, group in endpoint_answers(decision).values()),
+        (decision.ranges, changes.added, changes.removed),
         slices_told(changes.create, names, named=False),
         slices_told(changes.update, names, named=True),
         slices_told(changes.unchanged, names, named=True),
@@ -142,7 +152,7 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
 def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
     return [
         *(family_told(family, names) for family in plan.families),
-        # Whether a misspelt value was told before is read from a message, and an anonymized snapshot has none.
+        # Whether a misspelt value was told before is read_objects from a message, and an anonymized snapshot has none.
         [(event.type, event.reason) for event in plan.events if event.reason != NOT_ACCEPTED],
         [(each.type, each.status, each.reason) for each in plan.conditions],
         slices_told(plan.surplus, names, named=True),
@@ -197,9 +207,9 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
     """Zones are called like nobody's first, each in its place among the others."""
     with patch.object(pseudonyms, "is_public_place", return_value=False):
         ours = anonymized(snapshot_of(cluster), words=WORDS)
-    text = msgspec.json.encode([*documents(ours)]).decode()
+    text = msgspec.json.encode([*iter_documents(ours)]).decode()
     text = re.sub(r"\b(?:zone|unknown)-(\d+)", r"rack-berlin-\1", text)
-    before = Snapshot.of(read("berlin", text.encode(), skipped=Counter()))
+    before = Snapshot.of(read_objects("berlin", text.encode(), skipped=Counter()))
     if adopted:
         before = replace(before, services=tuple(map(as_adopted, before.services)))
     after = anonymized(before, words=WORDS)
@@ -218,7 +228,7 @@ def in_order(form: str, text: str) -> str:
 
 
 def as_adopted(service: Service) -> Service:
-    marks = {SELECTOR_ANNOTATION: as_mark(service.spec.selector or {})}
+    marks = {SELECTOR_ANNOTATION: encode_selector(service.spec.selector or {})}
     metadata = msgspec.structs.replace(service.metadata, annotations=(service.metadata.annotations or {}) | marks)
     return msgspec.structs.replace(
         service, metadata=metadata, spec=msgspec.structs.replace(service.spec, selector=None)
@@ -227,10 +237,10 @@ def as_adopted(service: Service) -> Service:
 
 @given(clusters(), st.sampled_from(("json", "json", "yaml")))
 @examples(40)
-def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: Form) -> None:
+def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: SnapshotFormat) -> None:
     for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster), words=WORDS)):
         stream = BytesIO()
-        save(snapshot, stream, form=form)
-        assert Snapshot.of(read("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(
+        write_snapshot(snapshot, stream, form=form)
+        assert Snapshot.of(read_objects("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(
             (*snapshot.services, *snapshot.nodes, *snapshot.pods, *snapshot.slices)
         )

@@ -17,9 +17,9 @@ from tests.clusters import (
     hinted_zones,
     nodes_in,
     only_family,
+    overload_threshold,
     pods_in,
     slices_after,
-    threshold_in_force,
     told,
     written,
 )
@@ -27,17 +27,17 @@ from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters, exa
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, is_ready
-from zoneward.routing.algorithms.registry import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
-from zoneward.routing.reasons import Reason
-from zoneward.routing.selection.selection import endpoints_of_all_ports, select
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
+from zoneward.routing.rules import Reason
+from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports, select_endpoints
+from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.plan import FamilyPlan
 
 
 def selected(family: FamilyPlan, zone: str) -> int:
     """How many endpoints proxies of a zone use."""
     everything = endpoints_of_all_ports(family.slices)
-    selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+    selection = select_endpoints(everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone)
     assert selection.cluster is not None
     return len(selection.cluster)
 
@@ -49,7 +49,7 @@ def selected(family: FamilyPlan, zone: str) -> int:
 @given(clusters(setting=BALANCED, tidy=True, others=False))
 def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(cluster: Cluster) -> None:
     """In exact fractions, of what proxies select, wherever hints are on."""
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     for family in cluster.plan().families:
         event(f"{family.decision.reason}")
         if not family.decision.active:
@@ -61,7 +61,7 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
             consumed = allocation.size(allocation.zones.index(zone))
             assert consumed > 0
             assert selected(family, zone) == consumed
-            assert Fraction(ready * weight, demand.total) / consumed - 1 < threshold_in_force(cluster, family)
+            assert Fraction(ready * weight, demand.total) / consumed - 1 < overload_threshold(cluster, family)
 
 
 @examples(80)
@@ -70,7 +70,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
     """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off, or
     where slices say who consumes them."""
     for family in cluster.plan().families:
-        hinted = family.decision.active and family.decision.groups is None
+        hinted = family.decision.active and not family.decision.has_slice_groups
         for each in family.changes.after:
             for endpoint in each.endpoints or ():
                 on = hinted and is_ready(endpoint) and bool(each.ports)
@@ -85,7 +85,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
     """An endpoint in a zone without demand too, so none idles; but ``Require`` leaves it at home."""
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     # Whatever is on although a Node has no CPU counts Nodes, whether hints would or not.
     zones = set((demand.by_count if demand.without_cpu else demand).zones)
     for family in cluster.plan().families:

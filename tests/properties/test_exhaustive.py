@@ -10,14 +10,14 @@ from itertools import combinations_with_replacement, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, only_family, pods_in, threshold_in_force
+from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, only_family, overload_threshold, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.kube.objects import is_ready
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.allocation import allocate
 from zoneward.routing.configuration import Configuration, HintsSettings
-from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import Reason
 
 START, KEEP = HintsSettings().start_threshold, HintsSettings().keep_threshold
 ZONES = ("a", "b", "c", "d")
@@ -68,14 +68,14 @@ def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -
 @given(clusters(setting=BALANCED, most_zones=4, most_pods=MOST_ENDPOINTS, tidy=True, others=False))
 def test_hints_are_on_exactly_where_an_assignment_exists(cluster: Cluster) -> None:
     """At any moment of a cluster's life, where nothing but numbers stands against hints."""
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     for family in cluster.plan().families:
         if len(demand.zones) < 2:
             assert not family.decision.active
             continue
         ready = sum(map(is_ready, endpoints_in(family.changes.after)))
         least = least_overload(demand.weight_of, ready)
-        threshold = threshold_in_force(cluster, family)
+        threshold = overload_threshold(cluster, family)
         assert family.decision.active == (least is not None and least < threshold)
         if not family.decision.active:
             assert family.decision.reason in (Reason.TOO_FEW_ENDPOINTS, Reason.OVERLOAD)

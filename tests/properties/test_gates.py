@@ -10,14 +10,14 @@ from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, pods_in
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.objects import Endpoint
-from zoneward.routing.configuration import DefaultApproach, Encoding, Gates, SubsettingSettings
-from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked
+from zoneward.routing.configuration import DefaultApproach, Encoding, FeatureGates, SubsettingSettings
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
 
-NO_HINTS: Final = Gates(topology_aware_hints=False)
-NO_NODE_HINTS: Final = Gates(prefer_same_traffic_distribution=False)
+NO_HINTS: Final = FeatureGates(topology_aware_hints=False)
+NO_NODE_HINTS: Final = FeatureGates(prefer_same_traffic_distribution=False)
 
 
-def with_gates(cluster: Cluster, gates: Gates) -> Cluster:
+def with_gates(cluster: Cluster, gates: FeatureGates) -> Cluster:
     return cluster.with_(configuration=dataclasses.replace(cluster.configuration, gates=gates))
 
 
@@ -51,13 +51,13 @@ DEFAULTS: Final[tuple[DefaultApproach, ...]] = ("ClusterWide", "Subsetting")
 def test_every_value_that_can_be_asked_for_is_without_hints_while_the_gate_is_off(
     encoding: Encoding, default: DefaultApproach, upstream: bool
 ) -> None:
-    asks = [as_if_asked(a_service(), value) for value in WHAT_IF_VALUES]
+    asks = [as_if_requested(a_service(), value) for value in WHAT_IF_VALUES]
     asks += [a_service(), *(a_service(f"zoneward.dev/{value}") for value in ("PreferSameZone", "PreferSameNode"))]
     for service in asks:
         cluster = Cluster(service=service, nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 6, "b": 6}))
         subsetting = SubsettingSettings(encoding=encoding)
         configuration = dataclasses.replace(
-            cluster.configuration, subsetting=subsetting, default_approach=default, gates=Gates()
+            cluster.configuration, subsetting=subsetting, default_approach=default, gates=FeatureGates()
         )
         if upstream:
             configuration = configuration.as_upstream()

@@ -12,21 +12,20 @@ from tests.properties.hostile_objects import Object, Raw, an_adopted_service, ch
 from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
 
 from zoneward.client.api_errors import ApiError, CallFailed, api_error
-from zoneward.client.cache import Cache
-from zoneward.client.node_leases import Programmed
-from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, Resource, T
-from zoneward.client.store import Store
-from zoneward.client.unreadable import Unreadable
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import ENDPOINTS, LEASES, LiveNode, LivePod, WatchedResource, WatchedT
 from zoneward.client.writer import Writer
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.handover import keeping_endpoints
-from zoneward.controller.handover.adopting import Adopting
-from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
-from zoneward.controller.leader.candidate import Candidate
-from zoneward.controller.leader.leading import always
+from zoneward.controller.handover import endpoints_object as keeping_endpoints
+from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
+from zoneward.controller.handover.service_handover import ServiceHandover
+from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Lease, Service
+from zoneward.kube.proxy_lease import ProgrammedReport
 from zoneward.routing.configuration import Configuration
 
 NAMESPACE = GOOD[0]
@@ -79,8 +78,8 @@ def name(thing: Object) -> str:
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-def a_cache(names: Iterable[str]) -> Cache:
-    cache = Cache()
+def a_cache(names: Iterable[str]) -> InformerCache:
+    cache = InformerCache()
     cache.nodes.put(msgspec.convert(objects("n1")["nodes"], LiveNode))
     for each in names:
         pod = objects(each)["pods"]
@@ -93,7 +92,9 @@ def a_cache(names: Iterable[str]) -> Cache:
 async def keep(bad: Iterable[Object]) -> None:
     server, log = Kept({name(each): written(each) for each in bad}), Lines()
     every = {*server.bodies, GOOD[1]}
-    keeper = EndpointsKeeper(a_cache(every), Writer(server), leading=always(), metrics=ControllerMetrics(), log=log)
+    keeper = EndpointsObjectWriter(
+        a_cache(every), Writer(server), leading=always_leading(), metrics=ControllerMetrics(), log=log
+    )
     for each in sorted(every):
         keeper.add((NAMESPACE, each))
     task = asyncio.create_task(keeper.run())
@@ -123,9 +124,9 @@ def test_a_release_beside_hostile_endpoints_goes_on_or_fails_as_a_call_does() ->
         for each in hostile(ENDPOINTS.plural):
             server = Kept({name(each): written(each)})
             key = NAMESPACE, name(each)
-            adopting = Adopting(server, key, configuration=Configuration(), tell=lambda _line: None)
+            adopting = ServiceHandover(server, key, configuration=Configuration(), report=lambda _line: None)
             with suppress(CallFailed):
-                await adopting.look(plans=lambda _service: False)
+                await adopting.read_state(needs_plan=lambda _service: False)
             assert name(each) in server.read
 
     asyncio.run(look())
@@ -139,21 +140,21 @@ class Enough(Exception):  # noqa: N818 -- it ends what has no end
 
 
 async def elect(bad: Object) -> None:
-    """A candidate beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
+    """An elector beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
     server, seconds = Kept({name(bad): written(bad)}), 0.0
-    candidate: Candidate
+    elector: LeaderElector
 
     async def sleep(_seconds: float) -> None:
         nonlocal seconds
         seconds += 1.0
-        if seconds == 40 and not candidate.leads:
+        if seconds == 40 and not elector.is_leader:
             mended = objects(name(bad))["leases"]
             server.bodies[name(bad)] = written(mended | {"spec": {"holderIdentity": "", "renewTime": "now"}})
-        if candidate.leads:
+        if elector.is_leader:
             raise Enough
         assert seconds < 80, f"nobody leads: {bad}"
 
-    candidate = Candidate(
+    elector = LeaderElector(
         server,
         key=(NAMESPACE, name(bad)),
         identity="us",
@@ -162,8 +163,8 @@ async def elect(bad: Object) -> None:
         chance=lambda: 0.5,
     )
     with pytest.raises(Enough):
-        await candidate.run()
-    await candidate.let_go()
+        await elector.run()
+    await elector.release()
 
 
 def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads() -> None:
@@ -178,23 +179,23 @@ def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads(
 
 class Leases:
     def __init__(self) -> None:
-        self.unreadable: list[Unreadable] = []
+        self.unreadable: list[UnreadableObject] = []
         self.proxies = NodeProxies(has_node=lambda _name: True, clock=lambda: 0.0, on_unreadable=self.unreadable.append)
 
     @property
-    def resources(self) -> tuple[Resource[Lease]]:
+    def resources(self) -> tuple[WatchedResource[Lease]]:
         return (LEASES,)
 
-    def store(self, _resource: Resource[T]) -> Store[T]:
-        return cast(Store[T], self.proxies.leases)
+    def store(self, _resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
+        return cast(ObjectStore[WatchedT], self.proxies.leases)
 
 
 def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be_read() -> None:
     async def run(bad: list[Object]) -> Leases:
         leases = Leases()
         await follow(server_with(LEASES.plural, bad), cast(Any, leases), leases.resources)
-        seen = leases.proxies.look()
-        assert seen[""].nodes[GOOD[1]] == Programmed(10, 20, (("default", "x"), ("default", "y")))
+        seen = leases.proxies.groups()
+        assert seen[""].nodes[GOOD[1]] == ProgrammedReport(10, 20, (("default", "x"), ("default", "y")))
         for each in seen.values():
             each.behind(GOOD, 10, 20)
         assert {found.key for found in leases.unreadable} == leases.proxies.leases.unreadable.keys()

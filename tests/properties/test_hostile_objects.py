@@ -10,25 +10,27 @@ import msgspec
 import pytest
 from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
 
-from zoneward.client.connection import Abilities
-from zoneward.client.following import Followed
+from zoneward.client.informers import InformerTarget
 from zoneward.client.reflector import Reflector
-from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
+from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
+from zoneward.client.transport_interface import ServerFeatures
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.model.known import Known
-from zoneward.proxy.model.node_options import layout_options
-from zoneward.proxy.model.served import Served
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset_options import ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.report.plan_json import decisions_document
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.slices.planned import ServicePlan
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.slices.plan import ServicePlan
 
-GOOD: Key = ("default", "good")
+GOOD: ObjectKey = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000
 
 
@@ -65,7 +67,7 @@ def at(thing: Object, version: int) -> Object:
 def server_with(plural: str, bad: Sequence[Object]) -> Server:
     """They are listed, and change to the same again."""
     pages, events = {}, {}
-    for number, resource in enumerate((*RESOURCES, LEASES)):
+    for number, resource in enumerate((*CACHED_RESOURCES, LEASES)):
         items = [at(objects(GOOD[1])[resource.plural], 10 + number)]
         changes: list[Object] = []
         if resource.plural == plural:
@@ -77,7 +79,7 @@ def server_with(plural: str, bad: Sequence[Object]) -> Server:
     return Server(pages, events)
 
 
-async def follow(server: Server, cache: Followed, resources: Sequence[AnyResource]) -> None:
+async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyWatchedResource]) -> None:
     """Until all that the server has to say was heard: with one list of each kind, one watch, and no trouble."""
 
     def trouble(error: Exception) -> None:
@@ -85,14 +87,14 @@ async def follow(server: Server, cache: Followed, resources: Sequence[AnyResourc
 
     heard = {resource.plural: asyncio.Event() for resource in resources}
 
-    def reflector(resource: AnyResource) -> Any:
+    def reflector(resource: AnyWatchedResource) -> Any:
         return Reflector(
             server,
             resource,
             cache.store(resource),
-            abilities=Abilities(streams_lists=False),
-            on_trouble=trouble,
-            on_current=lambda version: heard[resource.plural].set() if version == LAST else None,
+            features=ServerFeatures(streams_lists=False),
+            on_error=trouble,
+            on_version=lambda version: heard[resource.plural].set() if version == LAST else None,
         )
 
     tasks = [asyncio.create_task(reflector(resource).run()) for resource in resources]
@@ -117,8 +119,10 @@ def hostile_sets(plural: str) -> list[list[Object]]:
 
 async def controlled(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
-    controller = Controller(server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
-    await follow(server, controller.cache, RESOURCES)
+    controller = EndpointSliceController(
+        ControllerContext(connection=server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
+    )
+    await follow(server, controller.cache, CACHED_RESOURCES)
     plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]
     for plan in plans:
         msgspec.json.encode(decisions_document([plan]))
@@ -126,7 +130,7 @@ async def controlled(plural: str, bad: Sequence[Object]) -> None:
     assert listed(plans) == ["10.1.0.8"]
 
 
-def name(service: Any) -> Key:
+def name(service: Any) -> ObjectKey:
     return service.metadata.namespace, service.metadata.name
 
 
@@ -145,17 +149,17 @@ def listed(plans: Sequence[ServicePlan]) -> list[str]:
 
 async def proxied(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
-    known = Known("good", zone="a", gates=Gates())
+    known = NodeCache("good", zone="a", gates=FeatureGates())
     await follow(server, known, known.resources)
-    found: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
-    for key in list(known.keys()):
-        for family, served in known.served(key).items():
+    found: dict[Family, dict[ObjectKey, NodeService]] = {family: {} for family in FAMILIES}
+    for key in list(known.service_keys()):
+        for family, served in known.node_services(key).items():
             found[family][key] = served
-    assert [each.address for each in found["ip"][GOOD].ports[0].cluster] == ["10.1.0.9"]
+    assert [each.address for each in found["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
     for node in known.nodes:
-        layout_options(ProxyConfiguration(), node)
+        ruleset_options(ProxyConfiguration(), node)
     for family in FAMILIES:
-        whole(family, found[family], options=LayoutOptions())
+        full_ruleset(family, found[family], options=RulesetOptions())
 
 
 @pytest.mark.parametrize("plural", KINDS)

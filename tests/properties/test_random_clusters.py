@@ -6,9 +6,9 @@ from typing import Final
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters
 
-from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.slices.plan import ServicePlan
 
 FIXED: Final = settings(

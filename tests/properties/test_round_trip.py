@@ -13,20 +13,20 @@ from tests.properties.random_clusters import NODE_HINTS, SUBSETTING, ZONE_HINTS,
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Pod, ServicePort, is_ready, is_serving, is_terminating
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.configuration import Gates
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.selection.selection import (
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     ZONEWARD,
     SelectionRule,
     endpoints_of_all_ports,
     endpoints_of_port,
-    hints_heeded,
+    honored_hints,
     is_proxied,
     policies_of,
-    select,
+    select_endpoints,
     slice_groups,
 )
 from zoneward.slices.plan import FamilyPlan
@@ -56,8 +56,10 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
         everything = tuple(endpoints_of_all_ports(family.slices))
         rows = allocation.as_map()
         assert located(ready) == Counter({zone: sum(row.values()) for zone, row in rows.items()})
-        for zone in {*allocation.zones, *cluster.surroundings.demand.zones, NOWHERE}:
-            selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+        for zone in {*allocation.zones, *cluster.cluster_state.demand.zones, NOWHERE}:
+            selection = select_endpoints(
+                everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone
+            )
             assert selection.cluster is not None
             column = Counter({here: row[zone] for here, row in rows.items() if zone in row})
             if column:
@@ -78,12 +80,12 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
         as_hints = cluster.configuration.subsetting.encoding == "hints"
         ready = ready_by_address(family)
         everything = tuple(endpoints_of_all_ports(family.slices))
-        groups = slice_groups(family.slices, ZONEWARD, Gates())
+        groups = slice_groups(family.slices, ZONEWARD, FeatureGates())
         assert not (as_hints and groups)
         assert located(ready) == sum(map(in_group, repeat(allocation), groups_of(allocation)), Counter())
-        for zone in cluster.surroundings.demand.zones:
-            selection = select(
-                everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone, groups=groups
+        for zone in cluster.cluster_state.demand.zones:
+            selection = select_endpoints(
+                everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone, groups=groups
             )
             assert selection.cluster is not None
             expected = consumed_by(zone, allocation)
@@ -131,12 +133,14 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
 def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) -> None:
     """A kube-proxy, whatever its age: slices with a zone label are slices, and hints are not there beside them."""
     for family in cluster.plan().families:
-        if family.decision.groups is None:
+        if not family.decision.has_slice_groups:
             continue
         assert not any(one.hints for one in endpoints_in(family.slices))
-        assert slice_groups(family.slices, CONSUMERS["current"], Gates()) == {}
+        assert slice_groups(family.slices, CONSUMERS["current"], FeatureGates()) == {}
         everything = tuple(endpoints_of_all_ports(family.slices))
-        selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone="zone-1")
+        selection = select_endpoints(
+            everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone="zone-1"
+        )
         assert selection.cluster is not None
         assert {id(one) for one in selection.cluster} >= {id(one) for one in ready_by_address(family)}
 
@@ -173,7 +177,9 @@ def test_no_zone_is_overloaded_where_pods_share_an_address() -> None:
     assert len(everything) == 3
     if family.decision.active:
         for zone in ("a", "b"):
-            selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+            selection = select_endpoints(
+                everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone
+            )
             assert selection.cluster is not None
             assert len(everything) / 2 / len(selection.cluster) - 1 < 0.2
 
@@ -191,7 +197,7 @@ def test_who_serves_no_port_counts_for_no_zone() -> None:
     assert family.decision.allocation.as_map() == {"a": {"a": 1, "b": 1}}
     everything = tuple(endpoints_of_port(family.slices, "http").values())
     for zone in ("a", "b"):
-        selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+        selection = select_endpoints(everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone)
         assert (len(selection.cluster or ()), selection.rule) == (1, SelectionRule.ZONE_HINTS)
 
 
@@ -215,7 +221,7 @@ def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cl
                 expected, rule = near, SelectionRule.ZONE_HINTS
             else:
                 expected, rule = ready, SelectionRule.ALL
-            selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node=node, zone=zone)
+            selection = select_endpoints(everything, policies=CLUSTER, honored=ALL_HINTS, node=node, zone=zone)
             assert selection.cluster is not None
             assert {id(one) for one in selection.cluster} == {id(one) for one in expected}
             assert selection.rule == rule
@@ -230,14 +236,16 @@ def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(co
     service = cluster.service
     policies = policies_of(service)
     gates = cluster.configuration.gates
-    heeded = hints_heeded(service, CONSUMERS[consumer], gates)
+    honored = honored_hints(service, CONSUMERS[consumer], gates)
     nodes = [(node.metadata.name, (node.metadata.labels or {}).get(names.ZONE_LABEL)) for node in cluster.nodes]
     for family in cluster.plan().families:
         groups = slice_groups(family.slices, CONSUMERS[consumer], gates)
         for port in service.spec.ports or ():
             for node, zone in [*nodes, ("node-of-nobody", NOWHERE), ("node-of-nobody", None)]:
                 endpoints = tuple(endpoints_of_port(family.slices, port.name, node=node).values())
-                selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone, groups=groups)
+                selection = select_endpoints(
+                    endpoints, policies=policies, honored=honored, node=node, zone=zone, groups=groups
+                )
                 allowed = [one for one in endpoints if not policies.internal_local or one.node_name == node]
                 ready = [one for one in allowed if is_ready(one)]
                 leaving = [one for one in allowed if is_serving(one) and is_terminating(one)]
@@ -355,9 +363,9 @@ def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> Non
         if allocation is None or traffic is None or HEURISTICS[family.decision.heuristic or ""].node_hints:
             continue
         ready = [one for one in endpoints_in(family.slices) if is_ready(one)]
-        for zone, weight in cluster.surroundings.demand.weight_of.items():
+        for zone, weight in cluster.cluster_state.demand.weight_of.items():
             consumed = sum(map(allocation.size, groups_of(allocation, zone))) or len(ready)
             predicted = traffic.zones[zone]
             assert predicted.consumed == pytest.approx(consumed)
-            assert predicted.expected == pytest.approx(weight / cluster.surroundings.demand.total * len(ready))
+            assert predicted.expected == pytest.approx(weight / cluster.cluster_state.demand.total * len(ready))
             assert predicted.overload == pytest.approx(predicted.expected / consumed - 1)

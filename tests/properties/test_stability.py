@@ -19,6 +19,7 @@ from tests.clusters import (
     a_node,
     a_pod,
     a_service,
+    endpoint_answers,
     hinted_zones,
     nodes_in,
     pods_in,
@@ -31,7 +32,8 @@ from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, cluster
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
-from zoneward.routing.configuration import Algorithm, Configuration, SubsettingSettings
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NOW = "2026-11-21T08:00:00Z"
@@ -43,8 +45,7 @@ def decided(plan: ServicePlan) -> list[tuple[object, ...]]:
     return [
         (
             *(family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
-            *(decision.allocation, decision.endpoints, decision.message, sorted(map(repr, decision.hints))),
-            decision.groups and sorted(map(repr, decision.groups)),
+            *(decision.allocation, decision.endpoints, decision.message, endpoint_answers(decision)),
         )
         for family in plan.families
         for decision in [family.decision]
@@ -76,7 +77,7 @@ def from_a_file(cluster: Cluster) -> Cluster:
     return cluster.with_(service=replace(cluster.service, metadata=replace(cluster.service.metadata, uid="")))
 
 
-def subsetting(algorithm: Algorithm) -> Configuration:
+def subsetting(algorithm: str) -> Configuration:
     """Settings with which a few endpoints are enough to start, and an update is made whatever it costs."""
     settings = SubsettingSettings(
         algorithm=algorithm, starting_threshold=Fraction(1), padding=0, in_zone_tolerance=Fraction(1)
@@ -185,7 +186,7 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
     )
     now = before.with_(nodes=nodes)
     plan = now.plan()
-    demand = now.surroundings.demand
+    demand = now.cluster_state.demand
     for family in plan.families:
         slices = [each for each in before.slices if each.address_type == family.address_type]
         consumed = Counter(hinted_zones(slices).values())
@@ -226,12 +227,6 @@ def in_order(plan: ServicePlan) -> ServicePlan:
             family,
             replaced=by_name(family.replaced),
             others=by_name(family.others),
-            # One hint or group an endpoint, in the order in which the endpoints came.
-            decision=dataclasses.replace(
-                family.decision,
-                hints=tuple(sorted(family.decision.hints, key=repr)),
-                groups=family.decision.groups and tuple(sorted(family.decision.groups, key=repr)),
-            ),
             changes=dataclasses.replace(
                 changes,
                 create=by_name(changes.create),
@@ -269,8 +264,8 @@ def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random
             that.decision.moved,
             that.decision.reason,
         )
-        assert (this.decision.hints, this.decision.groups) == (that.decision.hints, that.decision.groups)
-    assert (one.events, one.surplus, one.speaker) == (other.events, other.surplus, other.speaker)
+        assert endpoint_answers(this.decision) == endpoint_answers(that.decision)
+    assert (one.events, one.surplus, one.worst_family) == (other.events, other.surplus, other.worst_family)
 
 
 @examples(80)
@@ -294,8 +289,7 @@ def renamed(text: str) -> str:
 
 
 def without_new_names(plan: ServicePlan) -> ServicePlan:
-    """The same plan with new slices called after what is in them, and without what hangs on the order of names: loads
-    stand in it, and sums of doubles differ by it."""
+    """The same plan with new slices called after what is in them."""
 
     def named_by_content(each: EndpointSlice) -> EndpointSlice:
         name = repr((each.ports, [endpoint.addresses for endpoint in each.endpoints or ()]))
@@ -303,13 +297,14 @@ def without_new_names(plan: ServicePlan) -> ServicePlan:
 
     def without(family: FamilyPlan) -> FamilyPlan:
         created = tuple(map(named_by_content, family.changes.create))
-        return dataclasses.replace(
-            family,
-            changes=dataclasses.replace(family.changes, create=created),
-            traffic=rounded(family.traffic) if family.traffic else None,
-        )
+        return dataclasses.replace(family, changes=dataclasses.replace(family.changes, create=created))
 
     return dataclasses.replace(plan, families=tuple(map(without, plan.families)))
+
+
+def traffic_of(plan: ServicePlan) -> list[ExpectedTraffic | None]:
+    """Without what hangs on the order of names: sums of doubles differ by it."""
+    return [rounded(family.traffic) if family.traffic else None for family in plan.families]
 
 
 def with_zones_renamed(things: Things, type_: type[Things]) -> Things:
@@ -325,8 +320,10 @@ def test_other_names_for_zones_in_the_same_order_rename_the_result(cluster: Clus
         nodes=with_zones_renamed(cluster.nodes, tuple[Node, ...]),
         slices=with_zones_renamed(cluster.slices, tuple[EndpointSlice, ...]),
     )
-    one, other = in_order(without_new_names(cluster.plan())), in_order(without_new_names(elsewhere.plan()))
+    plan, elsewhere_plan = cluster.plan(), elsewhere.plan()
+    one, other = in_order(without_new_names(plan)), in_order(without_new_names(elsewhere_plan))
     assert repr(other.families) == renamed(repr(one.families))
+    assert repr(traffic_of(elsewhere_plan)) == renamed(repr(traffic_of(plan)))
     assert repr((other.conditions, other.events, other.surplus)) == renamed(
         repr((one.conditions, one.events, one.surplus))
     )

@@ -11,11 +11,11 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.node_leases import LIVES, RENEWED, Programmed, read
-from zoneward.client.resources import LEASES, Lease
+from zoneward.client.resources import LEASES
 from zoneward.client.writer import Writer
-from zoneward.kube.objects import OwnerReference
-from zoneward.proxy.node_lease import LEAST, NodeLease
+from zoneward.kube.objects import Lease, OwnerReference
+from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
+from zoneward.proxy.node_lease import WRITE_PERIOD, LeaseIdentity, NodeLease
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import Deletion, Registry
@@ -31,7 +31,7 @@ class Place:
 
     registry: Registry
     writer: Writer
-    programmed: Programmed | None = None
+    programmed: ProgrammedReport | None = None
     seconds: float = 1000.0
     writes: list[tuple[float, Lease]] = field(default_factory=list)
     troubles: list[CallFailed] = field(default_factory=list)
@@ -76,8 +76,7 @@ def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options:
             registry.store.listeners.append(place.note)
             lease = NodeLease(
                 link,
-                namespace=NAMESPACE,
-                node="n1",
+                LeaseIdentity(NAMESPACE, "n1", options.pop("proxy_name", "")),
                 programmed=lambda: place.programmed,
                 on_trouble=place.troubles.append,
                 clock=lambda: place.seconds,
@@ -101,14 +100,14 @@ def test_nothing_is_written_before_there_is_something_to_say_and_then_at_once() 
     async def work(place: Place) -> None:
         await place.past(100)
         assert not place.writes
-        place.programmed = Programmed(10, 20, (("shop", "cart"),))
-        await place.past(2 * LEAST)
+        place.programmed = ProgrammedReport(10, 20, (("shop", "cart"),))
+        await place.past(2 * WRITE_PERIOD)
         ((_, lease),) = place.writes
-        assert read(lease).node == "n1"
-        assert read(lease).programmed == place.programmed
+        assert parse_proxy_lease(lease).node == "n1"
+        assert parse_proxy_lease(lease).programmed == place.programmed
         assert lease.metadata.labels == {"app.kubernetes.io/component": "zoneward-proxy"}
         assert lease.metadata.owner_references == (OWNER,)
-        assert lease.spec.lease_duration_seconds == LIVES
+        assert lease.spec.lease_duration_seconds == LEASE_DURATION
 
     on_a_node(work, owner=lambda: OWNER)
 
@@ -118,12 +117,12 @@ OWNER = OwnerReference(api_version="v1", kind="Node", name="n1", uid="u-1")
 
 def test_where_nothing_changes_it_is_renewed_once_a_minute() -> None:
     async def work(place: Place) -> None:
-        place.programmed = Programmed(10, 20)
+        place.programmed = ProgrammedReport(10, 20)
         await place.past(1000)
         times = [at for at, _ in place.writes]
         pauses = [later - earlier for earlier, later in pairwise(times)]
         assert len(pauses) > 10
-        assert all(RENEWED - LEAST <= pause <= 1.1 * RENEWED for pause in pauses)
+        assert all(RENEW_INTERVAL - WRITE_PERIOD <= pause <= 1.1 * RENEW_INTERVAL for pause in pauses)
         assert len({lease.spec.renew_time for _, lease in place.writes}) == len(times)
 
     on_a_node(work)
@@ -131,33 +130,33 @@ def test_where_nothing_changes_it_is_renewed_once_a_minute() -> None:
 
 def test_however_often_something_changes_it_is_written_once_in_ten_seconds() -> None:
     async def work(place: Place) -> None:
-        place.programmed = Programmed(0, 0)
+        place.programmed = ProgrammedReport(0, 0)
         end = place.seconds + 300
         while place.seconds < end:
-            place.programmed = Programmed(place.programmed.services + 1, 0)
+            place.programmed = ProgrammedReport(place.programmed.services + 1, 0)
             await place.past(1)
         times = [at for at, _ in place.writes]
         assert 25 <= len(times) <= 30
-        assert min(later - earlier for earlier, later in pairwise(times)) >= LEAST
+        assert min(later - earlier for earlier, later in pairwise(times)) >= WRITE_PERIOD
 
     on_a_node(work)
 
 
 def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
     async def work(place: Place) -> None:
-        place.programmed = Programmed(1, 1)
-        await place.past(LEAST)
+        place.programmed = ProgrammedReport(1, 1)
+        await place.past(WRITE_PERIOD)
         place.registry.delete(place.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
-        place.programmed = Programmed(2, 2)
-        await place.past(3 * LEAST)
+        place.programmed = ProgrammedReport(2, 2)
+        await place.past(3 * WRITE_PERIOD)
         place.troubles.clear()
         there = await place.lease()
-        assert read(there).programmed == Programmed(2, 2)
+        assert parse_proxy_lease(there).programmed == ProgrammedReport(2, 2)
         # As a proxy that is replaced by this one might, at its end.
         await place.writer.update(LEASES, there)
-        place.programmed = Programmed(3, 3)
-        await place.past(3 * LEAST)
-        assert read(await place.lease()).programmed == Programmed(3, 3)
+        place.programmed = ProgrammedReport(3, 3)
+        await place.past(3 * WRITE_PERIOD)
+        assert parse_proxy_lease(await place.lease()).programmed == ProgrammedReport(3, 3)
         assert not place.troubles
 
     on_a_node(work)
@@ -165,10 +164,10 @@ def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
 
 def test_what_fails_is_told_and_tried_again() -> None:
     async def work(place: Place) -> None:
-        place.programmed = Programmed(1, 1)
+        place.programmed = ProgrammedReport(1, 1)
         for version in range(2, 30):
-            place.programmed = Programmed(version, 1)
-            await place.past(2 * LEAST)
+            place.programmed = ProgrammedReport(version, 1)
+            await place.past(2 * WRITE_PERIOD)
         assert place.troubles
         assert len(place.writes) > 10
 

@@ -13,27 +13,27 @@ from prometheus_client.parser import text_string_to_metric_families
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.client.resources import NODES, SERVICES
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.proxy.measure.measured import Total
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.measure.connection_totals import ZoneTotal
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
-from zoneward.routing.selection.selection import SelectionRule
+from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
 ALERTS = ROOT / "deploy" / "alerts.yaml"
-SERVED = Served(
+SERVED = NodeService(
     namespace="shop",
     name="cart",
     family="ip",
     cluster_ip="10.96.0.1",
     ports=(
-        ServedPort(
+        NodeServicePort(
             name="http",
             protocol="tcp",
             port=80,
-            cluster=(Target("10.1.0.1", 8080), Target("10.1.0.2", 8080)),
-            has_any=True,
-            rule=SelectionRule.ZONE_HINTS,
+            cluster_endpoints=(Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)),
+            has_any_endpoints=True,
+            selection_rule=SelectionRule.ZONE_HINTS,
         ),
     ),
 )
@@ -46,17 +46,17 @@ def a_program() -> Any:
     services = {"ip": {("shop", "cart"): SERVED}, "ip6": {}}
     return SimpleNamespace(
         loop=SimpleNamespace(
-            served=lambda family: services[family],
+            node_services=lambda family: services[family],
             too_large={},
-            lost={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
+            conflicts={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
         ),
         tables={
-            "ip": SimpleNamespace(elements=7, refused=set()),
-            "ip6": SimpleNamespace(elements=0, refused=set()),
+            "ip": SimpleNamespace(element_count=7, refused_services=set()),
+            "ip6": SimpleNamespace(element_count=0, refused_services=set()),
         },
         node_cache=SimpleNamespace(
-            numbers=(3, 4),
-            left_out={1, 2, 3},
+            slice_counts=(3, 4),
+            left_out_values={1, 2, 3},
             synced=synced,
             unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
             resources=(SERVICES, NODES),
@@ -65,14 +65,14 @@ def a_program() -> Any:
         watch_trouble_seconds=0.5,
         waiting_seconds=1.5,
         connection_totals=lambda: (
-            Total(("shop", "cart"), "ip", True, "a", 5),
-            Total(("shop", "cart"), "ip", False, "", 2),
+            ZoneTotal(("shop", "cart"), "ip", True, "a", 5),
+            ZoneTotal(("shop", "cart"), "ip", False, "", 2),
         ),
     )
 
 
 def busy() -> ProxyMetrics:
-    """ProxyMetrics in which everything has happened once."""
+    """Metrics in which everything has happened once."""
     metrics = ProxyMetrics()
     metrics.sync_duration.observe(0.002)
     metrics.transaction_duration.observe(0.0001)

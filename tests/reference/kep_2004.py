@@ -144,7 +144,7 @@ class OwnGroups:
         """All zones that contribute, heapified from index order."""
         return Heap(self.gives_before, [zone for zone in self.zones if self.can_give(zone)])
 
-    def move_one(self, giver: int, receiving: list[int]) -> None:
+    def move_endpoint(self, giver: int, receiving: list[int]) -> None:
         """One endpoint of the giver's group goes to another: one located in the giver itself if its group still has
         one, else in the last zone that its group has one of."""
         of_giver = self.located[giver]
@@ -161,7 +161,7 @@ class OwnGroups:
         if len(givers) == 0:
             return False
         giver = givers.pop()
-        self.move_one(giver, receiving)
+        self.move_endpoint(giver, receiving)
         if self.can_give(giver):
             givers.push(giver)
         return True
@@ -236,7 +236,7 @@ def _local(
             if len(givers) == 0:
                 return own.as_groups()
             giver = givers.pop()
-            own.move_one(giver, own.located[receiver])
+            own.move_endpoint(giver, own.located[receiver])
             if own.can_give(giver) and own.n(giver) > floor[giver]:
                 givers.push(giver)
     return own.as_groups()
@@ -286,7 +286,7 @@ def _local_kep_tool(
                 return own.as_groups()
             # Move one endpoint after the other until either bound is hit;
             while own.excess(giver) >= 1 and own.excess(receiver) <= -1:
-                own.move_one(giver, own.located[receiver])
+                own.move_endpoint(giver, own.located[receiver])
             # push the receiver back;
             receivers.push(receiver)
         # next giver.
@@ -359,7 +359,7 @@ def _local_shared(nodes: Sequence[int], endpoints: Sequence[int], threshold: flo
         if own.excess(giver) < 1:
             break
         receiver = receivers.pop()
-        own.move_one(giver, own.located[receiver])
+        own.move_endpoint(giver, own.located[receiver])
         receivers.push(receiver)
         if own.can_give(giver):
             givers.push(giver)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zoneward.routing.scores import (
+from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
     HINTS,
@@ -10,12 +10,12 @@ from zoneward.routing.scores import (
     Band,
     Curve,
     Difference,
-    Joint,
+    JointHistogram,
     Means,
     Plots,
     Quantiles,
+    ScoreHistogram,
     Simulation,
-    Spread,
     WorstRow,
 )
 
@@ -39,11 +39,11 @@ def plots_of(*algorithms: str, encoding: str = SLICE_GROUPS) -> Plots:
             for number, each in enumerate(algorithms)
         ),
         spreads=tuple(
-            Spread(algorithm=each, encoding=encoding, width=0.5, bins=((70.0, 10), (85.5, 80), (99.5, 10)))
+            ScoreHistogram(algorithm=each, encoding=encoding, width=0.5, bins=((70.0, 10), (85.5, 80), (99.5, 10)))
             for each in algorithms
         ),
         joints=tuple(
-            Joint(
+            JointHistogram(
                 algorithm=one, other=other, encoding=encoding, width=1.0,
                 cells=((70.0, 71.0, 20), (80.0, 80.0, 50), (90.0, 85.0, 30)),
             )

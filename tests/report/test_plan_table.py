@@ -10,7 +10,7 @@ from zoneward.report.terminal_text import render_text
 
 
 def lines_of(cluster: Cluster, *, width: int = 100, wide: bool = False) -> list[str]:
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     table = plan_table([cluster.plan()], demand=demand, configuration=cluster.configuration, width=width, wide=wide)
     return render_text(table, color=False, width=width).splitlines()
 

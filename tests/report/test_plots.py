@@ -9,7 +9,7 @@ import pytest
 from tests.report.simulated import NASTY, plots_of
 
 from zoneward.report.plots import MOST_PAIRS, against, count_key, curve_plot, joint_plot, pairs_to_show, spread_plot
-from zoneward.routing.scores import BOUND, Curve, Plots, Spread
+from zoneward.routing.simulation_results import BOUND, Curve, Plots, ScoreHistogram
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("random", "local", "local-shared")
@@ -109,7 +109,7 @@ def test_a_curve_of_one_point_is_drawn() -> None:
 def test_nothing_to_draw_is_an_empty_picture(draw: Callable[[Plots], str]) -> None:
     empty = Plots(
         curves=(Curve(algorithm="local", encoding="hints", points=()),),
-        spreads=(Spread(algorithm="local", encoding="hints", width=0.5, bins=()),),
+        spreads=(ScoreHistogram(algorithm="local", encoding="hints", width=0.5, bins=()),),
     )
     for each in (Plots(), empty):
         ElementTree.fromstring(draw(each))
@@ -130,7 +130,7 @@ def test_a_name_with_an_underscore_or_a_dollar_is_written_as_it_is() -> None:
 
 
 def test_one_algorithm_far_below_does_not_push_the_others_together() -> None:
-    far = Spread(algorithm="PreferSameZone", encoding="slice-groups", width=0.5, bins=((0.0, 30), (85.0, 70)))
+    far = ScoreHistogram(algorithm="PreferSameZone", encoding="slice-groups", width=0.5, bins=((0.0, 30), (85.0, 70)))
     drawn = texts(spreads(Plots(spreads=(*PLOTS.spreads, far))))
     assert "0" not in drawn
     assert "\u25c2 30.0% below 65" in drawn

@@ -8,26 +8,27 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from zoneward.kube.reading import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.report.screens import watch_screen
 from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, compute_demand
 from zoneward.sample import cluster
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")
 
 
 @cache
 def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
-    snapshot = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
-    demand = demand_of(snapshot.nodes)
-    surroundings = Surroundings(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
+    snapshot = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
+    demand = compute_demand(snapshot.nodes)
+    cluster_state = ClusterState(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
     services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
     plans = (
-        plan_service(each, pods=snapshot.pods_of(each), slices=snapshot.slices_of(each), surroundings=surroundings)
+        plan_service(each, pods=snapshot.pods_of(each), slices=snapshot.slices_of(each), cluster_state=cluster_state)
         for each in services
     )
     return demand, tuple(plans)

@@ -18,7 +18,7 @@ from zoneward.lab.datasets import ComputedDataset
 from zoneward.lab.simulation import ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 from zoneward.report.simulation_page import simulation_page
-from zoneward.routing.scores import BOUND, HINTS, SLICE_GROUPS, Band, Plots, Quantiles, Simulation
+from zoneward.routing.simulation_results import BOUND, HINTS, SLICE_GROUPS, Band, Plots, Quantiles, Simulation
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -242,7 +242,7 @@ def test_a_page_without_pictures_needs_no_matplotlib() -> None:
         "import sys; sys.modules['matplotlib'] = None\n"
         "from tests.report.simulated import simulation_of\n"
         "from zoneward.report.simulation_page import simulation_page\n"
-        "from zoneward.routing.scores import Plots\n"
+        "from zoneward.routing.simulation_results import Plots\n"
         "print(len(simulation_page(simulation_of(plots=Plots()))))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.report.terminal_text import render_text
-from zoneward.routing.scores import BOUND, CREDITS, Band, Difference, Means, Quantiles, Simulation, WorstRow
+from zoneward.routing.simulation_results import BOUND, CREDITS, Band, Difference, Means, Quantiles, Simulation, WorstRow
 
 
 def credits_from(first: float) -> dict[str, float]:

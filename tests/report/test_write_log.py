@@ -7,14 +7,15 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
-from zoneward.kube.reading import read
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sample import cluster
-from zoneward.slices.plan import Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)
 Change = Callable[[Pod], Pod | None]
@@ -22,7 +23,7 @@ Change = Callable[[Pod], Pod | None]
 
 @cache
 def snapshot() -> Snapshot:
-    return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+    return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
 
 
 class Cluster:
@@ -35,10 +36,10 @@ class Cluster:
         self.slices: tuple[EndpointSlice, ...] = ()
 
     def plan(self) -> WrittenPlan:
-        demand = demand_of(self.nodes)
+        demand = compute_demand(self.nodes)
         zones = snapshot().node_zones
-        surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
-        plan = plan_service(self.service, pods=self.pods, slices=self.slices, surroundings=surroundings)
+        cluster_state = ClusterState(demand=demand, node_zones=zones, configuration=Configuration())
+        plan = plan_service(self.service, pods=self.pods, slices=self.slices, cluster_state=cluster_state)
         # As an API server would give them back.
         self.slices = tuple(
             replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))

@@ -2,17 +2,17 @@
 
 from fractions import Fraction
 
-from zoneward.routing.algorithms.registry import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, REQUIRE_ZONE, Heuristic
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS as SUBSETTING
+from zoneward.routing.algorithms.heuristics import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, REQUIRE_ZONE, Heuristic
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS as SUBSETTING
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 
 ZONES = ("a", "b", "c")
 OWN = tuple(map(own_group, ZONES))
-EVERYBODY = Group(ZONES, (1.0, 1.0, 1.0))
+EVERYBODY = ZoneGroup(ZONES, (1.0, 1.0, 1.0))
 ALLOCATION = Allocation(ZONES, OWN, (2, 0, 0, 1, 0, 1, 0, 0, 3))
 """Zone a serves itself twice and b once, b has none, c serves b once and itself three times."""
-SHARED = Allocation(ZONES, (*OWN, Group(("a", "c"), (1.0, 1.0))), (2, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0))
+SHARED = Allocation(ZONES, (*OWN, ZoneGroup(("a", "c"), (1.0, 1.0))), (2, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0))
 """Zones a and c share an endpoint of a and one of b; the own group of c is empty."""
 
 
@@ -53,7 +53,7 @@ def test_groups_that_zones_share_come_after_the_zones_own_even_where_these_are_e
 
 
 def test_weights_are_those_that_slices_keep() -> None:
-    third = Group(ZONES, (0.333333, 0.333333, 0.333333))
+    third = ZoneGroup(ZONES, (0.333333, 0.333333, 0.333333))
     assert run(SUBSETTING["local-opt"], [3, 1, 0]) == Allocation(
         ZONES, (*OWN, third), (1, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0)
     )
@@ -70,7 +70,7 @@ def test_a_shared_group_that_is_empty_is_left_out() -> None:
     weights = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.25, 1.0, 1.0]
     found = allocation_of(("a", "b"), 5, counts, weights)
     assert found == Allocation(
-        ("a", "b"), (own_group("a"), own_group("b"), Group(("a", "b"), (0.5, 0.25))), (2, 0, 0, 1, 0, 1)
+        ("a", "b"), (own_group("a"), own_group("b"), ZoneGroup(("a", "b"), (0.5, 0.25))), (2, 0, 0, 1, 0, 1)
     )
 
 

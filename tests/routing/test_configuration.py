@@ -1,7 +1,6 @@
 """What an operator can set: defaults, the document, and every refusal with its one line."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final, get_args
@@ -10,14 +9,13 @@ import pytest
 
 from zoneward.controller.controller_configuration import SECTION
 from zoneward.kube import names
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.proxy.proxy_configuration import SECTION as PROXY_SECTION
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
-    WEIGHTED_ALGORITHMS,
-    Algorithm,
     Configuration,
-    ConfigurationError,
     Encoding,
-    Gates,
+    FeatureGates,
     HintsSettings,
     SubsettingSettings,
     configuration_from,
@@ -62,27 +60,6 @@ def test_the_designs_document_is_the_default() -> None:
             assert configuration_from({**DESIGN, section: rest}) == Configuration()
 
 
-def test_thresholds_by_default_are_20_and_30_percent() -> None:
-    hints = Configuration().hints
-    assert (hints.start_threshold, hints.keep_threshold) == (Fraction(20, 100), Fraction(30, 100))
-
-
-def test_subsetting_by_default_starts_at_three_endpoints_a_zone_and_three_more_and_keeps_below_50_percent() -> None:
-    settings = Configuration().subsetting
-    assert (settings.starting_threshold, settings.padding) == (Fraction(3), 3)
-    assert settings.overload_threshold == Fraction(1, 2)
-    assert (settings.algorithm, settings.in_zone_tolerance, settings.encoding) == (
-        "local",
-        Fraction(1, 10),
-        "slice-groups",
-    )
-    assert Configuration().default_approach == "ClusterWide"
-
-
-def test_every_gate_is_on_but_the_one_that_the_others_replaced() -> None:
-    assert {gate.name for gate in fields(Gates) if not getattr(Gates(), gate.name)} == {"service_topology"}
-
-
 def test_slices_are_managed_by_us_or_as_upstream_by_the_built_in_controller() -> None:
     assert Configuration().manager == names.MANAGER == "endpointslice-controller.zoneward.dev"
     assert Configuration().as_upstream().manager == names.BUILT_IN_MANAGER
@@ -91,7 +68,7 @@ def test_slices_are_managed_by_us_or_as_upstream_by_the_built_in_controller() ->
 def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> None:
     """And keeps all that is no matter of how upstream decides."""
     ours = Configuration(
-        gates=Gates(prefer_same_traffic_distribution=False),
+        gates=FeatureGates(prefer_same_traffic_distribution=False),
         subsetting=SubsettingSettings(padding=1),
         max_endpoints_per_slice=7,
     )
@@ -108,7 +85,7 @@ def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> No
 READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
     "a gate": (
         {"featureGates": {"TopologyAwareHints": False}},
-        Configuration(gates=Gates(topology_aware_hints=False)),
+        Configuration(gates=FeatureGates(topology_aware_hints=False)),
     ),
     "every gate turned round": (
         {
@@ -122,7 +99,7 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
             }
         },
         Configuration(
-            gates=Gates(
+            gates=FeatureGates(
                 topology_aware_hints=False,
                 topology_aware_subsetting=False,
                 service_traffic_distribution=False,
@@ -164,7 +141,7 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
             {"subsetting": {"algorithm": algorithm}},
             Configuration(subsetting=SubsettingSettings(algorithm=algorithm)),
         )
-        for algorithm in get_args(Algorithm)
+        for algorithm in SUBSETTING_ALGORITHMS
     },
     **{
         f"encoding {encoding}": (
@@ -266,198 +243,73 @@ def test_what_an_unknown_key_is_answered_with_is_every_key_that_is_read() -> Non
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
-GATE_NAMES: Final = ", ".join(DESIGN["featureGates"])
 ALGORITHMS: Final = " or ".join(("local", "local-shared", "local-weighted", "local-opt", "random"))
-A_STARTING_THRESHOLD: Final = (
-    "subsetting.startingThreshold: expected a number above 0 (3 is three endpoints a zone), at most 1000, got "
+A_SHARE: Final = "a share above 0 (0.2 is 20 %)"
+AN_OVERLOAD: Final = "a share above 0 (0.5 is 50 %), at most 100"
+A_STARTING_THRESHOLD: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
+A_TOLERANCE: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
+A_MAP: Final = "a map"
+AN_INTEGER: Final = "a whole number"
+A_BOOLEAN: Final = "true or false"
+AN_APPROACH: Final = "ClusterWide or Subsetting"
+NAN, INFINITY = float("nan"), float("inf")
+INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
+    ("apiVersion", "zoneward.dev/v1alpha1", (None, "v1")),
+    ("kind", "ZonewardConfiguration", ("Configuration",)),
+    ("featureGates", A_MAP, ([True],)),
+    ("featureGates.TopologyAwareHints", A_BOOLEAN, ("true",)),
+    ("featureGates.ServiceTopology", A_BOOLEAN, (0,)),
+    ("defaultApproach", AN_APPROACH, ("Auto", "subsetting", [], None)),
+    ("hints", A_MAP, (0.2,)),
+    ("hints.startThreshold", A_SHARE, ("20%", NAN)),
+    ("hints.startThreshold", f"{A_SHARE}, at most 100", (0, -0.2)),
+    ("hints.keepThreshold", A_SHARE, (True, INFINITY)),
+    ("hints.keepThreshold", f"{A_SHARE}, at most 100", (101,)),
+    ("hints.missingCPU", "count-nodes or disable", ("guess",)),
+    ("hints.inZoneTolerance", A_TOLERANCE, ("10%", True, -0.1, 1.1, INFINITY)),
+    ("subsetting", A_MAP, ("local",)),
+    ("subsetting.algorithm", ALGORITHMS, ("ProportionalZoneCPU", "RequireZone", None, ["local"])),
+    ("subsetting.encoding", "slice-groups or hints", ("labels", 0)),
+    ("subsetting.startingThreshold", A_STARTING_THRESHOLD, ("3", True, None, NAN, 0, -3, 1000.5)),
+    ("subsetting.padding", AN_INTEGER, ("3", 2.5, True, None)),
+    ("subsetting.padding", "a number of endpoints from 0 to 1000", (-1, 1001)),
+    ("subsetting.overloadThreshold", A_SHARE, ("50%", INFINITY)),
+    ("subsetting.overloadThreshold", AN_OVERLOAD, (0, -0.5, 101)),
+    ("subsetting.inZoneTolerance", A_TOLERANCE, ("10%", True, -0.1, 1.1, INFINITY)),
+    ("maxEndpointsPerSlice", "a number from 1 to 1000", (0, 1001)),
+    ("maxEndpointsPerSlice", AN_INTEGER, (10.5, True, None)),
 )
-A_PADDING: Final = "subsetting.padding: expected a number of endpoints from 0 to 1000, got "
-A_TOLERANCE: Final = "inZoneTolerance: expected a share of all traffic from 0 to 1 (0.1 is 10 %), got "
-AN_OVERLOAD_THRESHOLD: Final = "subsetting.overloadThreshold: expected a share above 0 (0.5 is 50 %), at most 100, got "
+"""Key, what is expected there, and values that are something else."""
+
+
+def document_with(path: str, value: Any) -> dict[str, Any]:
+    section, _, key = path.partition(".")
+    return {section: {key: value} if key else value}
+
+
 REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
-    "no apiVersion": ({"apiVersion": None}, "apiVersion: expected zoneward.dev/v1alpha1, got None"),
-    "another apiVersion": ({"apiVersion": "v1"}, "apiVersion: expected zoneward.dev/v1alpha1, got 'v1'"),
-    "another kind": ({"kind": "Configuration"}, "kind: expected ZonewardConfiguration, got 'Configuration'"),
-    "an unknown key": (
-        {"colour": "red"},
-        (
-            "colour: expected one of featureGates, defaultApproach, hints, subsetting, maxEndpointsPerSlice,"
-            " controller, proxy, got an unknown key"
-        ),
-    ),
-    "gates that are no map": ({"featureGates": [True]}, "featureGates: expected a map, got [True]"),
-    "hints that are no map": ({"hints": 0.2}, "hints: expected a map, got 0.2"),
-    "subsetting that is no map": ({"subsetting": "local"}, "subsetting: expected a map, got 'local'"),
-    "an unknown gate": (
-        {"featureGates": {"TopologyKeys": True}},
-        f"featureGates.TopologyKeys: expected one of {GATE_NAMES}, got an unknown key",
-    ),
-    "a gate that is text": (
-        {"featureGates": {"TopologyAwareHints": "true"}},
-        "featureGates.TopologyAwareHints: expected true or false, got 'true'",
-    ),
-    "a gate that is a number": (
-        {"featureGates": {"ServiceTopology": 0}},
-        "featureGates.ServiceTopology: expected true or false, got 0",
-    ),
-    "an approach that is none": (
-        {"defaultApproach": "Auto"},
-        "defaultApproach: expected ClusterWide or Subsetting, got 'Auto'",
-    ),
-    "an approach in small letters": (
-        {"defaultApproach": "subsetting"},
-        "defaultApproach: expected ClusterWide or Subsetting, got 'subsetting'",
-    ),
-    "an approach that is a list": (
-        {"defaultApproach": []},
-        "defaultApproach: expected ClusterWide or Subsetting, got []",
-    ),
-    "an approach of null": (
-        {"defaultApproach": None},
-        "defaultApproach: expected ClusterWide or Subsetting, got None",
-    ),
-    "an unknown key of hints": (
-        {"hints": {"threshold": 0.2}},
-        f"hints.threshold: expected one of {', '.join(DESIGN['hints'])}, got an unknown key",
-    ),
-    "an unknown key of subsetting": (
-        {"subsetting": {"zones": 3}},
-        f"subsetting.zones: expected one of {', '.join(DESIGN['subsetting'])}, got an unknown key",
-    ),
-    "an algorithm that is none": (
-        {"subsetting": {"algorithm": "ProportionalZoneCPU"}},
-        f"subsetting.algorithm: expected {ALGORITHMS}, got 'ProportionalZoneCPU'",
-    ),
-    "an algorithm that only an annotation asks for": (
-        {"subsetting": {"algorithm": "RequireZone"}},
-        f"subsetting.algorithm: expected {ALGORITHMS}, got 'RequireZone'",
-    ),
-    "an algorithm of null": (
-        {"subsetting": {"algorithm": None}},
-        f"subsetting.algorithm: expected {ALGORITHMS}, got None",
-    ),
-    "an algorithm that is a list": (
-        {"subsetting": {"algorithm": ["local"]}},
-        f"subsetting.algorithm: expected {ALGORITHMS}, got ['local']",
-    ),
-    "an encoding that is none": (
-        {"subsetting": {"encoding": "labels"}},
-        "subsetting.encoding: expected slice-groups or hints, got 'labels'",
-    ),
-    "an encoding that is a number": (
-        {"subsetting": {"encoding": 0}},
-        "subsetting.encoding: expected slice-groups or hints, got 0",
-    ),
-    "a starting threshold that is text": (
-        {"subsetting": {"startingThreshold": "3"}},
-        f"{A_STARTING_THRESHOLD}'3'",
-    ),
-    "a starting threshold that is true": ({"subsetting": {"startingThreshold": True}}, f"{A_STARTING_THRESHOLD}True"),
-    "a starting threshold of null": ({"subsetting": {"startingThreshold": None}}, f"{A_STARTING_THRESHOLD}None"),
-    "a starting threshold that is no number": (
-        {"subsetting": {"startingThreshold": float("nan")}},
-        f"{A_STARTING_THRESHOLD}nan",
-    ),
-    "a starting threshold of nothing": ({"subsetting": {"startingThreshold": 0}}, f"{A_STARTING_THRESHOLD}0"),
-    "a starting threshold below nothing": ({"subsetting": {"startingThreshold": -3}}, f"{A_STARTING_THRESHOLD}-3"),
-    "a starting threshold beyond measure": (
-        {"subsetting": {"startingThreshold": 1000.5}},
-        f"{A_STARTING_THRESHOLD}1000.5",
-    ),
-    "a starting threshold beyond all doubles": (
-        {"subsetting": {"startingThreshold": 10**400}},
-        f"{A_STARTING_THRESHOLD}a number far above",
-    ),
-    "a padding that is text": (
-        {"subsetting": {"padding": "3"}},
-        "subsetting.padding: expected a whole number, got '3'",
-    ),
-    "a padding of parts": ({"subsetting": {"padding": 2.5}}, "subsetting.padding: expected a whole number, got 2.5"),
-    "a padding that is true": (
-        {"subsetting": {"padding": True}},
-        "subsetting.padding: expected a whole number, got True",
-    ),
-    "a padding of null": ({"subsetting": {"padding": None}}, "subsetting.padding: expected a whole number, got None"),
-    "a padding below nothing": ({"subsetting": {"padding": -1}}, f"{A_PADDING}-1"),
-    "a padding beyond measure": ({"subsetting": {"padding": 1001}}, f"{A_PADDING}1001"),
-    "an overload threshold that is text": (
-        {"subsetting": {"overloadThreshold": "50%"}},
-        "subsetting.overloadThreshold: expected a share above 0 (0.2 is 20 %), got '50%'",
-    ),
-    "an overload threshold without end": (
-        {"subsetting": {"overloadThreshold": float("inf")}},
-        "subsetting.overloadThreshold: expected a share above 0 (0.2 is 20 %), got inf",
-    ),
-    "an overload threshold of nothing": ({"subsetting": {"overloadThreshold": 0}}, f"{AN_OVERLOAD_THRESHOLD}0"),
-    "an overload threshold below nothing": (
-        {"subsetting": {"overloadThreshold": -0.5}},
-        f"{AN_OVERLOAD_THRESHOLD}-0.5",
-    ),
-    "an overload threshold beyond measure": (
-        {"subsetting": {"overloadThreshold": 101}},
-        f"{AN_OVERLOAD_THRESHOLD}101",
-    ),
     **{
-        f"a tolerance of {section} {what}": ({section: {"inZoneTolerance": value}}, f"{section}.{A_TOLERANCE}{value!r}")
-        for section in ("hints", "subsetting")
-        for what, value in {
-            "that is text": "10%",
-            "that is true": True,
-            "below nothing": -0.1,
-            "above all": 1.1,
-            "without end": float("inf"),
+        f"{path}: {value!r}": (document_with(path, value), f"{path}: expected {expected}, got {value!r}")
+        for path, expected, values in INVALID
+        for value in values
+    },
+    **{
+        f"unknown {path}": (document_with(path, 1), f"{path}: expected one of {', '.join(known)}, got an unknown key")
+        for path, known in {
+            "colour": (*[key for key in DESIGN if key not in HEAD], "controller", "proxy"),
+            "featureGates.TopologyKeys": DESIGN["featureGates"],
+            "hints.threshold": DESIGN["hints"],
+            "subsetting.zones": DESIGN["subsetting"],
         }.items()
     },
-    "a threshold that is text": (
-        {"hints": {"startThreshold": "20%"}},
-        "hints.startThreshold: expected a share above 0 (0.2 is 20 %), got '20%'",
-    ),
-    "a threshold that is true": (
-        {"hints": {"keepThreshold": True}},
-        "hints.keepThreshold: expected a share above 0 (0.2 is 20 %), got True",
-    ),
-    "a threshold that is no number": (
-        {"hints": {"startThreshold": float("nan")}},
-        "hints.startThreshold: expected a share above 0 (0.2 is 20 %), got nan",
-    ),
-    "a threshold without end": (
-        {"hints": {"keepThreshold": float("inf")}},
-        "hints.keepThreshold: expected a share above 0 (0.2 is 20 %), got inf",
-    ),
-    "a threshold of nothing": (
-        {"hints": {"startThreshold": 0}},
-        "hints.startThreshold: expected a share above 0 (0.2 is 20 %), at most 100, got 0",
-    ),
-    "a threshold below nothing": (
-        {"hints": {"startThreshold": -0.2}},
-        "hints.startThreshold: expected a share above 0 (0.2 is 20 %), at most 100, got -0.2",
-    ),
-    "a threshold beyond measure": (
-        {"hints": {"keepThreshold": 101}},
-        "hints.keepThreshold: expected a share above 0 (0.2 is 20 %), at most 100, got 101",
+    "a starting threshold beyond all doubles": (
+        {"subsetting": {"startingThreshold": 10**400}},
+        f"subsetting.startingThreshold: expected {A_STARTING_THRESHOLD}, got a number far above",
     ),
     "keeping less than starting": (
         {"hints": {"startThreshold": 0.5}},
         "hints.keepThreshold: expected at least startThreshold (0.5), got 0.3",
     ),
-    "an unknown way with missing CPU": (
-        {"hints": {"missingCPU": "guess"}},
-        "hints.missingCPU: expected count-nodes or disable, got 'guess'",
-    ),
-    "slices of nobody": ({"maxEndpointsPerSlice": 0}, "maxEndpointsPerSlice: expected a number from 1 to 1000, got 0"),
-    "slices too large": (
-        {"maxEndpointsPerSlice": 1001},
-        "maxEndpointsPerSlice: expected a number from 1 to 1000, got 1001",
-    ),
-    "slices of parts": (
-        {"maxEndpointsPerSlice": 10.5},
-        "maxEndpointsPerSlice: expected a whole number, got 10.5",
-    ),
-    "slices of truth": (
-        {"maxEndpointsPerSlice": True},
-        "maxEndpointsPerSlice: expected a whole number, got True",
-    ),
-    "slices of null": ({"maxEndpointsPerSlice": None}, "maxEndpointsPerSlice: expected a whole number, got None"),
 }
 
 
@@ -477,11 +329,11 @@ def test_an_empty_document_is_refused() -> None:
 
 
 @pytest.mark.parametrize("encoding", get_args(Encoding))
-@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+@pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
 def test_hints_are_refused_for_algorithms_with_weights_and_for_no_others(algorithm: str, encoding: str) -> None:
     """Every pair of the two: a hint names zones and has no room for a weight."""
     document = {**HEAD, "subsetting": {"algorithm": algorithm, "encoding": encoding}}
-    if encoding == "slice-groups" or algorithm not in WEIGHTED_ALGORITHMS:
+    if encoding == "slice-groups" or not SUBSETTING_ALGORITHMS[algorithm].weighs:
         settings = configuration_from(document).subsetting
         assert (settings.algorithm, settings.encoding) == (algorithm, encoding)
         return

@@ -4,12 +4,22 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
-from tests.clusters import Cluster, a_node, a_pod, a_service, hinted_zones, nodes_in, only_family, pods_in
+from tests.clusters import (
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    decided_hints,
+    hinted_zones,
+    nodes_in,
+    only_family,
+    pods_in,
+)
 
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
 AS_HINTS: Final = Configuration(subsetting=SubsettingSettings(encoding="hints"))
@@ -34,7 +44,7 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         "service.kubernetes.io/topology-mode: 'Banana' is not a known value",
     ),
     Reason.FEATURE_GATE_OFF: (
-        AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False))),
+        AUTO.with_(configuration=Configuration(gates=FeatureGates(topology_aware_hints=False))),
         "the feature gate TopologyAwareHints is off",
     ),
     Reason.TOPOLOGY_KEYS: (
@@ -207,20 +217,20 @@ def test_hints_to_the_own_zone_ask_no_node_and_count_no_endpoint(setting: str) -
 def test_an_endpoint_without_a_zone_voids_all_hints_of_the_annotation() -> None:
     for value in ("Auto", "PreferZone"):
         decision = decided(without_zone(AUTO.with_(service=a_service(value))))
-        assert (decision.reason, set(decision.hints)) == (Reason.ENDPOINT_WITHOUT_ZONE, {None})
+        assert (decision.reason, set(decided_hints(decision))) == (Reason.ENDPOINT_WITHOUT_ZONE, {None})
 
 
 def test_an_endpoint_without_a_zone_leaves_the_hints_of_the_others_in_a_traffic_distribution() -> None:
     """Proxies heed none of them meanwhile, and no slice is rewritten when it is gone."""
     decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameZone"))))
     assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
-    assert [hint is None for hint in decision.hints].count(True) == 1
+    assert [hint is None for hint in decided_hints(decision)].count(True) == 1
 
 
 def test_with_node_hints_an_endpoint_without_a_zone_is_no_hindrance() -> None:
     decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameNode"))))
     assert decision.active
-    assert all(hint is not None and hint.for_nodes for hint in decision.hints)
+    assert all(hint is not None and hint.for_nodes for hint in decided_hints(decision))
 
 
 def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> None:
@@ -229,12 +239,16 @@ def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> Non
     cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
     decision = decided(cluster)
     assert (decision.endpoints, decision.active) == (4, True)
-    assert [hint is None for hint in decision.hints].count(True) == 2
+    assert [hint is None for hint in decided_hints(decision)].count(True) == 2
 
 
 def test_nothing_is_hinted_where_nothing_is_asked_for() -> None:
     decision = decided(AUTO.with_(service=a_service()))
-    assert (decision.approach, decision.heuristic, set(decision.hints)) == (Approach.CLUSTER_WIDE, None, {None})
+    assert (decision.approach, decision.heuristic, set(decided_hints(decision))) == (
+        Approach.CLUSTER_WIDE,
+        None,
+        {None},
+    )
 
 
 # --- endpoints that share an address ----------------------------------------------------------------------------------
@@ -248,7 +262,7 @@ def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None
     assert decision.allocation is not None
     assert sum(decision.allocation.counts) == 4
     assert decision.endpoints == 6
-    assert all(hint is not None for hint in decision.hints)
+    assert all(hint is not None for hint in decided_hints(decision))
     zones = hinted_zones(only_family(cluster.plan()).changes.after)
     assert len({zones[pod.metadata.name] for pod in shared}) == 1
 
@@ -257,4 +271,4 @@ def test_who_shares_an_address_with_one_that_is_not_ready_counts() -> None:
     shared = (a_pod("host-1", "node-a", ips=("10.1.0.1",)), a_pod("host-2", "node-a", ips=("10.1.0.1",), ready=False))
     decision = decided(AUTO.with_(pods=(*pods_in({"a": 1, "b": 2}), *shared)))
     assert (decision.endpoints, decision.active) == (4, True)
-    assert [hint is None for hint in decision.hints].count(True) == 1
+    assert [hint is None for hint in decided_hints(decision)].count(True) == 1

@@ -31,8 +31,14 @@ from tests.routing.proposal_rows import KEP_2004_FIRST, KEP_2004_ONLY_FIRST
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
 from zoneward.routing.configuration import Configuration, HintsSettings, MissingCPU, SubsettingSettings
-from zoneward.routing.reasons import Reason
-from zoneward.routing.selection.selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
+from zoneward.routing.rules import Reason
+from zoneward.routing.selection.endpoint_selection import (
+    ZONEWARD,
+    HonoredHints,
+    endpoints_of_port,
+    select_endpoints,
+    slice_groups,
+)
 from zoneward.slices.plan import ServicePlan
 
 
@@ -195,10 +201,10 @@ def zero_endpoints_in_some_zones(words: Words) -> None:
 def used(cluster: Cluster, zone: str) -> dict[str, int]:
     """The endpoints that a proxy of our own uses in a zone, by where they are."""
     slices = only_family(cluster.plan()).slices
-    selection = select(
+    selection = select_endpoints(
         tuple(endpoints_of_port(slices, "http").values()),
         policies=CLUSTER,
-        heeded=HintsHeeded(zones=True, nodes=True),
+        honored=HonoredHints(zones=True, nodes=True),
         node="",
         zone=zone,
         groups=slice_groups(slices, ZONEWARD, cluster.configuration.gates),
@@ -441,21 +447,6 @@ def test_it_starts_and_stops_exactly_at_the_bounds(bounds: Bounds) -> None:
             assert started(bounds, number, before=many)
     else:
         assert not started(bounds, stop - 1, before=many)
-
-
-@pytest.mark.parametrize("zones", ["ab", "abc", "abcd"])
-def test_the_four_bounds_of_the_proposal(zones: str) -> None:
-    """n = 3z+p-1, 3z+p, 3z-p+1 and 3z-p with the recommended algorithm, and the proposal's own 9, 3, 12 and 6."""
-    size, padding = len(zones), 3
-    cpu = dict.fromkeys(zones, 4)
-    if size == 3:
-        assert (3 * size + padding, 3 * size - padding) == (12, 6)
-    for number, active in ((3 * size + padding - 1, False), (3 * size + padding, True)):
-        assert only_family(a_cluster("Auto", evenly(number, zones), cpu=cpu).plan()).decision.active is active
-    settled = a_cluster("Auto", evenly(3 * size + padding, zones), cpu=cpu).settled()
-    for number, active in ((3 * size - padding + 1, True), (3 * size - padding, False)):
-        plan = settled.with_(pods=pods_in(evenly(number, zones))).plan()
-        assert only_family(plan).decision.active is active
 
 
 @pytest.mark.parametrize("zones", ["ab", "abc", "abcd"])

@@ -21,11 +21,18 @@ from tests.clusters import (
 from tests.routing.proposal_rows import KEP_2433_CONTROLLER, KEP_2433_PROXY
 
 from zoneward.kube.objects import Number
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.selection.selection import CURRENT, Selection, SelectionRule, hints_heeded, policies_of, select
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
+    CURRENT,
+    EndpointSelection,
+    SelectionRule,
+    honored_hints,
+    policies_of,
+    select_endpoints,
+)
 from zoneward.slices.plan import ServicePlan
 
-OFF: Final = Configuration(gates=Gates(topology_aware_hints=False))
+OFF: Final = Configuration(gates=FeatureGates(topology_aware_hints=False))
 HEURISTICS: Final = ("Auto", "ProportionalZoneCPU")
 """The values whose hints the controller's table is about."""
 
@@ -144,7 +151,7 @@ def node_without_cores(value: str) -> None:
     )
     cluster = Cluster(service=a_service(value), nodes=nodes, pods=pods_in({"a": 3, "b": 3}))
     expect_hints(cluster.plan(), {"a": 3, "b": 3})
-    assert cluster.surroundings.demand.unit == "nodes"
+    assert cluster.cluster_state.demand.unit == "nodes"
 
 
 def endpoint_additions(value: str) -> None:
@@ -203,9 +210,9 @@ ENDPOINTS: Final = (
 """On node-a in zone a: one endpoint hinted to zone a, one hinted to zone b."""
 
 
-def selected(*, zone: str = "a", gates: Gates | None = None) -> Selection:
-    heeded = hints_heeded(a_service("Auto"), CURRENT, gates if gates is not None else Gates())
-    return select(ENDPOINTS, policies=CLUSTER, heeded=heeded, node=f"node-{zone}", zone=zone)
+def selected(*, zone: str = "a", gates: FeatureGates | None = None) -> EndpointSelection:
+    honored = honored_hints(a_service("Auto"), CURRENT, gates if gates is not None else FeatureGates())
+    return select_endpoints(ENDPOINTS, policies=CLUSTER, honored=honored, node=f"node-{zone}", zone=zone)
 
 
 def proxy_feature_on() -> None:
@@ -217,14 +224,14 @@ def proxy_feature_on() -> None:
 def proxy_external_policy_local() -> None:
     """Traffic from outside goes to every endpoint of the node, hinted to its zone or not (§ Interoperability)."""
     service = a_service("Auto", external="Local", type_="LoadBalancer", node_port=30080)
-    heeded = hints_heeded(service, CURRENT, Gates())
-    selection = select(ENDPOINTS, policies=policies_of(service), heeded=heeded, node="node-a", zone="a")
+    honored = honored_hints(service, CURRENT, FeatureGates())
+    selection = select_endpoints(ENDPOINTS, policies=policies_of(service), honored=honored, node="node-a", zone="a")
     assert selection.local == (ENDPOINTS[0], ENDPOINTS[2])
     assert selection.healthy_local == 2
 
 
 def proxy_feature_off() -> None:
-    selection = selected(gates=Gates(topology_aware_hints=False))
+    selection = selected(gates=FeatureGates(topology_aware_hints=False))
     assert (selection.cluster, selection.rule) == (ENDPOINTS, SelectionRule.ALL)
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from zoneward.routing.rules import Rule, Rules, counted, listed
+from zoneward.routing.rules import Rule, RuleLog, counted, listed
 
 
 def test_rules_stand_in_the_order_in_which_they_were_asked_with_their_answers() -> None:
-    rules = Rules()
-    assert rules.ask("first", True, "1 of 1") is True
-    assert rules.ask("second", False, "0 of 1") is False
+    rules = RuleLog()
+    assert rules.record("first", True, "1 of 1") is True
+    assert rules.record("second", False, "0 of 1") is False
     assert rules.as_tuple() == (Rule("first", True, "1 of 1"), Rule("second", False, "0 of 1"))
 
 

@@ -13,8 +13,8 @@ from tests.routing.algorithms.running import PER_SLICE, Result, rule_of, run
 
 from zoneward.routing.algorithms.local import local
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE
 from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES, measure, total
 
 Groups = Sequence[tuple[Sequence[int], Sequence[float]]]

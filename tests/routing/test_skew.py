@@ -21,13 +21,19 @@ from tests.clusters import (
 )
 
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.selection.selection import CONSUMERS, SelectionRule, endpoints_of_port, hints_heeded, select
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
+    CONSUMERS,
+    SelectionRule,
+    endpoints_of_port,
+    honored_hints,
+    select_endpoints,
+)
 
 NEW: Final = Configuration()
-BEFORE_4444: Final = Configuration(gates=Gates(service_traffic_distribution=False))
-BEFORE_3015: Final = Configuration(gates=Gates(prefer_same_traffic_distribution=False))
-BEFORE_2433: Final = Configuration(gates=Gates(topology_aware_hints=False))
+BEFORE_4444: Final = Configuration(gates=FeatureGates(service_traffic_distribution=False))
+BEFORE_3015: Final = Configuration(gates=FeatureGates(prefer_same_traffic_distribution=False))
+BEFORE_2433: Final = Configuration(gates=FeatureGates(topology_aware_hints=False))
 
 AUTO: Final = a_service("Auto")
 FIELD: Final = a_service(distribution="PreferClose")
@@ -54,10 +60,10 @@ def a_cluster(service: Service, controller: Configuration) -> Cluster:
 def used_on_node_a(cluster: Cluster, proxy: str) -> Used:
     """The Pods that the proxy on node-a uses, and by which rule, after the controller was there."""
     family = only_family(cluster.plan())
-    selection = select(
+    selection = select_endpoints(
         tuple(endpoints_of_port(family.slices, "http", node="node-a").values()),
         policies=CLUSTER,
-        heeded=hints_heeded(cluster.service, CONSUMERS[proxy], Gates()),
+        honored=honored_hints(cluster.service, CONSUMERS[proxy], FeatureGates()),
         node="node-a",
         zone="a",
     )
@@ -75,7 +81,7 @@ def has_hints(cluster: Cluster) -> bool:
 # --- KEP-4444 § Version Skew Strategy ---------------------------------------------------------------------------------
 
 OLD_PROXY: Final = "annotation"
-"""Until KEP-4444 proxies heeded hints only beside the annotation."""
+"""Until KEP-4444 proxies honored hints only beside the annotation."""
 NEW_PROXY: Final = "zone-hints"
 
 

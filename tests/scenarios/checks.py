@@ -12,8 +12,8 @@ from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
 from zoneward.kube.names import APPROACH_ANNOTATION, MANAGED_BY_LABEL
 from zoneward.report.route_report import PortRoute
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 
 _NO_EXPECTATION: Final = Expectation()
 _AT_MOST: Final = ("writes", "moved")
@@ -153,7 +153,7 @@ def _check_rest(found: Found, where: str) -> None:
     assert addresses.keys() == pods, f"{where}: listed {sorted(addresses)}, ready {sorted(pods)}"
 
 
-def _check_proxies(found: Found, gates: Gates, where: str) -> None:
+def _check_proxies(found: Found, gates: FeatureGates, where: str) -> None:
     """No proxy of any age is left with nothing while there is a ready endpoint."""
     if not found.observed.ready(found.name):
         return
@@ -164,5 +164,5 @@ def _check_proxies(found: Found, gates: Gates, where: str) -> None:
 
 
 def _snake(gate: str) -> str:
-    found = {each.name.replace("_", ""): each.name for each in fields(Gates)}
+    found = {each.name.replace("_", ""): each.name for each in fields(FeatureGates)}
     return found[gate.lower()]

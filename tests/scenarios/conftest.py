@@ -8,7 +8,7 @@ import yaml
 from tests.contract.api import Api
 from tests.scenarios.playing import Server
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +34,4 @@ def _server(kubeconfig: Path) -> Server:
     cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
     authority = cluster.get("certificate-authority")
     api = Api(cluster["server"], user["token"], Path(authority) if authority else None)
-    return Server(api, find_access(kubeconfig=str(kubeconfig), environment={}), is_shared=True)
+    return Server(api, load_client_config(kubeconfig=str(kubeconfig), environment={}), is_shared=True)

@@ -10,17 +10,18 @@ from tests.contract.api import Object
 
 from zoneward.cli.planning import Planned
 from zoneward.cli.routing import route_of
-from zoneward.controller.status.telling import CONTROLLER
+from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
+from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.route_report import PortRoute
-from zoneward.routing.conditions import condition_of
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.routing.selection.slice_groups import group_of_slice
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.service_conditions import find_condition
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class Observed:
         )
 
     @cached_property
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
-            demand=demand_of(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
+    def cluster_state(self) -> ClusterState:
+        return ClusterState(
+            demand=compute_demand(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
         )
@@ -72,7 +73,7 @@ class Observed:
                 service,
                 pods=self.snapshot.pods_of(service),
                 slices=self.snapshot.slices_of(service),
-                surroundings=self.surroundings,
+                cluster_state=self.cluster_state,
             )
             for service in self.snapshot.services
         }
@@ -85,7 +86,7 @@ class Observed:
 
     def condition(self, name: str, type_: str) -> Condition | None:
         status = self.service(name).status
-        return condition_of((status.conditions or ()) if status is not None else (), type_)
+        return find_condition((status.conditions or ()) if status is not None else (), type_)
 
     # --- slices in figures --------------------------------------------------------------------------------------------
 
@@ -132,24 +133,24 @@ class Observed:
     def node_of(self, place: str) -> str:
         """A node by its name, or the first of a zone."""
         nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
-        return next(node.metadata.name for node in nodes if place in (node.metadata.name, zone_of(node)))
+        return next(node.metadata.name for node in nodes if place in (node.metadata.name, node_zone(node)))
 
-    def route(self, name: str, consumer: str, place: str, gates: Gates) -> PortRoute:
+    def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port of a Service."""
         plan = self.plans[name]
-        surroundings = Surroundings(
-            demand=self.surroundings.demand,
-            node_zones=self.surroundings.node_zones,
+        cluster_state = ClusterState(
+            demand=self.cluster_state.demand,
+            node_zones=self.cluster_state.node_zones,
             configuration=replace(self.configuration, gates=gates),
             consumer=CONSUMERS[consumer],
         )
-        planned = Planned(self.snapshot, surroundings, (self.service(name),), {}, (), (plan,))
+        planned = Planned(self.snapshot, cluster_state, (self.service(name),), {}, (), (plan,))
         # Of several families the first: IPv4.
         return route_of(planned, node=self.node_of(place), as_is=True).ports[0]
 
     def places(self) -> list[str]:
         """Nodes of which one stands for each zone, and every node without a zone."""
-        by_zone = {zone_of(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
+        by_zone = {node_zone(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
         return sorted(by_zone.values())
 
 

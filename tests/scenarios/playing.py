@@ -22,13 +22,13 @@ from tests.scenarios.history import History, following, path_in, versions
 from tests.scenarios.observed import Lists, Observed, told
 from tests.scenarios.scenario import Scenario, Step, configured
 
-from zoneward.client.access import Access
-from zoneward.client.store import Store
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.object_store import ObjectStore
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.metrics import counter_total, histogram_totals
 from zoneward.routing.configuration import Configuration
@@ -47,7 +47,7 @@ class Server:
     """``is_shared``: it goes on, so that what a scenario made has to go."""
 
     api: Api
-    access: Access
+    access: ClientConfig
     is_shared: bool
 
 
@@ -62,8 +62,8 @@ class Play:
     history: History
     configuration: Configuration
     pace: Batching
-    controller: Controller | None = None
-    teller: Teller | None = None
+    controller: EndpointSliceController | None = None
+    status_writer: StatusWriter | None = None
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
     _working: AsyncExitStack = field(default_factory=AsyncExitStack)
     _told: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -89,12 +89,12 @@ class Play:
     # --- the controller -----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        self.teller = Teller(Writer(self.link), instance="scenario")
+        self.status_writer = StatusWriter(Writer(self.link), instance="scenario")
         working = at_work(
             self,
             configuration=self.configuration,
             leading=self._leading,
-            teller=self.teller,
+            status_writer=self.status_writer,
             batching=self._batching,
         )
         self._leading.set()
@@ -107,11 +107,11 @@ class Play:
         return self.pace if self.scenario.rolls else _PROMPT
 
     async def _stop(self) -> None:
-        if self.controller is not None and self.teller is not None:
+        if self.controller is not None and self.status_writer is not None:
             with suppress(TimeoutError):
                 await self.controller.drain(_DRAIN)
-                await self.teller.settled(_DRAIN)
-        self.controller = self.teller = None
+                await self.status_writer.wait_until_written(_DRAIN)
+        self.controller = self.status_writer = None
         await self._working.aclose()
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -203,20 +203,22 @@ class Play:
 
     async def _settled(self) -> Lists:
         """What is there once the controller knows of everything, and all that it leads to is written and told."""
-        controller, teller = self.controller, self.teller
+        controller, status_writer = self.controller, self.status_writer
         assert controller is not None
-        assert teller is not None
+        assert status_writer is not None
         end = time.monotonic() + _LIMIT
         while time.monotonic() < end:
-            await controller.settled(end - time.monotonic())
-            await teller.settled(end - time.monotonic())
+            await controller.wait_until_idle(end - time.monotonic())
+            await status_writer.wait_until_written(end - time.monotonic())
             lists = await self._lists()
-            if self._knows(controller, lists) and controller.is_settled and not len(teller):
+            if self._knows(controller, lists) and controller.is_idle and not len(status_writer):
                 # Events may have been written since they were read.
                 return replace(lists, events=(await self.client.items(self._events))[0])
             await asyncio.sleep(0.005)
         depth, syncs = controller.queue.depth(), self._syncs()
-        raise AssertionError(f"not settled after {_LIMIT:g} s: {depth}, syncs {syncs}, {len(teller)} to be told of")
+        raise AssertionError(
+            f"not settled after {_LIMIT:g} s: {depth}, syncs {syncs}, {len(status_writer)} to be told of"
+        )
 
     async def _known(self) -> None:
         """Until the controller knows of all that there is."""
@@ -225,10 +227,10 @@ class Play:
                 while not self._knows(self.controller, await self._lists()):
                     await asyncio.sleep(0.002)
 
-    def _knows(self, controller: Controller, lists: Lists) -> bool:
+    def _knows(self, controller: EndpointSliceController, lists: Lists) -> bool:
         """Whether its cache has what the server has, of nodes and of our namespace."""
         cache = controller.cache
-        pairs: tuple[tuple[list[Object], Store[Any]], ...] = (
+        pairs: tuple[tuple[list[Object], ObjectStore[Any]], ...] = (
             (lists.nodes, cache.nodes),
             (lists.services, cache.services),
             (lists.pods, cache.pods),

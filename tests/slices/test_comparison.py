@@ -8,22 +8,22 @@ from tests.clusters import Cluster, a_service, a_slice, an_endpoint, nodes_in, o
 from zoneward.kube import names
 from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked
-from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
+from zoneward.slices.comparison import COMPARED, ComparedApproach, ServiceComparison, compare_service
 
 
-def compare(cluster: Cluster, *approaches: str) -> Comparison:
+def compare(cluster: Cluster, *approaches: str) -> ServiceComparison:
     (comparison,) = compare_service(
         cluster.service,
         approaches=approaches or COMPARED,
         pods=cluster.pods,
         slices=cluster.slices,
-        surroundings=cluster.surroundings,
+        cluster_state=cluster.cluster_state,
     )
     return comparison
 
 
-def by_name(comparison: Comparison) -> dict[str, Candidate]:
+def by_name(comparison: ServiceComparison) -> dict[str, ComparedApproach]:
     return {each.approach: each for each in comparison.candidates}
 
 
@@ -41,7 +41,7 @@ def test_everything_that_can_be_asked_for_is_compared_once() -> None:
 def test_a_candidate_is_what_plan_says(approach: str) -> None:
     cluster = a_cluster(a=8, b=4, c=3)
     found = by_name(compare(cluster))[approach]
-    family = only_family(cluster.with_(service=as_if_asked(cluster.service, approach)).plan())
+    family = only_family(cluster.with_(service=as_if_requested(cluster.service, approach)).plan())
     assert (found.decision, found.traffic) == (family.decision, family.traffic)
     assert (found.slices, found.created) == (len(family.changes.after), len(family.changes.create))
 
@@ -127,7 +127,7 @@ def test_each_address_family_is_compared_for_itself() -> None:
         pods=pods_in({"a": 2, "b": 2}, dual_stack=True),
     )
     comparisons = compare_service(
-        cluster.service, pods=cluster.pods, slices=(), surroundings=cluster.surroundings, approaches=("none",)
+        cluster.service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state, approaches=("none",)
     )
     assert [each.address_type for each in comparisons] == ["IPv4", "IPv6"]
 
@@ -135,7 +135,7 @@ def test_each_address_family_is_compared_for_itself() -> None:
 def test_an_external_name_has_nothing_to_compare() -> None:
     service = a_service(type_="ExternalName")
     cluster = a_cluster(a=1).with_(service=service)
-    assert compare_service(service, pods=cluster.pods, slices=(), surroundings=cluster.surroundings) == ()
+    assert compare_service(service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state) == ()
 
 
 def test_perfect_is_a_hundred() -> None:

@@ -1,7 +1,6 @@
 """Pods to endpoints: which count, in which state, with which addresses and ports (as current Kubernetes does it)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -29,31 +28,18 @@ from zoneward.kube.objects import (
     PodIP,
     Service,
     ServicePort,
-    says_ready,
+    has_ready_condition,
 )
-from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.slices.endpoints import (
-    PortGroup,
-    Recipe,
+    EndpointBuilder,
+    ServiceEndpoints,
     address_types,
     endpoint_of,
-    endpoints_of_slices,
     has_endpoint,
     without_hints,
 )
-from zoneward.slices.kept_family import KeptFamily
-from zoneward.slices.kept_slices import KeptSlices
-from zoneward.slices.ports import PortKey
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
-
-
-class Endpoints(NamedTuple):
-    """Endpoints by the ports that they serve, and the names of Pods that are left out because their Node is gone."""
-
-    groups: dict[PortKey, PortGroup]
-    gone: tuple[str, ...]
 
 
 def endpoints(
@@ -62,23 +48,19 @@ def endpoints(
     family: str = "IPv4",
     nodes: dict[str, str | None] | None = None,
     keep: bool = False,
-) -> Endpoints:
-    service = service or a_service()
-    recipe = Recipe(service, node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep)
-    kept = KeptFamily(family, KeptSlices(service, Configuration()), recipe, apart=False, portless=True)
-    kept.fill(pods)
-    groups = kept.loose(Assignment(kept.crowd))
-    by_name = {
-        key: PortGroup(group.ports, dict(sorted(group.endpoints.items(), key=lambda each: each[0][2])))
-        for key, group in groups.items()
-    }
-    return Endpoints(by_name, tuple(sorted(kept.gone)))
+) -> ServiceEndpoints:
+    builder = EndpointBuilder(
+        service or a_service(), node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep
+    )
+    found = ServiceEndpoints(family, builder, merge_addresses=True, count_without_ports=True)
+    for pod in pods:
+        found.add_pod(pod, lambda _: None)
+    return found
 
 
-def names_of(found: Endpoints) -> list[str]:
-    return [
-        one.target_ref.name for group in found.groups.values() for one in group.endpoints.values() if one.target_ref
-    ]
+def names_and_gone(found: ServiceEndpoints) -> tuple[list[str], set[str]]:
+    """The Pods that have an endpoint, and those that are left out because their Node is gone."""
+    return sorted(each.name for each in found.by_identity.values()), found.node_gone
 
 
 def the_endpoint(pod: Pod, service: Service | None = None) -> Endpoint:
@@ -158,14 +140,14 @@ def test_pods_do_not_matter_where_the_service_tells_its_families() -> None:
 )
 def test_a_pod_counts_unless_it_is_finished_or_has_no_address(pod: Pod, expected: bool) -> None:
     assert has_endpoint(pod) == expected
-    assert bool(names_of(endpoints(pod))) == expected
+    assert bool(endpoints(pod).by_identity) == expected
 
 
 @pytest.mark.parametrize(("status", "expected"), [("True", True), ("False", False), ("Unknown", False)])
 def test_a_pod_is_ready_where_its_condition_says_true(status: str, expected: bool) -> None:
     conditions = (NodeCondition(type="Initialized", status="True"), NodeCondition(type="Ready", status=status))
-    assert says_ready(conditions) == expected
-    assert not says_ready(None)
+    assert has_ready_condition(conditions) == expected
+    assert not has_ready_condition(None)
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -227,23 +209,23 @@ def test_the_single_address_counts_where_the_list_is_missing() -> None:
 
 def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
     found = endpoints(a_pod("p"), a_pod("z", "node-gone"), a_pod("y", "node-gone"))
-    assert (names_of(found), found.gone) == (["p"], ("y", "z"))
+    assert names_and_gone(found) == (["p"], {"y", "z"})
 
 
 def test_a_pod_on_a_node_without_a_zone_has_none() -> None:
-    (group,) = endpoints(a_pod("p", "node-bare")).groups.values()
-    assert [endpoint.zone for endpoint in group.endpoints.values()] == [None]
+    (member,) = endpoints(a_pod("p", "node-bare")).by_identity.values()
+    assert member.endpoint.zone is None
 
 
 def test_a_service_that_publishes_what_is_not_ready_keeps_pods_without_a_node() -> None:
     service = a_service(publish_not_ready=True)
     found = endpoints(a_pod("p", "node-gone"), service=service)
-    assert (names_of(found), found.gone) == (["p"], ())
+    assert names_and_gone(found) == (["p"], set())
 
 
 def test_where_no_nodes_are_known_nobody_is_left_out() -> None:
     found = endpoints(a_pod("p", "node-gone"), nodes={}, keep=True)
-    assert (names_of(found), found.gone) == (["p"], ())
+    assert names_and_gone(found) == (["p"], set())
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -251,7 +233,7 @@ def test_where_no_nodes_are_known_nobody_is_left_out() -> None:
 
 def test_pods_that_share_ports_share_a_group() -> None:
     found = endpoints(a_pod("p"), a_pod("q", ips=("10.0.0.2",)))
-    assert [len(group.endpoints) for group in found.groups.values()] == [2]
+    assert [group.size for group in found.port_groups.values()] == [2]
 
 
 def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
@@ -262,7 +244,7 @@ def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> N
     ]
     bare = a_pod("bare", ips=("10.0.0.9",))
     found = endpoints(*pods, bare, service=service)
-    assert {group.ports: len(group.endpoints) for group in found.groups.values()} == {
+    assert {group.ports: group.size for group in found.port_groups.values()} == {
         (EndpointPort(name="http", protocol="TCP", port=8080),): 2,
         (EndpointPort(name="http", protocol="TCP", port=9090),): 1,
         (): 1,
@@ -271,26 +253,26 @@ def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> N
 
 def test_host_network_pods_that_share_an_address_are_endpoints_each() -> None:
     """Normal in a cluster, and no error: they differ by the Pod behind them."""
-    assert names_of(endpoints(a_pod("p"), a_pod("q"))) == ["p", "q"]
+    assert names_and_gone(endpoints(a_pod("p"), a_pod("q"))) == (["p", "q"], set())
 
 
 # --- endpoints of slices ----------------------------------------------------------------------------------------------
 
 
-def test_endpoints_of_slices_stand_once_and_without_hints() -> None:
-    one = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p")
-    found = endpoints_of_slices([a_slice("s1", one), a_slice("s2", one, an_endpoint("10.0.0.2"))])
-    (group,) = found.values()
-    assert list(group.endpoints.values()) == [without_hints(one), an_endpoint("10.0.0.2")]
-
-
-def test_endpoints_of_slices_keep_their_ports() -> None:
-    ports = (EndpointPort(name="http", port=9090),)
-    found = endpoints_of_slices(
-        [a_slice("s1", an_endpoint("10.0.0.1")), a_slice("s2", an_endpoint("10.0.0.2"), ports=ports)]
+def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports() -> None:
+    one, ports = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p"), (EndpointPort(name="http", port=9090),)
+    found = endpoints()
+    found.add_from_slices(
+        [
+            a_slice("s1", one),
+            a_slice("s2", one, an_endpoint("10.0.0.2")),
+            a_slice("s3", an_endpoint("10.0.0.3"), ports=ports),
+        ],
+        lambda _: None,
     )
-    assert len(found) == 2
-    assert ports in [group.ports for group in found.values()]
+    expected = [without_hints(one), an_endpoint("10.0.0.2"), an_endpoint("10.0.0.3")]
+    assert [each.endpoint for each in found.by_identity.values()] == expected
+    assert [(group.size, group.ports == ports) for group in found.port_groups.values()] == [(2, False), (1, True)]
 
 
 def test_without_hints_an_endpoint_is_the_same_in_all_else() -> None:

@@ -1,6 +1,7 @@
 """The plan of a Service: whose slices are touched, what is created, and what each kind of Service gets."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_fields
 from fractions import Fraction
 from typing import Final
 
@@ -28,11 +29,13 @@ from tests.clusters import (
 )
 
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration, HintsSettings
-from zoneward.routing.reasons import Reason
-from zoneward.routing.rules import Rule
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.rules import Reason, Rule
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
@@ -84,20 +87,6 @@ def test_names_are_the_same_each_time_and_free() -> None:
     elsewhere = a_slice(first.metadata.name, manager="example.com", owner=None)
     (other,) = only_family(CLUSTER.with_(slices=(elsewhere,)).plan()).changes.create
     assert other.metadata.name != first.metadata.name
-
-
-def test_families_and_port_groups_have_names_of_their_own() -> None:
-    cluster = CLUSTER.with_(
-        service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
-    )
-    created = [each for family in cluster.plan().families for each in family.changes.create]
-    assert [each.address_type for each in created] == list(DUAL_STACK)
-    assert len({each.metadata.name for each in created}) == 2
-
-
-def test_the_trigger_time_goes_into_what_is_written() -> None:
-    (created,) = only_family(CLUSTER.plan(trigger_time=NOW)).changes.create
-    assert (created.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
 
 
 def test_slices_hold_at_most_what_is_configured() -> None:
@@ -278,7 +267,7 @@ def test_an_external_name_has_no_slices() -> None:
     ours = CLUSTER.settled().slices
     cluster = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=(*BUILT_IN, *ours))
     plan = cluster.plan()
-    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.speaker) == ((), (), (), ours, None)
+    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.worst_family) == ((), (), (), ours, None)
 
 
 MANUAL: Final = a_slice(
@@ -418,8 +407,8 @@ def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
     pods = (*pods_in({"a": 1}, dual_stack=True), *CLUSTER.pods[1:])
     plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=pods).plan()
     assert [family.decision.active for family in plan.families] == [True, False]
-    assert plan.speaker == "IPv6"
-    assert CLUSTER.plan().speaker == "IPv4"
+    assert plan.worst_family == "IPv6"
+    assert CLUSTER.plan().worst_family == "IPv4"
 
 
 def test_conditions_of_others_and_of_ours_do_not_change_a_plan() -> None:
@@ -434,3 +423,33 @@ def test_other_nodes_than_those_of_demand_still_have_pods() -> None:
     nodes = (*CLUSTER.nodes, a_node("node-c", "c", labels={names.NODE_EXCLUDED_LABELS[0]: ""}))
     plan = CLUSTER.with_(nodes=nodes, pods=pods_in({"a": 1, "b": 1, "c": 2})).plan()
     assert sorted(hinted_zones(slices_after(plan)).values()) == ["a", "a", "b", "b"]
+
+
+# --- changes of the cluster -------------------------------------------------------------------------------------------
+
+TWO_NODES = [a_node("n1", "a"), a_node("n2", "b")]
+STATE = ClusterState(demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+
+
+def test_the_same_state_affects_no_service() -> None:
+    again = ClusterState(
+        demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration()
+    )
+    assert not STATE.affects_all_services(again)
+
+
+def test_a_node_that_does_not_count_affects_only_services_with_pods_there() -> None:
+    assert not STATE.affects_all_services(with_fields(STATE, node_zones={"n1": "a", "n2": "b", "n3": "b"}))
+
+
+def test_demand_the_first_node_and_settings_affect_all_services() -> None:
+    """Where no Node is known, Pods count without one."""
+    others = [
+        with_fields(STATE, demand=compute_demand([a_node("n1", "a", cpu=8), TWO_NODES[1]])),
+        with_fields(STATE, demand=compute_demand([*TWO_NODES, a_node("n3", "a")])),
+        with_fields(STATE, node_zones={}),
+        with_fields(STATE, configuration=Configuration(max_endpoints_per_slice=7)),
+        with_fields(STATE, pods_known=False),
+        with_fields(STATE, consumer=CONSUMERS["no-hints"]),
+    ]
+    assert [STATE.affects_all_services(other) for other in others] == [True] * len(others)

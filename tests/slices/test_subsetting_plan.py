@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
-from random import Random
 from typing import Final, NamedTuple
 
 import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.clusters import (
     ALL_HINTS,
@@ -26,6 +24,7 @@ from tests.clusters import (
     a_service,
     a_slice,
     an_endpoint,
+    endpoint_answers,
     endpoints_in,
     nodes_in,
     only_family,
@@ -33,27 +32,26 @@ from tests.clusters import (
     slices_after,
     written,
 )
-from tests.properties.random_clusters import examples
+from tests.properties.random_clusters import SUBSETTING, clusters, examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort, is_ready
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort, identity
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
 from zoneward.report.slice_manifests import slice_document
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.selection.selection import (
+from zoneward.routing.rules import Reason
+from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     SelectionRule,
     endpoints_of_all_ports,
     endpoints_of_port,
-    select,
+    select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.slice_groups import zone_label, zones_annotation
-from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.selection.group_labels import zone_label, zones_annotation
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"
@@ -113,10 +111,10 @@ def decision_of(cluster: Cluster) -> Decision:
 def use(family: FamilyPlan, consumer: str, zone: str) -> tuple[SelectionRule, Used]:
     """What a proxy of some kind uses in a zone."""
     slices = family.slices
-    selection = select(
+    selection = select_endpoints(
         endpoints_of_all_ports(slices),
         policies=CLUSTER,
-        heeded=ALL_HINTS,
+        honored=ALL_HINTS,
         node="",
         zone=zone,
         groups=slice_groups(slices, CONSUMERS[consumer], Configuration().gates),
@@ -147,13 +145,13 @@ def decided_for(decision: Decision, zone: str) -> Used:
     return dict(found)
 
 
-def traffic(cluster: Cluster, consumer: str) -> Traffic:
+def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     family = only_family(cluster.plan())
-    found = predict(
+    found = predict_traffic(
         endpoints_of_all_ports(family.slices),
-        demand=cluster.surroundings.demand,
+        demand=cluster.cluster_state.demand,
         policies=CLUSTER,
-        heeded=ALL_HINTS,
+        honored=ALL_HINTS,
         groups=slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates),
     )
     assert found is not None
@@ -163,126 +161,18 @@ def traffic(cluster: Cluster, consumer: str) -> Traffic:
 # --- random clusters --------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def clusters(
-    draw: st.DrawFn, *, approaches: Iterable[str] = APPROACHES, encoding: Encoding = "slice-groups"
-) -> Cluster:
-    """Two to five zones, few Pods in each: some not ready, some leaving, some without a zone or where nobody asks.
-
-    Half of the clusters are settled ones in which Pods have changed since.
-    """
-    zones = "abcde"[: draw(st.integers(2, 5))]
-    cpu = {zone: draw(st.integers(1, 8)) for zone in zones}
-    nodes = (*nodes_in(cpu), a_node("node-x", None), a_node("node-y", "y", ready=False))
-    settings = SubsettingSettings(
-        starting_threshold=Fraction(1), padding=draw(st.sampled_from((1, 3))), encoding=encoding
-    )
-    cluster = Cluster(
-        service=the_service(draw(st.sampled_from(tuple(approaches)))),
-        nodes=nodes,
-        pods=draw(_pods(zones)),
-        configuration=Configuration(subsetting=settings),
-    )
-    return cluster.settled().with_(pods=draw(_pods(zones))) if draw(st.booleans()) else cluster
-
-
-@st.composite
-def _pods(draw: st.DrawFn, zones: str) -> tuple[Pod, ...]:
-    numbers = {zone: draw(st.integers(0, 12)) for zone in zones}
-    numbers |= {"x": draw(st.sampled_from((0, 0, 1, 3))), "y": draw(st.sampled_from((0, 0, 2)))}
-    pods = list(pods_in(numbers))
-    kinds = st.sampled_from(("ready",) * 6 + ("not ready", "leaving"))
-    for number, pod in enumerate(pods):
-        kind = draw(kinds)
-        if kind != "ready":
-            ips = tuple(each.ip for each in pod.status.pod_ips or ())
-            pods[number] = a_pod(
-                pod.metadata.name, pod.spec.node_name, ips=ips, ready=kind != "not ready", terminating=kind == "leaving"
-            )
-    return tuple(pods)
-
-
-@examples(80)
-@given(clusters())
-def test_every_endpoint_is_in_exactly_one_slice(cluster: Cluster) -> None:
-    """So that a consumer that ignores labels sees each one once."""
-    family = only_family(cluster.plan())
-    found = Counter(map(name_of, endpoints_in(family.changes.after)))
-    assert found == Counter(pod.metadata.name for pod in cluster.pods)
-    if any(map(is_ready, endpoints_in(family.slices))):
-        ready = Counter((each.zone or "", 1.0) for each in endpoints_in(family.slices) if is_ready(each))
-        for zone in "abc":
-            assert use(family, "current", zone) == (SelectionRule.ALL, ready)
-
-
-@examples(80)
-@given(clusters())
-def test_what_our_own_proxy_selects_is_what_was_decided(cluster: Cluster) -> None:
-    """In every zone where traffic starts, weights included; never a leaving one, and nothing is dropped."""
-    plan = cluster.plan()
-    family = only_family(plan)
-    if not family.decision.active:
-        assert set(labels_in(family.slices).values()) <= {(None, None)}
-        return
-    for zone in cluster.surroundings.demand.zones:
-        assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
-    assert family.traffic is not None
-    assert family.traffic.dropped == 0
-
-
 @examples(50)
-@given(clusters())
+@given(clusters(setting=SUBSETTING, others=False))
 def test_slices_say_which_group_their_endpoints_are_in(cluster: Cluster) -> None:
     """An own group by its label, a shared one by the annotation too, what is for all by neither; ready or not."""
-    family = only_family(cluster.plan())
-    groups = family.decision.groups
-    if groups is None:
-        return
-    said = Counter(label for label in labels_in(family.slices).values())
-    assert said == Counter((zone_label(group), zones_annotation(group)) for group in groups)
-    for label, annotation in said:
-        assert annotation is None or (label is not None and label in annotation)
-
-
-@examples(50)
-@given(clusters())
-def test_slices_are_valid_and_settle(cluster: Cluster) -> None:
-    """An API server takes them; every name is there once; the same plan again writes nothing and moves nobody."""
-    plan = cluster.plan()
-    slices = only_family(plan).changes.after
-    assert len({each.metadata.name for each in slices}) == len(slices)
-    for each in slices:
-        assert validate_endpoint_slice(msgspec.convert(slice_document(each), EndpointSlice)) == ()
-    again = cluster.after(plan).plan()
-    assert not written(again)
-    assert only_family(again).decision.moved == 0
-
-
-@examples(50)
-@given(clusters(), st.randoms(use_true_random=False))
-def test_the_order_of_pods_and_slices_does_not_matter(cluster: Cluster, chance: Random) -> None:
-    pods, slices = list(cluster.pods), list(cluster.slices)
-    chance.shuffle(pods)
-    chance.shuffle(slices)
-    other = cluster.with_(pods=tuple(pods), slices=tuple(slices)).plan()
-    ours = only_family(cluster.plan())
-    assert only_family(other).decision.allocation == ours.decision.allocation
-    assert labels_in(only_family(other).slices) == labels_in(ours.slices)
-
-
-@examples(80)
-@given(clusters(approaches=UNWEIGHTED, encoding="hints"))
-def test_hints_come_to_the_same_as_slice_groups(cluster: Cluster) -> None:
-    """What a kube-proxy of today uses by hints is what our own uses by labels; slices carry none then."""
-    family = only_family(cluster.plan())
-    assert set(labels_in(family.slices).values()) <= {(None, None)}
-    if not family.decision.active:
-        assert not any(endpoint.hints for endpoint in endpoints_in(family.slices))
-        return
-    for zone in cluster.surroundings.demand.zones:
-        assert use(family, "current", zone)[1] == decided_for(family.decision, zone)
-    for endpoint in endpoints_in(family.slices):
-        assert (endpoint.hints is not None) is is_ready(endpoint)
+    for family in cluster.plan().families:
+        if not family.decision.has_slice_groups:
+            continue
+        groups = {key: group for key, (_, group) in endpoint_answers(family.decision).items()}
+        for each in family.changes.after:
+            for endpoint in each.endpoints or ():
+                group = groups.get(identity(endpoint))
+                assert label_of(each) == (zone_label(group), zones_annotation(group))
 
 
 # --- labels, annotations and names ------------------------------------------------------------------------------------
@@ -482,16 +372,6 @@ def test_own_groups_alone_are_read_alike_by_both_kinds_of_proxy(approach: str) -
         for zone in FOUR:
             assert use(family, "zone-slices", zone) == use(family, "zoneward", zone)
         assert traffic(cluster, "zone-slices") == traffic(cluster, "zoneward")
-
-
-def test_of_a_shared_group_only_the_zone_on_the_label_knows() -> None:
-    """local-shared: our own proxies of both zones use it; of the others, one does and one falls back to all."""
-    cluster = a_cluster("local-shared", FOUR, {"a": 11, "b": 8})
-    family = only_family(cluster.plan())
-    shared = {("a", 1.0): 3, ("b", 1.0): 1}
-    assert use(family, "zoneward", "c") == use(family, "zoneward", "d") == (SelectionRule.ZONE_SLICES, shared)
-    assert use(family, "zone-slices", "c") == (SelectionRule.ZONE_SLICES, shared)
-    assert use(family, "zone-slices", "d") == (SelectionRule.ALL, {("a", 1.0): 11, ("b", 1.0): 8})
 
 
 @pytest.mark.parametrize("approach", WEIGHTED)
@@ -836,23 +716,19 @@ MOST_MORE: Final = 3
 slices more than their endpoints would fill."""
 
 
-@pytest.mark.parametrize("number", [*range(1, 401), 600, 999, 1000, 1500, 3000])
-def test_the_number_of_slices_per_size_of_a_service(number: int) -> None:
+def test_the_number_of_slices_per_size_of_a_service() -> None:
     """Three equal zones: one slice below 12 endpoints, three to 100, three to five to 300, then about as many."""
-    pods = {zone: (number + 2 - index) // 3 for index, zone in enumerate("abc")}
-    slices = len(only_family(a_cluster("local", EVEN, pods).plan()).changes.after)
-    without = len(only_family(a_cluster("local", EVEN, pods).with_(service=a_service()).plan()).changes.after)
-    assert without == ceil(number / 100)
-    if number < 12:
-        assert slices == without == 1
-    elif number <= 100:
-        assert slices == 3
-    elif number <= 300:
-        assert 3 <= slices <= 5
-    else:
-        assert without <= slices <= without + MOST_MORE
-
-
-def test_own_group_is_what_own_says() -> None:
-    """The two spellings of an own group in these tests."""
-    assert (zone_label(own_group("a")), zones_annotation(own_group("a"))) == own("a")
+    for number in (*range(1, 16), 50, *range(97, 107), *range(197, 207), *range(295, 310), 399, 600, 1000, 1500, 3000):
+        pods = {zone: (number + 2 - index) // 3 for index, zone in enumerate("abc")}
+        cluster = a_cluster("local", EVEN, pods)
+        slices = len(only_family(cluster.plan()).changes.after)
+        without = len(only_family(cluster.with_(service=a_service()).plan()).changes.after)
+        assert without == ceil(number / 100)
+        if number < 12:
+            assert slices == without == 1, number
+        elif number <= 100:
+            assert slices == 3, number
+        elif number <= 300:
+            assert 3 <= slices <= 5, number
+        else:
+            assert without <= slices <= without + MOST_MORE, number

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tests.vectors.cases import Case
 
 from zoneward.controller.sync_counts import sync_labels
-from zoneward.kube.objects import Endpoint, EndpointSlice
-from zoneward.routing.events import Event
+from zoneward.kube.objects import Endpoint, EndpointSlice, ServiceEvent
 from zoneward.slices.plan import ServicePlan
 
 
@@ -110,13 +109,13 @@ def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[Event, ...]:
+def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[ServiceEvent, ...]:
     """Expected events in full: upstream appends the numbers, then the address type, to the stem of a message."""
     return tuple(event_meant(each, address_type=address_type) for each in expected)
 
 
-def event_meant(expected: Case, *, address_type: str = "IPv4") -> Event:
+def event_meant(expected: Case, *, address_type: str = "IPv4") -> ServiceEvent:
     numbers = expected.get("message_counts")
     detail = f" ({numbers['endpoints']} endpoints, {numbers['zones']} zones)" if numbers else ""
     message = f"{expected['message_stem']}{detail}, addressType: {address_type}"
-    return Event(expected["type"], expected["reason"], message)
+    return ServiceEvent(expected["type"], expected["reason"], message)

@@ -16,25 +16,28 @@ from zoneward.kube.objects import (
     Node,
     Pod,
     Service,
+    ServiceEvent,
     ServiceStatus,
-    zone_of,
+    identity,
+    node_zone,
 )
-from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.deciding import decide
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.events import Event, upstream_events_of
-from zoneward.routing.hysteresis import NOTHING_BEFORE
-from zoneward.slices import upstream
-from zoneward.slices.packing import Packed
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
+from zoneward.routing.service_conditions import conditions_of
+from zoneward.routing.service_events import upstream_events_of
+from zoneward.slices import upstream_hints
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.decide import decide
+from zoneward.slices.pack import PackedSlices
+from zoneward.slices.plan import ServicePlan, plan_service
 
 UPSTREAM: Final = Configuration().as_upstream()
 
 
 def upstream_demand(nodes: Iterable[Node]) -> Demand:
-    return demand_of(nodes, missing_cpu="disable")
+    return compute_demand(nodes, missing_cpu="disable")
 
 
 def plan(
@@ -51,14 +54,14 @@ def plan(
 
     Upstream remembers in memory that a Service has hints; here its conditions do.
     """
-    surroundings = Surroundings(
-        upstream_demand(nodes), {node.metadata.name: zone_of(node) for node in nodes}, configuration
+    cluster_state = ClusterState(
+        upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
     return plan_service(
         replace(service, status=ServiceStatus(conditions=told)),
         pods=pods,
         slices=slices,
-        surroundings=surroundings,
+        cluster_state=cluster_state,
         trigger_time=trigger_time,
     )
 
@@ -70,13 +73,13 @@ def plan(
 class Hinted:
     """What upstream's step that sets hints comes to: slices with hints, events, and what is remembered."""
 
-    packed: Packed
+    packed: PackedSlices
     decision: Decision
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     told: tuple[Condition, ...]
 
 
-def packed_from(slices: Mapping[str, list[Case]], service: Service) -> Packed:
+def packed_from(slices: Mapping[str, list[Case]], service: Service) -> PackedSlices:
     """Slices of a case (``id``, ``endpoints``) by what happens to them."""
     create, update, unchanged = (
         [
@@ -85,12 +88,12 @@ def packed_from(slices: Mapping[str, list[Case]], service: Service) -> Packed:
         ]
         for key in ("to_create", "to_update", "unchanged")
     )
-    return Packed(create=create, update=update, unchanged=unchanged)
+    return PackedSlices(create=create, update=update, unchanged=unchanged)
 
 
 def set_hints(
     service: Service,
-    packed: Packed,
+    packed: PackedSlices,
     *,
     nodes: Iterable[Node],
     address_type: str = "IPv4",
@@ -100,22 +103,20 @@ def set_hints(
     decision = decision_for(service, packed, nodes=nodes)
     decisions = {address_type: decision}
     return Hinted(
-        packed=upstream.set_hints(packed, decision),
+        packed=upstream_hints.set_hints(packed, decision),
         decision=decision,
-        events=upstream_events_of(decisions, told=told),
+        events=upstream_events_of(decisions, conditions=told),
         told=conditions_of(decisions),
     )
 
 
-def decision_for(service: Service, packed: Packed, *, nodes: Iterable[Node]) -> Decision:
+def decision_for(service: Service, packed: PackedSlices, *, nodes: Iterable[Node]) -> Decision:
     slices = (*packed.create, *packed.update, *packed.unchanged)
-    return decide(
-        service,
-        [_strict(endpoint) for each in slices for endpoint in each.endpoints or ()],
-        demand=upstream_demand(nodes),
-        previous=NOTHING_BEFORE,
-        configuration=UPSTREAM,
-    )
+    endpoint_index = EndpointIndex(merge_addresses=False)
+    for each in slices:
+        for endpoint in each.endpoints or ():
+            endpoint_index.add(IndexedEndpoint(_strict(endpoint), identity(endpoint)))
+    return decide(service, endpoint_index, demand=upstream_demand(nodes), in_force=None, configuration=UPSTREAM)
 
 
 def _strict(endpoint: Endpoint) -> Endpoint:

@@ -14,8 +14,14 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
 )
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CURRENT, Selection, hints_heeded, policies_of, select
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
+    CURRENT,
+    EndpointSelection,
+    honored_hints,
+    policies_of,
+    select_endpoints,
+)
 
 FLAG_BEYOND_REACH: Final = ("cat-23",)
 """Upstream's test sets ``only_remote_endpoints`` only to work out what ``has_any_endpoints`` should be: something is
@@ -30,11 +36,11 @@ def check_selection(case: Case) -> None:
     assert node["zone_label_present"] == (node["zone"] is not None)
     # A case that leaves a gate open is about its default.
     gate = given["switches"]["PreferSameTrafficDistribution"]
-    gates = Gates() if gate is None else Gates(prefer_same_traffic_distribution=gate)
-    selection = select(
+    gates = FeatureGates() if gate is None else FeatureGates(prefer_same_traffic_distribution=gate)
+    selection = select_endpoints(
         [selectable(each, node=node["name"]) for each in given["endpoints"]],
         policies=policies_of(service),
-        heeded=hints_heeded(service, CURRENT, gates),
+        honored=honored_hints(service, CURRENT, gates),
         node=node["name"],
         zone=node["zone"],
     )
@@ -63,7 +69,7 @@ def selectable(shape: Case, *, node: str) -> Endpoint:
     )
 
 
-def selected(selection: Selection, *, flagged: bool) -> dict[str, object]:
+def selected(selection: EndpointSelection, *, flagged: bool) -> dict[str, object]:
     return {
         "cluster": named(selection.cluster),
         "local": named(selection.local),

@@ -21,7 +21,7 @@ from zoneward.kube.objects import (
     is_serving,
     is_terminating,
 )
-from zoneward.routing.selection.selection import policies_of
+from zoneward.routing.selection.endpoint_selection import policies_of
 
 
 def condition_decoding(case: Case) -> None:

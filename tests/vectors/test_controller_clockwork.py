@@ -14,29 +14,28 @@ from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 
-from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
+from zoneward.client.affected_services import subscribe_affected_services
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import Batching, RequeueDelay
-from zoneward.controller.queue.schedule import Schedule
-from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
-from zoneward.controller.sync.tracker import Tracker
-from zoneward.controller.sync.trigger_time import TriggerTimes
+from zoneward.controller.queue.work_queue import ItemSchedule
+from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.service_states import TriggerTimeTracker
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
+from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.demand import Demand, changes_demand, compute_demand
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
-SERVICE: Final[Key] = ("ns", "svc")
+SERVICE: Final[ObjectKey] = ("ns", "svc")
 
 # --- the tracker ------------------------------------------------------------------------------------------------------
 
 
 def a_slice(
-    uid: str, generation: int, *, owner: Key = SERVICE, has_version: bool, being_deleted: bool = False
+    uid: str, generation: int, *, owner: ObjectKey = SERVICE, has_version: bool, being_deleted: bool = False
 ) -> EndpointSlice:
     """A slice by its generation; with a version that grows as it does, or with none as upstream's tracker sees it."""
     metadata = ObjectMeta(
@@ -60,7 +59,7 @@ def tracker(case: Case) -> None:
 
 
 def _stale(case: Case, *, has_version: bool) -> None:
-    given, found = case["input"], Tracker()
+    given, found = case["input"], EndpointSliceTracker()
     for uid, generation in (given["tracked"] or {}).items():
         if generation == "deleted":
             found.deletion_expected(a_slice(uid, 1, has_version=has_version))
@@ -83,7 +82,7 @@ def _handled(case: Case, *, has_version: bool) -> None:
         namespace, name, uid, generation = given[field]
         return a_slice(uid, generation, owner=(namespace, name), has_version=has_version)
 
-    given, found = case["input"], Tracker()
+    given, found = case["input"], EndpointSliceTracker()
     found.written(the("recorded"))
     if "deletion_expected_for" in given:
         found.deletion_expected(the("deletion_expected_for"))
@@ -98,7 +97,7 @@ def _handled(case: Case, *, has_version: bool) -> None:
 
 
 def stale_sync(case: Case) -> None:
-    given, found = case["input"], Tracker()
+    given, found = case["input"], EndpointSliceTracker()
     found.written(a_slice("u1", given["tracked_generation"], has_version=False))
     cached = [a_slice("u1", given["cached_generation"], has_version=False)]
     check({"sync_fails_as_stale": found.is_stale(SERVICE, cached)}, case["expected"])
@@ -108,7 +107,7 @@ def stale_sync(case: Case) -> None:
 
 
 def trigger_time(case: Case) -> None:
-    times, got = TriggerTimes(), []
+    times, got = TriggerTimeTracker(), []
     for step in case["input"]["steps"]:
         if step.get("service_deleted"):
             times.forget(SERVICE)
@@ -139,7 +138,7 @@ def batching(case: Case) -> None:
     given, expected = case["input"], case["expected"]
     period = given["batch_period_ms"]
     # In milliseconds: they are whole, and sums of seconds in tenths are not equal where they should be.
-    schedule = Schedule[str](Batching(period=period, burst=30), RequeueDelay())
+    schedule = ItemSchedule[str](Batching(period=period, burst=30), RequeueDelay())
     now, writes, waited = 0.0, 0, []
     changes = []
     for delay in given["delays_before_each_ms"]:
@@ -213,12 +212,12 @@ def pod_change(case: Case) -> None:
 
 def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
     """The Services, by what they select, that are told when a Pod changes."""
-    cache, told = Cache(), set[str]()
+    cache, told = InformerCache(), set[str]()
     for name, selector in selectors.items():
         metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
         cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector=selector)))
     cache.pods.put(before)
-    tell_concerned(cache, lambda keys: told.update(name for _, name in keys))
+    subscribe_affected_services(cache, lambda keys: told.update(name for _, name in keys))
     cache.pods.put(replace(after, metadata=replace(after.metadata, resource_version="2")))
     return told
 
@@ -246,7 +245,7 @@ def with_labels(pod: LivePod, labels: dict[str, str]) -> LivePod:
 
 KEPT: Final = {
     "auto-nodechange-02": "30 % are kept, and zone-c is 29 % above fair",
-    "auto-nodechange-06": "a Node without CPU: Nodes are counted instead, two in each zone",
+    "auto-nodechange-06": "a Node without CPU: Nodes are summarize instead, two in each zone",
     "auto-nodechange-07": "30 % are kept, and zone-c is 25 % above fair",
 }
 """Where upstream asks again for one threshold of 20 %, and for the loss of all hints where a Node has no CPU."""
@@ -268,16 +267,16 @@ def node_change_requeue(case: Case) -> None:
     ]
 
     def requeued(configuration: Configuration) -> int:
-        old, new = (demand_of(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
+        old, new = (compute_demand(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
         return len(services_to_requeue(services, old=old, new=new, configuration=configuration))
 
     assert requeued(UPSTREAM) == expected
     assert requeued(Configuration()) == (0 if case["id"] in KEPT else expected)
 
 
-def with_hints(hints: Mapping[str, int], *, is_on: bool) -> Counted:
+def with_hints(hints: Mapping[str, int], *, is_on: bool) -> DecisionSummary:
     """A Service with so many hints for each zone; with the gate off it has no heuristic."""
-    return Counted(
+    return DecisionSummary(
         approach=Approach.HINTS,
         heuristic="ProportionalZoneCPU" if is_on else None,
         active=is_on,
@@ -295,12 +294,12 @@ def node_update_sequence(case: Case) -> None:
     after = {name: {**each, **second_["node_update"].get(name, {})} for name, each in before.items()}
     demands = [upstream_demand(map(a_node, each.values())) for each in (before, after)]
     decision = decision_for(service, packed_from(given["slices"], service), nodes=map(a_node, before.values()))
-    assert requeues(counted(decision), *demands, configuration=UPSTREAM)
-    own = changed(counted(decision), reason=Reason.NODE_WITHOUT_ZONE)
+    assert requeues(summarize(decision), *demands, configuration=UPSTREAM)
+    own = changed(summarize(decision), reason=Reason.NODE_WITHOUT_ZONE)
     assert requeues(own, *demands, configuration=Configuration())
 
 
-def requeues(state: Counted, old: Demand, new: Demand, *, configuration: Configuration) -> bool:
+def requeues(state: DecisionSummary, old: Demand, new: Demand, *, configuration: Configuration) -> bool:
     return bool(services_to_requeue([(SERVICE, [state])], old=old, new=new, configuration=configuration))
 
 

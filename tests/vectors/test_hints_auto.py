@@ -33,12 +33,12 @@ from tests.vectors.planning import decision_for, packed_from, plan, set_hints, u
 
 from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
 from zoneward.kube.objects import Condition, Endpoint
-from zoneward.routing.conditions import conditions_of
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.events import upstream_events_of
-from zoneward.routing.upstream import ZoneRange, has_node_information
-from zoneward.slices.packing import Packed
-from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.service_conditions import conditions_of
+from zoneward.routing.service_events import upstream_events_of
+from zoneward.routing.upstream_ranges import ZoneRange, has_node_information
+from zoneward.slices.pack import PackedSlices
+from zoneward.slices.upstream_hints import allowed_hints, givers_and_receivers, share_out
 
 AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
 
@@ -61,7 +61,7 @@ def allocations(case: Case) -> None:
     # Where the endpoints are has no influence on what each zone may have.
     packed = readiness_only([{"ready": case["input"]["ready_endpoints"], "unready": 0}])
     decision = decision_for(a_service(annotations=AUTO), packed, nodes=map(a_node, case["input"]["nodes"]))
-    told = [each for each in upstream_events_of({"IPv4": decision}, told=()) if each.type == "Warning"]
+    told = [each for each in upstream_events_of({"IPv4": decision}, conditions=()) if each.type == "Warning"]
     got = {
         zone: {"minimum": each.minimum, "maximum": each.maximum, "desired": pytest.approx(each.desired, abs=1e-9)}
         for zone, each in (decision.ranges or {}).items()
@@ -73,7 +73,7 @@ def allocations(case: Case) -> None:
 
 def ready_total(case: Case) -> None:
     slices = case["input"]["slices"]
-    packed = Packed(
+    packed = PackedSlices(
         create=readiness_only(slices["to_create"]).create,
         update=readiness_only(slices["to_update"]).create,
         unchanged=readiness_only(slices["unchanged"]).create,
@@ -82,11 +82,11 @@ def ready_total(case: Case) -> None:
     assert decision.endpoints == case["expected"]["ready_endpoints"]
 
 
-def readiness_only(shapes: list[Case]) -> Packed:
+def readiness_only(shapes: list[Case]) -> PackedSlices:
     """New slices of so many endpoints that are ready, and so many that are not."""
     ready, unready = (Endpoint(zone="zone-a", conditions=endpoint_conditions(ready=each)) for each in (True, False))
     service = a_service()
-    return Packed(
+    return PackedSlices(
         create=[
             an_existing_slice("s", [ready] * each["ready"] + [unready] * each["unready"], service=service)
             for each in shapes
@@ -160,7 +160,7 @@ def reconcile_topology(case: Case) -> None:
         )
         for old in given["existing_slices"]
     ]
-    gates = Gates(topology_aware_hints=given["topology_engine_enabled"])
+    gates = FeatureGates(topology_aware_hints=given["topology_engine_enabled"])
     planned = plan(
         service,
         nodes=[a_node(each) for each in given["nodes"]],
@@ -195,7 +195,7 @@ def event_sequence(case: Case) -> None:
         for family, endpoints in step["endpoints_by_family"].items():
             slices = {"to_create": [{"id": "s1", "endpoints": endpoints}], "to_update": [], "unchanged": []}
             decisions[family] = decision_for(service, packed_from(slices, service), nodes=nodes)
-        got.append(upstream_events_of(decisions, told=told))
+        got.append(upstream_events_of(decisions, conditions=told))
         told = conditions_of(decisions)
     assert got == [events_meant(step) for step in case["expected"]["events_per_step"]]
 

@@ -14,23 +14,24 @@ from tests.vectors.reconciling import reconcile, shown
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, OwnerReference, Service, ServicePort, identity
-from zoneward.slices.endpoints import PortGroup, address_types, endpoint_of, has_endpoint
-from zoneward.slices.labels import need_update, slice_labels
-from zoneward.slices.packing import Packed, SliceChanges, Target, finish, pack
+from zoneward.slices.changes import SliceChanges, changes_of
+from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
+from zoneward.slices.endpoints import address_types, endpoint_of, has_endpoint
+from zoneward.slices.pack import PackedSlices, labels_differ, pack
 from zoneward.slices.ports import port_key, ports_of, target_of
 
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-def target(service: Service) -> Target:
+def template(service: Service) -> SliceTemplate:
     """What upstream's packing aims at: hints are set afterwards, and nothing is remembered in slices."""
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
-    return Target(service=service, address_type="IPv4", labels=labels, upstream=True)
+    return SliceTemplate(service=service, address_type="IPv4", labels=labels, upstream=True)
 
 
 def placeholder_compare(case: Case) -> None:
     service = a_service()
-    (placeholder,) = pack(target(service), (), {}).create
+    (placeholder,) = pack(template(service), {}, ()).create
     there = replace(placeholder, metadata=replace(placeholder.metadata, name="there"))
     metadata = there.metadata
     there = {
@@ -43,7 +44,7 @@ def placeholder_compare(case: Case) -> None:
         "creation_timestamp": replace(there, metadata=replace(metadata, creation_timestamp=SOME_TIME)),
         "address_type": replace(there, address_type="IPv6"),
     }[case["input"]["differs_in"]]
-    packed = pack(target(service), [there], {})
+    packed = pack(template(service), {}, [there])
     stays = packed.unchanged == [there] and not packed.create and not packed.delete
     assert stays == case["expected"]["treated_as_same_placeholder"]
 
@@ -54,7 +55,7 @@ def apply_changes(case: Case) -> None:
     existing = {name: an_existing_slice(name, (), service=service) for name in given["existing_slices"]}
     # A new slice has no name before it is written.
     created = [an_existing_slice("", [Endpoint(addresses=("10.0.0.1",))], service=service)]
-    packed = Packed(
+    packed = PackedSlices(
         create=created * len(given["planned"]["create"]),
         update=[
             replace(existing[name], endpoints=(Endpoint(addresses=("10.0.0.2",)),))
@@ -62,7 +63,7 @@ def apply_changes(case: Case) -> None:
         ],
         delete=[existing[name] for name in given["planned"]["delete"]],
     )
-    changes = finish(packed, existing.values(), service=service, taken=(existing,), trigger_time=None)
+    changes = changes_of(packed, existing.values(), service=service, taken=(existing,), trigger_time=None)
     deleted = {each.metadata.name for each in changes.delete}
     check(
         {"exists_after": {"to-create": bool(changes.create)} | {name: name not in deleted for name in existing}},
@@ -101,7 +102,7 @@ def mirror_labels(case: Case) -> None:
     shape = case["input"]["service"]
     service = a_service(f"ns/{shape['name']}", cluster_ip=shape["cluster_ip"], labels=shape["labels"])
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
-    got = {"slice_labels": labels, "triggers_update": need_update(case["input"]["slice_labels"], labels)}
+    got = {"slice_labels": labels, "triggers_update": labels_differ(case["input"]["slice_labels"], labels)}
     check(got, case["expected"])
 
 
@@ -112,9 +113,10 @@ def trigger_annotation(case: Case) -> None:
     assert key == names.TRIGGER_TIME_ANNOTATION
     before = an_existing_slice("s1", (), service=service)
     before = replace(before, metadata=replace(before.metadata, annotations={key: given["annotation_before"]}))
-    packed = Packed(update=[replace(before, endpoints=(Endpoint(addresses=("10.0.0.1",)),))])
+    packed = PackedSlices(update=[replace(before, endpoints=(Endpoint(addresses=("10.0.0.1",)),))])
     after = [
-        finish(packed, [before], service=service, taken=("s1",), trigger_time=time) for time in given["trigger_time"]
+        changes_of(packed, [before], service=service, taken=("s1",), trigger_time=time)
+        for time in given["trigger_time"]
     ]
     # The time comes as text and stays as it is: whoever reads the clock writes it.
     got = {"annotation_after": [annotation_of(each, key) for each in after]}
@@ -158,8 +160,10 @@ def endpoint_equality(case: Case) -> None:
     existing, wanted = (msgspec.convert({**AN_ENDPOINT, **difference}, Endpoint) for difference in differences)
     service = a_service()
     slice_ = an_existing_slice("s1", [existing], service=service)
-    group = PortGroup(slice_.ports or (), {identity(wanted): wanted})
-    packed = pack(target(service), [slice_], {port_key(group.ports): group})
+    ports = slice_.ports or ()
+    labels, annotations = encode_group(template(service), None)
+    group = EncodedGroup(ports=ports, labels=labels, annotations=annotations, endpoints={identity(wanted): wanted})
+    packed = pack(template(service), {(port_key(ports), ()): group}, [slice_])
     stays = packed.unchanged == [slice_]
     assert stays == case["expected"]["treated_as_equal"]
     if not stays:

@@ -24,8 +24,14 @@ from tests.vectors.planning import packed_from, plan, set_hints
 
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import Condition, EndpointSlice
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.selection.selection import CURRENT, endpoints_of_port, hints_heeded, policies_of, select
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
+    CURRENT,
+    endpoints_of_port,
+    honored_hints,
+    policies_of,
+    select_endpoints,
+)
 from zoneward.slices.plan import ServicePlan
 
 WAITED: Final = "wait_limit_seconds_per_step"
@@ -134,10 +140,10 @@ def routing(case: Case) -> None:
     planned = plan(service, nodes=list(places.values()), pods=pods)
     reached = {}
     for client in given["clients"]:
-        selection = select(
+        selection = select_endpoints(
             tuple(endpoints_of_port(slices_after(planned), "http", node=client["node"]).values()),
             policies=policies_of(service),
-            heeded=hints_heeded(service, CURRENT, Gates()),
+            honored=honored_hints(service, CURRENT, FeatureGates()),
             node=client["node"],
             zone=client["zone"],
         )
@@ -147,7 +153,7 @@ def routing(case: Case) -> None:
 
 
 def with_gate(prefer_same_traffic_distribution: bool) -> Configuration:
-    gates = Gates(prefer_same_traffic_distribution=prefer_same_traffic_distribution)
+    gates = FeatureGates(prefer_same_traffic_distribution=prefer_same_traffic_distribution)
     return Configuration(gates=gates).as_upstream()
 
 

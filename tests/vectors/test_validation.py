@@ -27,12 +27,11 @@ from zoneward.kube.objects import (
     ServiceSpec,
 )
 from zoneward.kube.validation import FieldError
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.request.approach import asked_for
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import Rules
-from zoneward.routing.selection.selection import CURRENT, hints_heeded, policies_of, select
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.request.approach import Approach, requested_approach
+from zoneward.routing.rules import RuleLog
+from zoneward.routing.selection.endpoint_selection import CURRENT, honored_hints, policies_of, select_endpoints
 
 METADATA: Final = ObjectMeta(name="hello", namespace="world", resource_version="1")
 
@@ -106,7 +105,7 @@ def controller_options(case: Case) -> None:
 
 def annotation(case: Case) -> None:
     service = a_service(annotations=case["input"]["annotations"])
-    heuristic = asked_for(service, UPSTREAM, Rules()).heuristic
+    heuristic = requested_approach(service, UPSTREAM, RuleLog()).heuristic
     check({"auto_hints_enabled": heuristic is PROPORTIONAL_ZONE_CPU}, case["expected"])
 
 
@@ -124,7 +123,7 @@ def hint_source(given: Case) -> str | None:
     nodes = [a_node({"name": zone, "zone": zone, "cpu": "1", "ready": True}) for zone in zones]
     pods = [a_pod(zone, ips=[f"10.0.0.{number}"], node=zone) for number, zone in enumerate(zones, start=1)]
     service = a_service(annotations=given["annotations"], traffic_distribution=given["traffic_distribution"])
-    gates = Gates(topology_aware_hints=given.get("topology_engine_enabled", True))
+    gates = FeatureGates(topology_aware_hints=given.get("topology_engine_enabled", True))
     (family,) = plan(service, nodes=nodes, pods=pods, configuration=Configuration(gates=gates).as_upstream()).families
     hinted = all(hints_of(endpoint) for endpoint in endpoints_in(family.changes.after))
     assert hinted == family.decision.active
@@ -147,10 +146,10 @@ def routing_by_policy(given: Case) -> dict[str, str]:
         Endpoint(addresses=(f"10.0.0.{number}",), node_name=node, hints=some_hints(zones=[zone]))
         for number, (node, zone) in enumerate([("here", "zone-a"), ("near", "zone-a"), ("far", "zone-b")], start=1)
     )
-    selection = select(
+    selection = select_endpoints(
         (here, near, far),
         policies=policies_of(service),
-        heeded=hints_heeded(service, CURRENT, Gates()),
+        honored=honored_hints(service, CURRENT, FeatureGates()),
         node="here",
         zone="zone-a",
     )

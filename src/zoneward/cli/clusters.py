@@ -9,7 +9,7 @@ from zoneward.cli.options import Note, Options, tell
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import ClientConfig
 
 
 INSECURE: Final = (
@@ -17,15 +17,15 @@ INSECURE: Final = (
 )
 
 
-def access_for(options: Options) -> "tuple[Access, str | None]":
+def access_for(options: Options) -> "tuple[ClientConfig, str | None]":
     """The cluster of the current or the named context, and the namespace that is read there; None: all.
 
     Raises InputError or a usage error.
     """
-    from zoneward.client.kubeconfig import find_access
+    from zoneward.client.auth.kubeconfig import load_client_config
 
     try:
-        access = find_access(
+        access = load_client_config(
             kubeconfig=options.kubeconfig,
             context=options.context,
             impersonate=options.impersonate,

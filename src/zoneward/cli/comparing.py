@@ -8,14 +8,14 @@ from zoneward.cli.options import Note, Options
 from zoneward.cli.planning import choose_for
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
-from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
+from zoneward.slices.comparison import COMPARED, ComparedApproach, ServiceComparison, compare_service
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """Comparisons in the order that was asked for; ``notes`` are for standard error."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ServiceComparison, ...]
     notes: tuple[Note, ...]
 
 
@@ -32,7 +32,7 @@ def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared
                 approaches=approaches,
                 pods=chosen.snapshot.pods_of(service),
                 slices=chosen.snapshot.slices_of(service),
-                surroundings=chosen.surroundings,
+                cluster_state=chosen.cluster_state,
                 taken=chosen.taken.get(service.metadata.namespace, ()),
             )
         ]
@@ -55,18 +55,18 @@ def _largest_first(value: float | None) -> tuple[bool, float]:
     return (value is None, -value if value is not None else 0.0)
 
 
-def _gain(comparison: Comparison) -> float | None:
+def _gain(comparison: ServiceComparison) -> float | None:
     best, today = comparison.best, comparison.today
     if best is None or best.score is None or today.score is None:
         return None
     return best.score - today.score
 
 
-def _in_zone(candidate: Candidate | None) -> float | None:
+def _in_zone(candidate: ComparedApproach | None) -> float | None:
     return candidate.traffic.in_zone if candidate is not None and candidate.traffic is not None else None
 
 
-_ORDERS: Final[dict[str, Callable[[Comparison], float | None]]] = {
+_ORDERS: Final[dict[str, Callable[[ServiceComparison], float | None]]] = {
     "gain": _gain,
     "score": lambda each: each.best.score if each.best else None,
     "in-zone": lambda each: _in_zone(each.best),

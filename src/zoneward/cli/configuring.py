@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
-from zoneward.kube.files import read_small
-from zoneward.kube.input_error import InputError, show
-from zoneward.kube.malformed import Malformed
-from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
+from zoneward.kube.input_error import ConfigurationError, InputError, MalformedText, show
+from zoneward.kube.input_files import read_small
+from zoneward.routing.configuration import Configuration, configuration_from
 
 if TYPE_CHECKING:
     from zoneward.controller.controller_configuration import ControllerConfiguration
@@ -65,7 +64,7 @@ def _document(name: str) -> object:
         raise InputError(name, "expected a configuration, got more than 1 MiB")
     try:
         documents = whole_documents(data)
-    except Malformed as error:
+    except MalformedText as error:
         raise InputError(name, f"line {error.line}, column {error.column}", error.problem) from None
     if len(documents) != 1:
         raise InputError(name, f"expected one document, got {len(documents)}")

@@ -13,14 +13,14 @@ import click
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
-from zoneward.client.error_messages import worded
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
+from zoneward.client.error_messages import log_message
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
 from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
-from zoneward.kube.input_error import InputError
-from zoneward.routing.configuration import Configuration, ConfigurationError
+from zoneward.kube.input_error import ConfigurationError, InputError
+from zoneward.routing.configuration import Configuration
 
 _DURATIONS: Final = {
     "batch_period": "--endpointslice-updates-batch-period",
@@ -60,7 +60,7 @@ def run(asked: Asked) -> int:
     without. Raises InputError or a usage error before anything is served."""
     program = needed("zoneward.controller.controller_program", by="controller")
     configuration, settings = _settings(asked)
-    access = find_access(
+    access = load_client_config(
         kubeconfig=asked.kubeconfig,
         context=asked.context,
         impersonate=asked.impersonate,
@@ -87,7 +87,7 @@ def run(asked: Asked) -> int:
         await replica.run(stop)
 
     return run_program(
-        work, name="controller", log=log, error_message=lambda error: worded(error, access, now=datetime.now(UTC))
+        work, name="controller", log=log, error_message=lambda error: log_message(error, access, now=datetime.now(UTC))
     )
 
 

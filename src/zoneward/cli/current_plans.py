@@ -7,17 +7,17 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
-from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key, LiveNode, key_of
-from zoneward.kube.objects import Service, zone_of
-from zoneward.kube.selector import parse_selector
+from zoneward.client.affected_services import subscribe_affected_services
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, object_key_of
+from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.slices.shared_changes import concerns_all
+from zoneward.routing.demand import changes_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 Rank = Callable[[Service], int | None]
 """Where a Service comes among those that were asked for; None for one that was not."""
@@ -27,7 +27,7 @@ Rank = Callable[[Service], int | None]
 class _Names:
     """The names of EndpointSlices in one namespace, as they are now."""
 
-    cache: Cache
+    cache: InformerCache
     namespace: str
 
     def __contains__(self, name: object) -> bool:
@@ -42,20 +42,20 @@ class CurrentPlans:
     """
 
     def __init__(
-        self, cache: Cache, *, options: Options, configuration: Configuration, waiting: Callable[[], None]
+        self, cache: InformerCache, *, options: Options, configuration: Configuration, waiting: Callable[[], None]
     ) -> None:
         """Raises a usage error for a selector that is none."""
         self._cache, self._options, self._configuration, self._waiting = cache, options, configuration, waiting
         self._rank = rank_of(options)
-        self._stale: set[Key] = set()
+        self._stale: set[ObjectKey] = set()
         self._nodes_changed = True
         self._demand_changed = True
-        self._plans: dict[Key, ServicePlan] = {}
-        self._views: dict[Key, tuple[DecisionView, ...]] = {}
-        self._order: tuple[Key, ...] | None = None
-        self.surroundings: Surroundings = self._now()
+        self._plans: dict[ObjectKey, ServicePlan] = {}
+        self._views: dict[ObjectKey, tuple[DecisionView, ...]] = {}
+        self._order: tuple[ObjectKey, ...] | None = None
+        self.cluster_state: ClusterState = self._now()
         """As of the last update."""
-        tell_concerned(cache, self._concern)
+        subscribe_affected_services(cache, self._concern)
         cache.nodes.subscribe(self._node)
 
     @property
@@ -63,19 +63,19 @@ class CurrentPlans:
         return bool(self._stale) or self._nodes_changed or self._demand_changed
 
     @property
-    def order(self) -> tuple[Key, ...]:
+    def order(self) -> tuple[ObjectKey, ...]:
         """The planned Services in the order in which they are shown."""
         if self._order is None:
             ranked = [(self._rank(plan.service) or 0, *key) for key, plan in self._plans.items()]
             self._order = tuple((namespace, name) for _, namespace, name in sorted(ranked))
         return self._order
 
-    def __getitem__(self, key: Key) -> ServicePlan:
+    def __getitem__(self, key: ObjectKey) -> ServicePlan:
         return self._plans[key]
 
     def begin(self) -> None:
         """All Services wait for their first plan."""
-        self._concern({key_of(service) for service in self._cache.services})
+        self._concern({object_key_of(service) for service in self._cache.services})
 
     def update(self) -> Iterator[list[DecisionChange]]:
         """Plan what waits, a Service at a time, and tell what changed of its decisions, which may be nothing.
@@ -83,8 +83,8 @@ class CurrentPlans:
         Whoever stops in between goes on with another call.
         """
         if self._nodes_changed or self._demand_changed:
-            before, self.surroundings = self.surroundings, self._now(before=self.surroundings)
-            if concerns_all(before, self.surroundings):
+            before, self.cluster_state = self.cluster_state, self._now(before=self.cluster_state)
+            if before.affects_all_services(self.cluster_state):
                 self._stale.update(self._plans)
             self._nodes_changed = self._demand_changed = False
         for key in self._in_order(self._stale):
@@ -93,34 +93,34 @@ class CurrentPlans:
 
     # --- what waits ---------------------------------------------------------------------------------------------------
 
-    def _concern(self, keys: Collection[Key]) -> None:
+    def _concern(self, keys: Collection[ObjectKey]) -> None:
         self._stale.update(keys)
         self._waiting()
 
     def _node(self, old: LiveNode | None, new: LiveNode | None) -> None:
-        if (old is None) != (new is None) or (old and new and zone_of(old) != zone_of(new)):
+        if (old is None) != (new is None) or (old and new and node_zone(old) != node_zone(new)):
             self._nodes_changed = True
         if changes_demand(old, new):
             self._demand_changed = True
         if self._nodes_changed or self._demand_changed:
             self._waiting()
 
-    def _now(self, before: Surroundings | None = None) -> Surroundings:
+    def _now(self, before: ClusterState | None = None) -> ClusterState:
         cache = self._cache
         if before is not None and not self._nodes_changed:
             zones = before.node_zones
         else:
-            zones = {node.metadata.name: zone_of(node) for node in cache.nodes}
+            zones = {node.metadata.name: node_zone(node) for node in cache.nodes}
         # Nodes were asked for, and so were Pods: that there are none says that there are none.
         return surroundings_of(
             cache.nodes, zones, options=self._options, configuration=self._configuration, pods_known=True
         )
 
-    def _in_order(self, keys: Collection[Key]) -> list[Key]:
+    def _in_order(self, keys: Collection[ObjectKey]) -> list[ObjectKey]:
         if len(keys) < 2:
             return list(keys)
 
-        def place(key: Key) -> tuple[int, str, str]:
+        def place(key: ObjectKey) -> tuple[int, str, str]:
             service = self._cache.services.get(*key)
             return (self._rank(service) or 0) if service else 0, *key
 
@@ -128,7 +128,7 @@ class CurrentPlans:
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
-    def _plan(self, key: Key) -> list[DecisionChange]:
+    def _plan(self, key: ObjectKey) -> list[DecisionChange]:
         cache = self._cache
         before = self._views.get(key, ())
         service = cache.services.get(*key)
@@ -142,7 +142,7 @@ class CurrentPlans:
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
             slices=sorted(cache.slices_of(*key), key=lambda each: each.metadata.name),
-            surroundings=self.surroundings,
+            cluster_state=self.cluster_state,
             taken=_Names(cache, key[0]),
         )
         if key not in self._plans:

@@ -18,7 +18,7 @@ from zoneward.cli.options import Note, tell, wants_color
 from zoneward.cli.requesting import Request
 from zoneward.cli.whole_file import whole_file
 from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
-from zoneward.routing.scores import Simulation
+from zoneward.routing.simulation_results import Simulation
 
 if TYPE_CHECKING:
     from zoneward.lab.datasets import Inputs

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from zoneward.client.resources import Key
 from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.kube.objects import ObjectKey
 from zoneward.report.screens import LogLine
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 
 class Story:
@@ -17,9 +17,9 @@ class Story:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begin = clock, clock()
-        self._plans: dict[Key, ServicePlan] = {}
-        self._written: dict[Key, WrittenPlan] = {}
-        self._changed: dict[Key, float] = {}
+        self._plans: dict[ObjectKey, ServicePlan] = {}
+        self._written: dict[ObjectKey, WrittenPlan] = {}
+        self._changed: dict[ObjectKey, float] = {}
         self.log: Final[list[LogLine]] = []
         self.events = 0
         """Events of Services that were told."""
@@ -33,7 +33,7 @@ class Story:
         """The last plan of each Service, in the order of their names."""
         return [self._plans[key] for key in sorted(self._plans)]
 
-    def marked(self, seconds: float) -> frozenset[Key]:
+    def marked(self, seconds: float) -> frozenset[ObjectKey]:
         """The Services that were written within so many seconds."""
         now = self.seconds
         return frozenset(key for key, then in self._changed.items() if now - then < seconds)
@@ -63,7 +63,7 @@ class Story:
         self.events += len(now.events)
         self._plans[key], self._written[key] = plan, now
 
-    def gone(self, key: Key) -> None:
+    def gone(self, key: ObjectKey) -> None:
         """A Service is no longer there."""
         for known in (self._plans, self._written, self._changed):
             known.pop(key, None)
@@ -80,6 +80,6 @@ class Heard(ControllerMetrics):
         super().record_sync(plan)
         self._story.wrote(plan)
 
-    def forget_service(self, service: Key) -> None:
+    def forget_service(self, service: ObjectKey) -> None:
         super().forget_service(service)
         self._story.gone(service)

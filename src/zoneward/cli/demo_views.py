@@ -11,11 +11,11 @@ from zoneward.cli.demo_story import Story
 from zoneward.cli.options import Options, table_width, wants_color
 from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
-from zoneward.client.cache import Cache
-from zoneward.kube.objects import says_ready
+from zoneward.client.informer_cache import InformerCache
+from zoneward.kube.objects import has_ready_condition
 from zoneward.report.screens import ZoneStatus, demo_screen, log_text, total_traffic
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of, is_ready
+from zoneward.routing.demand import compute_demand, is_node_ready
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +39,7 @@ class View(Protocol):
         ...
 
 
-def view_for(story: Story, cache: Cache, *, length: float, plain: bool) -> View:
+def view_for(story: Story, cache: InformerCache, *, length: float, plain: bool) -> View:
     """``length``: about how many seconds it will take."""
     if not plain and is_screen():
         return Drawn(story, cache, length=length)
@@ -49,7 +49,7 @@ def view_for(story: Story, cache: Cache, *, length: float, plain: bool) -> View:
 class Lines:
     """Each line of the log as it comes, and at the end a table."""
 
-    def __init__(self, story: Story, cache: Cache) -> None:
+    def __init__(self, story: Story, cache: InformerCache) -> None:
         self._story, self._cache = story, cache
         self._stream, self._told, self._names = Stream(), 0, 0
 
@@ -79,7 +79,7 @@ class Lines:
 class Drawn:
     """All of it on a terminal, drawn anew when something changes."""
 
-    def __init__(self, story: Story, cache: Cache, *, length: float) -> None:
+    def __init__(self, story: Story, cache: InformerCache, *, length: float) -> None:
         self._story, self._cache, self._length = story, cache, length
 
     async def run(self) -> None:
@@ -112,7 +112,7 @@ class Drawn:
             zones=zones_now(self._cache),
             status=self._status(is_last=is_last),
             log=story.log,
-            demand=demand_of(self._cache.nodes),
+            demand=compute_demand(self._cache.nodes),
             configuration=Configuration(),
             terminal=Terminal(width, height, wants_color(Options())),
         )
@@ -135,34 +135,36 @@ class Drawn:
         return text
 
 
-def _table(story: Story, cache: Cache, width: int) -> Sequence["RenderableType"]:
+def _table(story: Story, cache: InformerCache, width: int) -> Sequence["RenderableType"]:
     """The table as other commands print it, in parts; without the last line, which speaks of their options."""
     from rich.console import Group
 
     from zoneward.report.plan_table import plan_table
     from zoneward.report.terminal_text import StyledText, join_lines
 
-    table = plan_table(story.plans, demand=demand_of(cache.nodes), configuration=Configuration(), width=width)
+    table = plan_table(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration(), width=width)
     assert isinstance(table, Group)
     *above, legend = table.renderables
     assert isinstance(legend, StyledText)
     return *above, join_lines(legend.split("\n")[:-1])
 
 
-def zones_now(cache: Cache) -> Sequence[ZoneStatus]:
+def zones_now(cache: InformerCache) -> Sequence[ZoneStatus]:
     """Every zone that has a Node, with what is ready there."""
-    demand = demand_of(cache.nodes)
+    demand = compute_demand(cache.nodes)
     return tuple(_zone_now(cache, zone, demand.share(zone)) for zone in cache.zones())
 
 
-def _zone_now(cache: Cache, zone: str, share: float) -> ZoneStatus:
+def _zone_now(cache: InformerCache, zone: str, share: float) -> ZoneStatus:
     nodes = cache.nodes_in(zone)
     pods = [pod for node in nodes for pod in cache.pods_on(node.metadata.name)]
     return ZoneStatus(
         zone=zone,
         share=share,
         nodes=len(nodes),
-        ready_nodes=sum(map(is_ready, nodes)),
+        ready_nodes=sum(map(is_node_ready, nodes)),
         pods=len(pods),
-        ready_pods=sum(pod.metadata.deletion_timestamp is None and says_ready(pod.status.conditions) for pod in pods),
+        ready_pods=sum(
+            pod.metadata.deletion_timestamp is None and has_ready_condition(pod.status.conditions) for pod in pods
+        ),
     )

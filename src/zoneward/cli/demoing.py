@@ -15,23 +15,24 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.printing import print_line
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.whole_file import whole_file
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import node_zone
 from zoneward.report.comparison_report import totals
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
 from zoneward.sandbox.play.play_file import play_from
@@ -39,8 +40,8 @@ from zoneward.sandbox.play.play_model import Outage, Play
 from zoneward.sandbox.server.persistence import new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.comparison import compare_service
-from zoneward.slices.planned import Surroundings
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""
@@ -90,25 +91,26 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
             serving = await stack.enter_async_context(SandboxServer(registry, ends_pods=False))
         except OSError as error:
             raise InputError("127.0.0.1", f"expected a port that is free, got: {error.strerror}") from error
-        access = Access(cluster=Cluster(server=serving.address), user=User())
+        access = ClientConfig(cluster=ClusterInfo(server=serving.address), user=UserInfo())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
-        teller = Teller(writer, instance="demo")
-        controller = Controller(
-            transport,
+        status_writer = StatusWriter(writer, instance="demo")
+        context = ControllerContext(
+            connection=transport,
+            writer=writer,
             configuration=Configuration(),
             mode=Mode.TAKE_OVER,
-            writer=writer,
-            teller=teller,
+            status_writer=status_writer,
             metrics=Heard(story),
-            batching=Batching(period=_PERIOD / play.speed),
         )
+        options = ControllerOptions(batching=Batching(period=_PERIOD / play.speed))
+        controller = EndpointSliceController(context, options)
         view = view_for(story, controller.cache, length=end / play.speed, plain=plain)
 
         async def perform_it() -> None:
             await _perform(play, registry, controller, story, until=end)
-            await controller.settled(_LAST)
-            await teller.settled(_LAST)
+            await controller.wait_until_idle(_LAST)
+            await status_writer.wait_until_written(_LAST)
             _look(controller, story)
 
         await first_to_end(perform_it(), controller.run(), _follow(controller, story), view.run())
@@ -133,14 +135,16 @@ def _moments(play: Play) -> Iterator[float]:
                 yield step.at + outage.duration
 
 
-async def _perform(play: Play, registry: Registry, controller: Controller, story: Story, *, until: float) -> None:
+async def _perform(
+    play: Play, registry: Registry, controller: EndpointSliceController, story: Story, *, until: float
+) -> None:
     """The play's own words go into the story."""
     seen = -1
 
     def is_done() -> bool:
         nonlocal seen
         before, seen = seen, registry.store.version
-        return before == seen and controller.is_settled
+        return before == seen and controller.is_idle
 
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
@@ -161,30 +165,30 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
     )
 
 
-async def _follow(controller: Controller, story: Story) -> None:
+async def _follow(controller: EndpointSliceController, story: Story) -> None:
     """Where traffic starts may change what becomes of a Service that needs no write for it."""
-    known = demand_of(controller.cache.nodes)
+    known = compute_demand(controller.cache.nodes)
     while True:
         await asyncio.sleep(_LOOK)
-        demand = demand_of(controller.cache.nodes)
-        if demand != known and controller.is_settled:
+        demand = compute_demand(controller.cache.nodes)
+        if demand != known and controller.is_idle:
             known = demand
             _look(controller, story)
 
 
-def _look(controller: Controller, story: Story) -> None:
+def _look(controller: EndpointSliceController, story: Story) -> None:
     for plan in story.plans:
         fresh = controller.decision(plan.service.metadata.namespace, plan.service.metadata.name)
         if fresh is not None:
             story.looked(fresh)
 
 
-def _summary(controller: Controller, story: Story) -> list[str]:
+def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     writes, cache = controller.metrics.writes, controller.cache
-    surroundings = Surroundings(
-        demand=demand_of(cache.nodes),
-        node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
+    cluster_state = ClusterState(
+        demand=compute_demand(cache.nodes),
+        node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
         configuration=Configuration(),
     )
     comparisons = [
@@ -195,7 +199,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
             approaches=(NO_APPROACH,),
             pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
             slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
-            surroundings=surroundings,
+            cluster_state=cluster_state,
         )
     ]
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")

@@ -15,14 +15,13 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
 from zoneward.cli.printing import print_line
 from zoneward.kube.input_error import InputError
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
-    from zoneward.client.resources import Key
-    from zoneward.controller.handover.adopting import Adopting
-    from zoneward.controller.handover.adoption import Following, Step
-    from zoneward.kube.objects import EndpointSlice
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
+    from zoneward.controller.handover.service_handover import ServiceHandover
+    from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 _TIMEOUT: Final = 60.0
 
@@ -31,8 +30,8 @@ _TIMEOUT: Final = 60.0
 class Way:
     """Over or back. ``again`` is the command that goes on where this one was cut off."""
 
-    run: "Callable[[Adopting], Coroutine[Any, Any, str]]"
-    following: "Callable[[Adopting], Following]"
+    run: "Callable[[ServiceHandover], Coroutine[Any, Any, str]]"
+    following: "Callable[[ServiceHandover], NextStep]"
     again: str
     after: str = ""
     """What has to be known once it is done."""
@@ -76,9 +75,9 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_run: bool) -> int:
     """Do it, or show it. Raises a usage error, or InputError; half way that one says how to go on."""
     from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import complaint
+    from zoneward.client.error_messages import to_input_error
     from zoneward.client.transport import Transport
-    from zoneward.controller.handover.adopting import Adopting
+    from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
     configuration = configuration_for(options)
     if configuration.keep_built_in_label:
@@ -86,16 +85,16 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _where(service, options)
     name = "/".join(key)
-    begun: list[Adopting] = []
+    begun: list[ServiceHandover] = []
 
     async def run() -> None:
         async with Transport(access) as transport:
-            adopting = Adopting(
+            adopting = ServiceHandover(
                 transport,
                 key,
                 configuration=configuration,
-                tell=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
-                limit=timeout,
+                report=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
+                timeouts=HandoverTimeouts(total=timeout),
             )
             begun.append(adopting)
             if dry_run:
@@ -112,14 +111,14 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
             print_line(f"zoneward: cut off half way; to go on: {again}", err=True)
         return INTERRUPTED
     except CallFailed as error:
-        told = complaint(error, access, now=datetime.now(UTC))
+        told = to_input_error(error, access, now=datetime.now(UTC))
         if any(each.is_begun for each in begun):
             raise InputError(str(told), f"half way; to go on: {again}") from error
         raise told from error
     return 0
 
 
-def _where(service: str, options: Options) -> "tuple[Access, Key]":
+def _where(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
@@ -132,20 +131,20 @@ def _where(service: str, options: Options) -> "tuple[Access, Key]":
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _show(adopting: "Adopting", way: Way, name: str) -> None:
-    from zoneward.controller.handover.adoption import steps
+async def _show(adopting: "ServiceHandover", way: Way, name: str) -> None:
+    from zoneward.controller.handover.handover_steps import all_steps
 
-    there = await adopting.look()
-    for number, step in enumerate(steps(there, way.following(adopting)), start=1):
+    there = await adopting.read_state()
+    for number, step in enumerate(all_steps(there, way.following(adopting)), start=1):
         click.echo("".join(_shown(number, step, name)), nl=False)
 
 
-def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
+def _shown(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, and what it writes as YAML documents behind it."""
-    from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
+    from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 
-    lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]
+    lines = [f"{number}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
     documents: list[object] = []
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")
@@ -156,7 +155,7 @@ def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
-    yield to_yaml(documents[0], lines) if documents else "".join(f"# {visible(line)}\n" for line in lines)
+    yield to_yaml(documents[0], lines) if documents else "".join(f"# {printable(line)}\n" for line in lines)
     for each in documents[1:]:
         yield "---\n" + to_yaml(each, ())
     if documents:

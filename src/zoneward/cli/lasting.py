@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.client.in_cluster import SERVICE_ACCOUNT
+from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import ClientConfig
     from zoneward.daemon.log import Log
 
 _EXTRA: Final = "structlog"
@@ -50,7 +50,7 @@ def read_option(option: str, read: Callable[[str], Any], text: str) -> Any:
         raise click.UsageError(f"{option}: {error}") from None
 
 
-def lease_namespace(access: "Access", given: str | None) -> str:
+def lease_namespace(access: "ClientConfig", given: str | None) -> str:
     """Where Leases are: as given, else the Pod's own namespace, else where those of the cluster's own programs are."""
     return given or (access.namespace if access.source == SERVICE_ACCOUNT else _USUAL_NAMESPACE)
 

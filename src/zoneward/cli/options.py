@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 import click
 
 from zoneward.cli.printing import print_line
-from zoneward.routing.request.approach import WHAT_IF_VALUES
-from zoneward.routing.selection.selection import CONSUMERS, ZONEWARD
+from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
 Color = Literal["auto", "always", "never"]
 TABLE_WIDTH: Final = 100

@@ -48,11 +48,11 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
 
         return watch_for(options, output)
     from zoneward.cli.planning import plan_for
-    from zoneward.routing.selection.measured import measurements
+    from zoneward.routing.selection.traffic_measurements import combine_measurements
 
-    measured = measurements(_documents(measured_in))
+    measured = combine_measurements(_documents(measured_in))
     planned = plan_for(options)
-    plans, configuration, demand = planned.plans, planned.configuration, planned.surroundings.demand
+    plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
     tell(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
@@ -82,7 +82,7 @@ def _documents(places: tuple[str, ...]) -> tuple["MeasuredTraffic", ...]:
     """Raises InputError."""
     if not places:
         return ()
-    from zoneward.snapshots.measured import read_measured
+    from zoneward.snapshots.measured_traffic_files import read_measured
 
     return read_measured(places, stdin=sys.stdin.buffer)
 

@@ -9,11 +9,12 @@ from zoneward.cli.snapshots import no_services, reading_notes, services_in, snap
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import as_if_asked
-from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,14 @@ class Chosen:
     """
 
     snapshot: Snapshot
-    surroundings: Surroundings
+    cluster_state: ClusterState
     services: tuple[Service, ...]
     taken: Mapping[str, Container[str]]
     notes: tuple[Note, ...]
 
     @property
     def configuration(self) -> Configuration:
-        return self.surroundings.configuration
+        return self.cluster_state.configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,17 @@ def plan_for(options: Options) -> Planned:
                 as_asked(service, options),
                 pods=chosen.snapshot.pods_of(service),
                 slices=chosen.snapshot.slices_of(service),
-                surroundings=chosen.surroundings,
+                cluster_state=chosen.cluster_state,
                 taken=chosen.taken.get(service.metadata.namespace, ()),
             )
             for service in chosen.services
         )
-    return Planned(chosen.snapshot, chosen.surroundings, chosen.services, chosen.taken, chosen.notes, plans)
+    return Planned(chosen.snapshot, chosen.cluster_state, chosen.services, chosen.taken, chosen.notes, plans)
 
 
 def as_asked(service: Service, options: Options) -> Service:
     """The Service, or what it would be with ``--what-if``."""
-    return as_if_asked(service, options.what_if) if options.what_if else service
+    return as_if_requested(service, options.what_if) if options.what_if else service
 
 
 def surroundings_of(
@@ -71,10 +72,10 @@ def surroundings_of(
     options: Options,
     configuration: Configuration,
     pods_known: bool,
-) -> Surroundings:
+) -> ClusterState:
     """What all Services of a cluster share, from its Nodes and the options."""
-    return Surroundings(
-        demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
+    return ClusterState(
+        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones=node_zones,
         configuration=configuration,
         pods_known=pods_known,
@@ -87,13 +88,13 @@ def choose_for(options: Options) -> Chosen:
     configuration = configuration_for(options)
     snapshot = snapshot_for(options)
     services = services_in(snapshot, options)
-    surroundings = surroundings_of(
+    cluster_state = surroundings_of(
         snapshot.nodes, snapshot.node_zones, options=options, configuration=configuration, pods_known=snapshot.has_pods
     )
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
         taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
-    return Chosen(snapshot, surroundings, tuple(services), taken, tuple(_notes(snapshot, services)))
+    return Chosen(snapshot, cluster_state, tuple(services), taken, tuple(_notes(snapshot, services)))
 
 
 def _notes(snapshot: Snapshot, services: Sequence[Service]) -> Iterator[Note]:

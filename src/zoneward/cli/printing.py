@@ -2,9 +2,9 @@
 
 import click
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 
 def print_line(text: str, *, err: bool = False) -> None:
     """One line, of which nothing steers the terminal."""
-    click.echo(visible(text), err=err)
+    click.echo(printable(text), err=err)

@@ -135,7 +135,7 @@ def command(
 ) -> int:
     """Program a node's kernel (nftables) to do what `zoneward route --node NAME` says, until SIGTERM or Ctrl-C.
 
-    Services, EndpointSlices and the Node are followed; zones, hints, slice groups and weights are heeded. It takes the
+    Services, EndpointSlices and the Node are followed; zones, hints, slice groups and weights are honored. It takes the
     place of kube-proxy, or serves only Services that are labelled for it. The rules stay in the kernel when it ends.
     Root, or CAP_NET_ADMIN, is needed, but for --print.
 

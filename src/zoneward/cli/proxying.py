@@ -14,31 +14,30 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
-from zoneward.client.kubeconfig import find_access
-from zoneward.client.resources import Key
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
-from zoneward.kube.input_error import InputError
+from zoneward.kube.input_error import ConfigurationError, InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.applying import Lost, NftProcess, Refused, Unusable
-from zoneward.proxy.kernel.capability import set_aside
-from zoneward.proxy.kernel.kernel_reading import Incomplete
-from zoneward.proxy.kernel.planning import cleanup, planned, whole
-from zoneward.proxy.model.claims import granted
-from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
-from zoneward.proxy.model.served import Node, Served
+from zoneward.netlink.nftables import DumpInterrupted
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
+from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.machine import drop_effective_capability
+from zoneward.proxy.model.address_ownership import resolve_ownership
+from zoneward.proxy.model.node_service import NodeService, ProxyNode
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.large_services import TooLarge, served_within
-from zoneward.proxy.ruleset.quoting import comment
-from zoneward.proxy.ruleset.text import text
-from zoneward.routing.configuration import Configuration, ConfigurationError
-from zoneward.routing.selection.selection import ZONEWARD
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.difference import diff_rulesets
+from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
+from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _LISTS: Final = ("cluster_cidrs", "node_port_addresses", "service_cidrs")
 _OPTIONS: Final = {
@@ -78,7 +77,7 @@ def run(asked: Asked) -> int:
     if asked.does != "run":
         return _tell(asked, configuration, settings)
     program = needed("zoneward.proxy.proxy_program", by="proxy")
-    access = find_access(
+    access = load_client_config(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
     log = log_for(quiet=asked.quiet, verbose=asked.verbose, form=settings.log_format)
@@ -86,7 +85,7 @@ def run(asked: Asked) -> int:
         log.warning(INSECURE)
     try:
         # In the first thread, while there is no other.
-        set_aside()
+        drop_effective_capability()
     except OSError as error:
         log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
 
@@ -103,7 +102,7 @@ def run(asked: Asked) -> int:
         )
         try:
             await proxy.run(stop)
-        except Unusable as error:
+        except NftablesUnavailable as error:
             raise InputError("the kernel", str(error)) from None
 
     return run_program(work, name="proxy", log=log, error_message=str)
@@ -123,14 +122,14 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxyConfigurati
         )
     )
     node = node_in(snapshot, asked.node)
-    options = layout_options(settings, node)
+    options = ruleset_options(settings, node)
     found = _served(snapshot, node, options, configuration, settings, note=_note)
     if asked.does == "print":
-        head = f"Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE"
-        print_line(comment(head))
+        head = f"Of node {asked.node}, zone {node_zone(node) or '(none)'}. In place of what there is: nft -f FILE"
+        print_line(comment_line(head))
         for family in FAMILIES:
-            changes = difference(None, whole(family, found[family], options=options))
-            click.echo(text(replace(changes, replaces=True)), nl=False)
+            changes = diff_rulesets(None, full_ruleset(family, found[family], options=options))
+            click.echo(render_commands(replace(changes, replaces_table=True)), nl=False)
         return 0
     return asyncio.run(_differences(found, options))
 
@@ -138,21 +137,21 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxyConfigurati
 def _served(
     snapshot: Snapshot,
     node: kube.Node,
-    options: LayoutOptions,
+    options: RulesetOptions,
     configuration: Configuration,
     settings: ProxyConfiguration,
     *,
     note: Callable[[str], None],
-) -> dict[Family, dict[Key, Served]]:
+) -> dict[Family, dict[ObjectKey, NodeService]]:
     """``note`` is told what is not served, and why."""
-    this = Node(name=node.metadata.name, zone=zone_of(node))
-    asked: dict[Family, list[Served]] = {family: [] for family in FAMILIES}
+    this = ProxyNode(name=node.metadata.name, zone=node_zone(node))
+    asked: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
     for service in snapshot.services:
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
             continue
         where, left_out = f"Service {service.metadata.namespace}/{service.metadata.name}", dict[str, None]()
         try:
-            every = served_within(
+            every = node_services_within(
                 settings.max_service_entries,
                 service,
                 snapshot.slices_of(service),
@@ -162,7 +161,7 @@ def _served(
                 service_ranges=settings.service_ranges,
                 left_out=left_out.setdefault,
             )
-        except TooLarge as error:
+        except ServiceTooLarge as error:
             note(f"{where} is left out: {error}")
             continue
         for family, each in every.items():
@@ -172,7 +171,8 @@ def _served(
     own = node_port_addresses(options, node)
     all_node_addresses(node, left_out=lambda each: note(f"Node {this.name}: {each!r} is no IP address: left out"))
     return {
-        family: granted(some, node_addresses=own.get(family, frozenset()), lost=note) for family, some in asked.items()
+        family: resolve_ownership(some, node_addresses=own.get(family, frozenset()), on_conflict=note)
+        for family, some in asked.items()
     }
 
 
@@ -180,21 +180,23 @@ def _note(text: str) -> None:
     print_line(f"zoneward: {text}", err=True)
 
 
-async def _differences(found: dict[Family, dict[Key, Served]], options: LayoutOptions) -> int:
+async def _differences(found: dict[Family, dict[ObjectKey, NodeService]], options: RulesetOptions) -> int:
     try:
-        async with NftProcess() as kernel:
+        async with NftClient() as kernel:
             for family in FAMILIES:
-                click.echo(text(await planned(kernel, family, found[family], options=options)), nl=False)
-    except (Unusable, Refused, Lost, Incomplete) as error:
+                click.echo(
+                    render_commands(await plan_changes(kernel, family, found[family], options=options)), nl=False
+                )
+    except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown, DumpInterrupted) as error:
         raise InputError("the kernel", str(error)) from None
     return 0
 
 
 async def _clean_up(asked: Asked) -> int:
     try:
-        async with NftProcess() as kernel:
-            gone = await cleanup(kernel)
-    except (Unusable, Refused, Lost) as error:
+        async with NftClient() as kernel:
+            gone = await delete_tables(kernel)
+    except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown) as error:
         raise InputError("the kernel", str(error)) from None
     if not asked.quiet:
         tables = ", ".join(f"table {family} {name}" for family, name in gone)

@@ -19,11 +19,11 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
     zoneward release shop/cart
     """
     from zoneward.cli.handing_over import hand_over
-    from zoneward.controller.handover.adoption import next_release
+    from zoneward.controller.handover.handover_steps import next_release_step
 
     way = Way(
         run=lambda adopting: adopting.release(),
-        following=lambda adopting: lambda there: next_release(there, plan=adopting.plan),
+        following=lambda adopting: lambda there: next_release_step(there, plan=adopting.plan),
         again="zoneward release",
     )
     return hand_over(service, way, options=options, timeout=timeout, dry_run=dry_run)

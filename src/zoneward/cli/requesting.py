@@ -9,7 +9,7 @@ import click
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab import COMPUTED_DATASETS
-from zoneward.routing.scores import ENCODINGS
+from zoneward.routing.simulation_results import ENCODINGS
 
 CLUSTER: Final = "cluster"
 _DEFAULT: Final = "kep"

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from zoneward.cli.planning import Planned
 from zoneward.cli.snapshots import node_in
-from zoneward.kube.objects import Endpoint, EndpointSlice, zone_of
+from zoneward.kube.objects import Endpoint, EndpointSlice, node_zone
 from zoneward.report.route_report import NodeRoutes, PortRoute
-from zoneward.routing.selection.selection import (
+from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_port,
-    hints_heeded,
+    honored_hints,
     is_proxied,
     policies_of,
-    select,
+    select_endpoints,
     slice_groups,
 )
 from zoneward.slices.plan import ServicePlan
@@ -22,23 +22,23 @@ def route_of(planned: Planned, *, node: str, as_is: bool) -> NodeRoutes:
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
-    zone = zone_of(node_in(planned.snapshot, node))
-    consumer, gates = planned.surroundings.consumer, planned.configuration.gates
+    zone = node_zone(node_in(planned.snapshot, node))
+    consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
         if not is_proxied(plan.service):
             continue
         policies = policies_of(plan.service, gates)
-        heeded = hints_heeded(plan.service, consumer, gates)
+        honored = honored_hints(plan.service, consumer, gates)
         for address_type, slices in _slices(planned, plan, as_is=as_is):
             groups = slice_groups(slices, consumer, gates)
             for port in plan.service.spec.ports or ():
                 found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
                 addresses = {id(endpoint): address for address, endpoint in found.items()}
-                selection = select(
+                selection = select_endpoints(
                     tuple(found.values()),
                     policies=policies,
-                    heeded=heeded,
+                    honored=honored,
                     node=node,
                     zone=zone,
                     groups=groups,

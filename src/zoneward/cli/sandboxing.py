@@ -17,10 +17,9 @@ import yaml
 
 from zoneward.cli.printing import print_line
 from zoneward.cli.whole_file import whole_file
-from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
-from zoneward.kube.input_error import InputError
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.input_error import InputError, MalformedText
+from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
@@ -217,7 +216,7 @@ def _refuse_another(file: Path) -> None:
         (known,) = whole_documents(read_small(file, most=_LARGEST_KUBECONFIG))
     except FileNotFoundError:
         return
-    except (OSError, ValueError, Malformed):
+    except (OSError, ValueError, MalformedText):
         known = None
     contexts = known.get("contexts") if isinstance(known, dict) else None
     if not isinstance(contexts, list) or [each.get("name") for each in contexts if isinstance(each, dict)] != [CONTEXT]:

@@ -3,7 +3,7 @@
 import click
 
 from zoneward.cli.options import Options
-from zoneward.routing.scores import ENCODINGS
+from zoneward.routing.simulation_results import ENCODINGS
 
 _OF_THE_PROPOSAL = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
 

@@ -109,7 +109,7 @@ def _dataset(request: Request) -> "Dataset":
         from zoneward.lab.datasets import cluster_dataset
 
         planned = plan_for(request.options)
-        return cluster_dataset(planned.plans, planned.surroundings.demand)
+        return cluster_dataset(planned.plans, planned.cluster_state.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED_DATASETS:
         return _computed(name, rest, request)

@@ -12,7 +12,7 @@ import click
 from zoneward.cli.options import Note, Options, reading_options, tell
 
 if TYPE_CHECKING:
-    from zoneward.snapshots.snapshot import Snapshot
+    from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @click.command("snapshot")
@@ -41,7 +41,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.snapshots.saving import save
+    from zoneward.snapshots.snapshot_writer import write_snapshot
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
@@ -55,14 +55,14 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
                 notes.append(no_services(snapshot))
             snapshot = snapshot.only(services)
         if anonymize:
-            from zoneward.routing.algorithms.registry import HEURISTICS
-            from zoneward.routing.reasons import Reason
-            from zoneward.routing.request.asked import Approach
-            from zoneward.snapshots.anonymizing import anonymized
+            from zoneward.routing.algorithms.heuristics import HEURISTICS
+            from zoneward.routing.request.approach import Approach
+            from zoneward.routing.rules import Reason
+            from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
-            save(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
+            write_snapshot(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
     notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))
     tell(options, notes)
 

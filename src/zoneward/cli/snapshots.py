@@ -9,11 +9,11 @@ import click
 from zoneward.cli.clusters import access_for
 from zoneward.cli.options import Note, Options
 from zoneward.kube.input_error import InputError
+from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
-from zoneward.kube.reading import read
-from zoneward.kube.selector import parse_selector
 from zoneward.routing.rules import listed
-from zoneward.snapshots.snapshot import Snapshot, read_snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 
 def snapshot_for(options: Options) -> Snapshot:
@@ -29,10 +29,10 @@ def snapshot_for(options: Options) -> Snapshot:
         from zoneward.sample import cluster
 
         skipped: Counter[str] = Counter()
-        return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
+        return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     if options.files:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
-    from zoneward.snapshots.live import read_cluster
+    from zoneward.snapshots.cluster_snapshot import read_cluster
 
     access, namespace = access_for(options)
     return read_cluster(access, namespace=namespace)
@@ -41,7 +41,7 @@ def snapshot_for(options: Options) -> Snapshot:
 def _refuse_access(options: Options) -> None:
     for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
         if value is not None:
-            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it, which read no cluster")
+            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it, which reads no cluster")
 
 
 def services_in(snapshot: Snapshot, options: Options) -> list[Service]:
@@ -74,7 +74,7 @@ def node_in(snapshot: Snapshot, name: str) -> Node:
 
 
 def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
-    """What is worth knowing about how a snapshot was read."""
+    """What is worth knowing about how a snapshot was read_objects."""
     for warning in snapshot.warnings:
         yield Note(warning)
     if snapshot.skipped:

@@ -13,12 +13,12 @@ from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Note, Options, table_width, tell, wants_color
 from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
-from zoneward.client.cache import Cache
-from zoneward.kube.visible import visible
+from zoneward.client.informer_cache import InformerCache
+from zoneward.kube.safe_text import printable
 from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
 
 if TYPE_CHECKING:
-    from zoneward.client.resources import Key
+    from zoneward.kube.objects import ObjectKey
     from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.25
@@ -49,7 +49,7 @@ class View(Protocol):
         ...
 
 
-def view_for(output: str, plans: CurrentPlans, cache: Cache, options: Options, *, server: str) -> View:
+def view_for(output: str, plans: CurrentPlans, cache: InformerCache, options: Options, *, server: str) -> View:
     """The form that ``-o`` asks for; a table is only drawn where there is a terminal."""
     if output == "json":
         return Lines(plans, cache, options)
@@ -62,7 +62,7 @@ def view_for(output: str, plans: CurrentPlans, cache: Cache, options: Options, *
 class _Printed:
     """What both forms without a screen share: troubles are notes on standard error."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options) -> None:
+    def __init__(self, plans: CurrentPlans, cache: InformerCache, options: Options) -> None:
         self._plans, self._cache, self._options = plans, cache, options
         self._stream = Stream()
 
@@ -82,7 +82,7 @@ class _Printed:
 class Lines(_Printed):
     """``-o json``: a line for each change."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options) -> None:
+    def __init__(self, plans: CurrentPlans, cache: InformerCache, options: Options) -> None:
         super().__init__(plans, cache, options)
         self._decisions = 0
 
@@ -99,14 +99,14 @@ class Lines(_Printed):
 class LogView(_Printed):
     """A table where there is no screen to draw it on: once in full, then a line for each change."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options, *, wide: bool) -> None:
+    def __init__(self, plans: CurrentPlans, cache: InformerCache, options: Options, *, wide: bool) -> None:
         super().__init__(plans, cache, options)
         self._wide, self._is_complete = wide, False
 
     async def told(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            await self._print("".join(f"{visible(change_text(change, now=now))}\n" for change in changes))
+            await self._print("".join(f"{printable(change_text(change, now=now))}\n" for change in changes))
 
     async def complete(self) -> None:
         from zoneward.report.plan_table import plan_table
@@ -115,8 +115,8 @@ class LogView(_Printed):
         plans, width = self._plans, table_width(wide=self._wide)
         table = plan_table(
             [plans[key] for key in plans.order],
-            demand=plans.surroundings.demand,
-            configuration=plans.surroundings.configuration,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
             width=width,
             wide=self._wide,
         )
@@ -130,10 +130,10 @@ class LogView(_Printed):
 class Drawn:
     """A table on a terminal, drawn anew when something changes."""
 
-    def __init__(self, plans: CurrentPlans, cache: Cache, options: Options, *, wide: bool, server: str) -> None:
+    def __init__(self, plans: CurrentPlans, cache: InformerCache, options: Options, *, wide: bool, server: str) -> None:
         self._plans, self._cache, self._options = plans, cache, options
         self._wide, self._server = wide, server
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ObjectKey, float] = {}
         """When Services changed, by the monotonic clock; the latest is the last."""
         self._last = datetime.now().astimezone()
         self._trouble: tuple[str, datetime] | None = None
@@ -186,11 +186,11 @@ class Drawn:
         numbers = len(self._cache.pods), len(self._plans.order), len(self._cache.unreadable)
         return self._last, self._trouble, self._marked(), numbers
 
-    def _marked(self) -> frozenset["Key"]:
+    def _marked(self) -> frozenset["ObjectKey"]:
         now = time.monotonic()
         return frozenset(key for key, then in self._changed.items() if now - then < _MARKED)
 
-    def picture(self, width: int, height: int, *, marked: Collection["Key"]) -> list[str]:
+    def picture(self, width: int, height: int, *, marked: Collection["ObjectKey"]) -> list[str]:
         from zoneward.report.screens import watch_screen
         from zoneward.report.terminal_text import Terminal
 
@@ -202,8 +202,8 @@ class Drawn:
             latest=[*reversed(self._changed)],
             marked=marked,
             status=self._status(),
-            demand=plans.surroundings.demand,
-            configuration=plans.surroundings.configuration,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
             terminal=Terminal(width, height, wants_color(self._options)),
             wide=self._wide,
         )

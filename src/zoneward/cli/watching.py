@@ -16,18 +16,20 @@ from zoneward.cli.running_together import first_to_end
 from zoneward.cli.snapshots import no_services, services_in
 from zoneward.cli.watch_views import View, view_for
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
-from zoneward.client.error_messages import complaint, shown_server
-from zoneward.client.following import follow
+from zoneward.client.error_messages import redacted_server, to_input_error
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable, left_out
-from zoneward.client.watch_health import Standing
+from zoneward.client.watch_health import WatchHealth
 from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
 from zoneward.report.decision_changes import DecisionChange
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import ClientConfig
 
 WATCHABLE: Final = ("table", "wide", "json")
 _SETTLING: Final = 0.1
@@ -60,43 +62,51 @@ def watch_for(options: Options, output: str) -> int:
     check_usage(options, output)
     configuration = configuration_for(options)
     access, namespace = access_for(options)
-    unreadable: list[Unreadable] = []
-    cache, changed = Cache(on_unreadable=unreadable.append), asyncio.Event()
+    unreadable: list[UnreadableObject] = []
+    cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
     plans = CurrentPlans(cache, options=options, configuration=configuration, waiting=changed.set)
     try:
         asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
     except CallFailed as error:
-        raise complaint(error, access, now=datetime.now(UTC)) from error
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
     finally:
         restore_gc()
     raise AssertionError("a watch has no end")
 
 
 async def _watch(
-    access: "Access",
+    access: "ClientConfig",
     namespace: str | None,
     plans: CurrentPlans,
-    cache: Cache,
+    cache: InformerCache,
     changed: asyncio.Event,
-    unreadable: list[Unreadable],
+    unreadable: list[UnreadableObject],
     *,
     options: Options,
     output: str,
 ) -> None:
     async with Transport(access) as transport:
-        standing = Standing(transport, clock=time.monotonic)
-        view = view_for(output, plans, cache, options, server=shown_server(access))
+        standing = WatchHealth(transport, clock=time.monotonic)
+        view = view_for(output, plans, cache, options, server=redacted_server(access))
         await first_to_end(
-            follow(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
+            run_informers(
+                standing,
+                cache,
+                options=ListScope(namespace=namespace),
+                settings=ReflectorSettings(fail_fast=True),
+                on_error=standing.trouble,
+            ),
             _plan(plans, cache, changed, view, options),
             _look(standing, access, unreadable, view),
             view.run(),
         )
 
 
-async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view: View, options: Options) -> None:
+async def _plan(
+    plans: CurrentPlans, cache: InformerCache, changed: asyncio.Event, view: View, options: Options
+) -> None:
     with without_gc():
         try:
             async with asyncio.timeout(_SLOW):
@@ -137,18 +147,18 @@ async def _update(plans: CurrentPlans, view: View) -> None:
     await view.told(told)
 
 
-async def _look(standing: Standing, access: "Access", unreadable: list[Unreadable], view: View) -> None:
+async def _look(standing: WatchHealth, access: "ClientConfig", unreadable: list[UnreadableObject], view: View) -> None:
     """Tell the view when the connection is lost, when its trouble becomes another, and when it is back; and of objects
     that cannot be read."""
     last: str | None = None
     while True:
         while unreadable:
-            view.unreadable(left_out(unreadable.pop(0)))
+            view.unreadable(skipped_message(unreadable.pop(0)))
         trouble, now = standing.lasting, datetime.now(UTC)
         since, text = now, None
         if trouble is not None:
             since -= timedelta(seconds=time.monotonic() - trouble[0])
-            text = str(complaint(trouble[1], access, now=now))
+            text = str(to_input_error(trouble[1], access, now=now))
         if text != last:
             view.trouble(text, since)
             last = text

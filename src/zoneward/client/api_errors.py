@@ -1,6 +1,6 @@
-"""What can go wrong between us and an API server. Retries and watches decide by the type; ``complaints`` words it."""
+"""The errors of calls to an API server. Retries and watches decide by the type; `error_messages` words them."""
 
-# Named by what happened: the reader of an except clause is not helped by ten times "Error".
+# Named by what happened: ten names that end in "Error" would not help the reader of an except clause.
 # ruff: noqa: N818
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
 _LONGEST_MESSAGE: Final = 500
 _TERMINATING: Final = "NamespaceTerminating"
@@ -41,7 +41,7 @@ class SilentConnection(CallFailed):
 
 
 class NoCredentials(CallFailed):
-    """There is nothing to log in with: a plugin failed, a file is unreadable. ``error`` says where and why."""
+    """There are no credentials: a plugin failed, a file is unreadable. ``error`` says where and why."""
 
     def __init__(self, error: InputError) -> None:
         super().__init__(str(error), sent=False)
@@ -52,12 +52,20 @@ class AnswerTooLarge(CallFailed):
     """An answer larger than any that an API server should give; nothing of it is kept."""
 
 
+class UnexpectedResponse(CallFailed):
+    """A response that no API server sends: cut short, or of another form."""
+
+
+class ListTooLarge(UnexpectedResponse):
+    """A list that is larger than any cluster's, or whose continue tokens repeat."""
+
+
 class ApiError(CallFailed):
     """An answer that is not a success. ``words`` are the server's message, empty where it gave none.
 
-    ``reason`` is the machine's word for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty),
+    ``reason`` is the API's name for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty),
     ``retry_after`` how many seconds the server asks us to wait, ``details`` the Status object's details. ``method``
-    and ``path`` say what was asked (path without the prefix of the server's address); empty for an error that came in
+    and ``path`` are those of the request (without the prefix of the server's address); empty for an error that came in
     a watch.
     """
 
@@ -81,11 +89,11 @@ class ApiError(CallFailed):
 
 
 class Unauthorized(ApiError):
-    """401: the server does not know who we are."""
+    """401: the server does not accept our credentials."""
 
 
 class Forbidden(ApiError):
-    """403: it knows, and says no."""
+    """403: we lack a permission, or admission refuses the request."""
 
     @property
     def is_terminating(self) -> bool:
@@ -100,11 +108,14 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: someone else was faster (reason ``Conflict``), or the name is taken (``AlreadyExists``)."""
+    """409: someone else wrote the object (reason ``Conflict``), or the name is taken (``AlreadyExists``)."""
 
 
 class Gone(ApiError):
-    """410: the resourceVersion or continue token is too old (reason ``Expired`` or ``Gone``); list again."""
+    """410: the resourceVersion or continue token is too old (reason ``Expired`` or ``Gone``).
+
+    `zoneward.client.reflector` then lists again, and `zoneward.client.list_pager` starts its list again.
+    """
 
 
 class Invalid(ApiError):
@@ -130,7 +141,7 @@ _CLASSES: Final[dict[int, type[ApiError]]] = {
 }
 
 
-class _Status(msgspec.Struct, gc=False):
+class _StatusObject(msgspec.Struct, gc=False):
     """A ``v1.Status``."""
 
     kind: str = ""
@@ -149,24 +160,24 @@ def api_error(
     path: str = "",
     query: Mapping[str, str] | None = None,
 ) -> ApiError:
-    """The error for an answer with this HTTP status and body, which is a Status, or whatever a proxy writes.
+    """The error for an answer with this HTTP status and body, which is a Status or anything that a proxy writes.
 
-    The header ``Retry-After`` (``retry_after``) goes before ``details.retryAfterSeconds``.
+    The header ``Retry-After`` (``retry_after``) wins over ``details.retryAfterSeconds``.
     """
     try:
-        told = decode(body, _Status)
-    except FAILURES:
-        told = _Status()
-    if told.kind != "Status":
-        told = _Status(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
-    details = told.details or {}
+        found = decode_json(body, _StatusObject)
+    except DECODE_ERRORS:
+        found = _StatusObject()
+    if found.kind != "Status":
+        found = _StatusObject(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
+    details = found.details or {}
     seconds = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(seconds, int | float) and seconds > 0:
         retry_after = float(seconds)
     return _class_of(status)(
         status,
-        told.reason or "",
-        told.message or "",
+        found.reason or "",
+        found.message or "",
         retry_after=retry_after,
         details=details,
         method=method,
@@ -178,8 +189,8 @@ def api_error(
 def watch_error(status: bytes | msgspec.Raw) -> ApiError:
     """The error for the Status object in a watch's ``ERROR`` event. What is no Status counts as a fault, 500."""
     try:
-        code = decode(status, _Status).code
-    except FAILURES:
+        code = decode_json(status, _StatusObject).code
+    except DECODE_ERRORS:
         code = None
     return api_error(code or 500, status)
 

@@ -1,10 +1,9 @@
-"""A failed call in one line, for the person who asked: what is wrong, and what to do about it."""
+"""Words a failed call in one line: what is wrong, and what to do about it."""
 
 import re
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import (
     ApiError,
     CallFailed,
@@ -16,13 +15,14 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.certificate_dates import not_after
-from zoneward.client.tls import PemSource
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.auth.rotated_files import PemReader
+from zoneward.client.auth.tls import certificate_expiry
 from zoneward.kube.input_error import MAX_LENGTH, InputError, show
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
-_SECRET: Final = 16
-"""As many characters in a path may be a token."""
+_MIN_SECRET: Final = 16
+"""A part of a path with so many characters may be a token."""
 _DENIED: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -32,42 +32,42 @@ _RESOURCE_PATH: Final = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]+))?"
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<subresource>.+))?)?"
 )
-_LEAST_WORDS: Final = 40
+_MIN_WORDS: Final = 40
 """Characters of the server's words, with what introduces them: fewer say nothing."""
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError:
-    """The error as ``InputError``, which ends a command with exit status 2. ``now`` tells expired certificates.
+def to_input_error(error: CallFailed, access: ClientConfig, *, now: datetime) -> InputError:
+    """The error as ``InputError``, which ends a command with exit status 2. ``now`` is the time of day.
 
     Of the server's own words there is as much as fits into the line.
     """
     if isinstance(error, NoCredentials):
         return error.error
-    where = [shown_server(access), f"context {access.context}"]
-    line, words = _said(error, access, now)
+    where = [redacted_server(access), f"context {access.context}"]
+    line, words = _word(error, access, now)
     room = MAX_LENGTH - len(": ".join((*where, line)))
     if len(words) > room:
-        words = f"{words[: room - 1]}…" if room >= _LEAST_WORDS else ""
+        words = f"{words[: room - 1]}…" if room >= _MIN_WORDS else ""
     return InputError(where[0], *where[1:], line + words)
 
 
-def worded(error: CallFailed, access: Access, *, now: datetime) -> str:
-    """The same without the server and the context, and with all of the server's own words: a line for a log."""
-    return visible("".join(_said(error, access, now)))
+def log_message(error: CallFailed, access: ClientConfig, *, now: datetime) -> str:
+    """The message without the server and the context, and with all of the server's own words: a line for a log."""
+    return printable("".join(_word(error, access, now)))
 
 
-def shown_server(access: Access) -> str:
+def redacted_server(access: ClientConfig) -> str:
     """The address, without what may be a secret in its path: a sandbox takes its token there."""
     scheme, separator, rest = access.cluster.server.partition("://")
     host, *path = rest.split("/")
-    return scheme + separator + "/".join([host, *("..." if len(part) >= _SECRET else part for part in path)])
+    return scheme + separator + "/".join([host, *("..." if len(part) >= _MIN_SECRET else part for part in path)])
 
 
-def _said(error: CallFailed, access: Access, now: datetime) -> tuple[str, str]:
-    """What is wrong and what to do about it, and the server's own words to be put behind."""
+def _word(error: CallFailed, access: ClientConfig, now: datetime) -> tuple[str, str]:
+    """What is wrong and what to do about it, and the server's own words that follow."""
     if not isinstance(error, ApiError):
-        return _not_answered(error, access, now), ""
+        return _word_no_answer(error, access, now), ""
     words = " ".join(error.words.split())
     quoted, following = (f"; the server says: {words}", f": {words}") if words else ("", "")
     if isinstance(error, Unauthorized):
@@ -86,25 +86,25 @@ def _said(error: CallFailed, access: Access, now: datetime) -> tuple[str, str]:
     return f"the server answered {error.status}", following
 
 
-def _not_answered(error: CallFailed, access: Access, now: datetime) -> str:
+def _word_no_answer(error: CallFailed, access: ClientConfig, now: datetime) -> str:
     if isinstance(error, TlsProblem | Unreachable) and error.sent and (expired := _expired_certificate(access, now)):
         return expired
     if isinstance(error, TlsProblem):
-        return f"expected a TLS connection, got none: {error.message}"
+        return f"there is no TLS connection to the API server: {error.message}"
     if isinstance(error, TimedOut):
-        return f"expected an answer, got none in time: {error.message}; is the cluster up, and the address right?"
+        return f"the API server did not answer in time: {error.message}; is the cluster up, and the address right?"
     if isinstance(error, Unreachable):
-        return f"expected an API server there, got none: {error.message}"
+        return f"the API server cannot be reached: {error.message}"
     return error.message
 
 
-def _expired_certificate(access: Access, now: datetime) -> str:
+def _expired_certificate(access: ClientConfig, now: datetime) -> str:
     """The line about our own client certificate; an API server only says 401 to one that is too old. Empty if not."""
     pem = access.user.certificate
     if pem is None:
         return ""
     try:
-        end = not_after(PemSource(pem, source=access.source).read())
+        end = certificate_expiry(PemReader(pem, source=access.source).read())
     except InputError:
         return ""
     if end is None or end > now:
@@ -120,29 +120,29 @@ def _missing_permission(error: Forbidden) -> str | None:
     reason.
     """
     if match := _DENIED.search(error.words):
-        return _denied(match["verb"], match["resource"], match["group"], match["namespace"], match["user"])
+        return _word_denied(match["verb"], match["resource"], match["group"], match["namespace"], match["user"])
     if match := _DENIED_PATH.search(error.words):
-        return _denied_path(match["verb"], match["path"], match["user"])
+        return _word_denied_path(match["verb"], match["path"], match["user"])
     if error.words not in ("", "Forbidden"):
         return None
-    asked = _asked(error)
-    if asked is None:
-        return _denied_path(error.method.lower(), error.path, "")
-    return _denied(asked.verb, asked.resource, asked.group, asked.namespace, "")
+    requested = _requested_permission(error)
+    if requested is None:
+        return _word_denied_path(error.method.lower(), error.path, "")
+    return _word_denied(requested.verb, requested.resource, requested.group, requested.namespace, "")
 
 
 def _refused(error: Forbidden) -> str:
     """By admission, say: a policy, a quota, a webhook, or since the namespace is being deleted."""
-    asked = _asked(error)
-    if asked is None:
+    requested = _requested_permission(error)
+    if requested is None:
         return f"the server refuses to {error.method.lower()} {error.path} (403)"
-    where = f" in namespace {asked.namespace}" if asked.namespace else ""
+    where = f" in namespace {requested.namespace}" if requested.namespace else ""
     why = ", which is being deleted" if where and error.is_terminating else ""
-    return f"the server refuses to {asked.verb} {_plural(asked.resource, asked.group)}{where}{why} (403)"
+    return f"the server refuses to {requested.verb} {_plural(requested.resource, requested.group)}{where}{why} (403)"
 
 
-class _Asked(NamedTuple):
-    """What a request was for, in the terms of permissions."""
+class _RequestedPermission(NamedTuple):
+    """The permission that a request needs."""
 
     verb: str
     resource: str
@@ -150,7 +150,7 @@ class _Asked(NamedTuple):
     namespace: str | None
 
 
-def _asked(error: Forbidden) -> _Asked | None:
+def _requested_permission(error: Forbidden) -> _RequestedPermission | None:
     match = _RESOURCE_PATH.fullmatch(error.path)
     if match is None:
         return None
@@ -160,24 +160,24 @@ def _asked(error: Forbidden) -> _Asked | None:
     elif verb == "delete" and not match["name"]:
         verb = "deletecollection"
     resource = match["resource"] + (f"/{match['subresource']}" if match["subresource"] else "")
-    return _Asked(verb, resource, match["group"] or "", match["namespace"])
+    return _RequestedPermission(verb, resource, match["group"] or "", match["namespace"])
 
 
-def _denied(verb: str, resource: str, group: str, namespace: str | None, user: str) -> str:
+def _word_denied(verb: str, resource: str, group: str, namespace: str | None, user: str) -> str:
     kind, scope = ("Role", f"in namespace {namespace}") if namespace else ("ClusterRole", "in the whole cluster")
     rule = f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
-    denied = f"{_who(user)} may not {verb} {_plural(resource, group)} {scope} (403)"
+    denied = f"{_word_user(user)} may not {verb} {_plural(resource, group)} {scope} (403)"
     return f"{denied}; a {kind} with this rule grants it: {rule}"
 
 
-def _denied_path(verb: str, path: str, user: str) -> str:
+def _word_denied_path(verb: str, path: str, user: str) -> str:
     rule = f'{{nonResourceURLs: ["{path}"], verbs: ["{verb}"]}}'
-    return f"{_who(user)} may not {verb} {path} (403); a ClusterRole with this rule grants it: {rule}"
+    return f"{_word_user(user)} may not {verb} {path} (403); a ClusterRole with this rule grants it: {rule}"
 
 
 def _plural(resource: str, group: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-def _who(user: str) -> str:
+def _word_user(user: str) -> str:
     return f"user {show(user)}" if user else "you"

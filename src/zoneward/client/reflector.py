@@ -1,62 +1,71 @@
-"""One kind of object kept current: listed, then watched, for as long as it runs.
+"""Keeps one kind of object current: lists it, then watches it, for as long as it runs (client-go's ``Reflector``).
 
-What can happen on the way, and what is done:
+What can happen, and what the reflector does:
 
-- The server ends a watch after a while, or a connection breaks: watch again from the last version seen, be it an
+- The server ends a watch after a while, or a connection breaks: it watches again from the last version seen, be it an
   object's or a bookmark's. No event is lost, for the server remembers the last few minutes.
-- It no longer remembers (410, as the answer or as an event): list again. What differs from what is held is told as
-  additions, changes and deletions; what is the same is not told.
-- The other end is gone without a word: the system notices within half a minute (`zoneward.client.sockets`). Where
-  a proxy keeps the connection open to nobody: nothing comes for longer than the server would let a watch last.
+- The server no longer remembers (410 Gone, as an answer or as an event): it lists again, at once (`run`,
+  `_handle_error`). The store sees what differs as additions, changes and deletions.
+- The other end is gone without closing the connection: the system notices within half a minute
+  (`zoneward.client.dialer`). Where a proxy keeps the connection open: nothing comes for longer than the server would
+  let a watch last.
 - An event comes late or twice: its version is not newer than what was seen, and it is dropped.
 - A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
-  restored from a backup, and are taken as they are.
-- An object cannot be read: it is set aside, and told to the sink. What is held of it stays, the version of its event is
-  seen, and the watch goes on.
-- All else that fails is tried again, each time after a longer pause, with chance in it so that many clients do not
-  come back at once.
+  restored from a backup, and the list is believed.
+- An object cannot be decoded: the store notes it (`mark_unreadable`) and keeps the state that it has. The version of
+  the event counts as seen, and the watch goes on.
+- Everything else that fails is tried again after a pause, which gets longer and has randomness in it, so that many
+  clients do not come back at once.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Generic, NoReturn, Protocol
 
-from zoneward.client.api_errors import ApiError, CallFailed, Gone, TimedOut, TooManyRequests
+from zoneward.client.api_errors import (
+    ApiError,
+    CallFailed,
+    Gone,
+    ListTooLarge,
+    TimedOut,
+    TooManyRequests,
+    UnexpectedResponse,
+)
 from zoneward.client.backoff import Backoff
-from zoneward.client.connection import Abilities, Connection
-from zoneward.client.listing import LIMITS, EndlessList, UnexpectedAnswer, pages
-from zoneward.client.resources import Key, Resource, T, T_contra, key_of, version_of
-from zoneward.client.unreadable import Unreadable
-from zoneward.client.watch_events import Bookmark, parse
+from zoneward.client.list_pager import EVERYTHING, LIMITS, ListScope, list_pages
+from zoneward.client.list_watch_decoder import Bookmark, UnreadableObject, decode_watch_event
+from zoneward.client.resources import WatchedResource, WatchedT, WatchedT_contra, object_key_of
+from zoneward.client.transport_interface import ReadTransport, ServerFeatures
+from zoneward.kube.objects import ObjectKey, parse_resource_version
 
-_REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
-"""Answers that trying again does not change."""
+_PERMANENT_ERRORS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
+"""Statuses that another attempt does not change."""
 _SUSPICIOUS: Final = frozenset({500, 504})
-"""It stumbles over an event, or waits for a version that never comes."""
-_SUSPICIONS: Final = 5
-"""So often in a row, and the version from which the watches start is given up."""
-_STALE_LISTS: Final = 3
-_BROKEN_LISTS: Final = 3
+"""The server fails on an event, or waits for a version that never comes."""
+_MAX_SUSPICIONS: Final = 5
+"""Suspicious failures in a row after which the reflector lists again."""
+_MAX_STALE_LISTS: Final = 3
+_MAX_BROKEN_LISTS: Final = 3
 
 
-class Sink(Protocol[T_contra]):
-    """Takes what is seen; `zoneward.client.store.Store` is one. None of them may wait."""
+class ReflectorStore(Protocol[WatchedT_contra]):
+    """What a reflector keeps current; `zoneward.client.object_store.ObjectStore` is one. No method may wait."""
 
-    def put(self, thing: T_contra, *, even_older: bool = False) -> None: ...
-    def delete(self, thing: T_contra) -> None: ...
-    def set_aside(self, found: Unreadable, *, is_gone: bool = False) -> None: ...
-    def keep_only(self, keys: Set[Key]) -> None: ...
+    def put(self, thing: WatchedT_contra, *, allow_older: bool = False) -> None: ...
+    def delete(self, thing: WatchedT_contra) -> None: ...
+    def mark_unreadable(self, found: UnreadableObject, *, is_gone: bool = False) -> None: ...
+    def retain_only(self, keys: Set[ObjectKey]) -> None: ...
 
 
 BACKOFF: Final = Backoff(initial=0.5, cap=30.0, jitter=0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """In seconds."""
+class ReflectorSettings:
+    """Times are in seconds."""
 
     watch: float = 240.0
     """A watch is asked to last this long, and up to half as long again."""
@@ -66,233 +75,240 @@ class Timing:
     """In which a watch that begins with all objects must have sent them."""
     backoff: Backoff = BACKOFF
     settled: float = 10.0
-    """A connection that lived so long was a good one: the next pause is short again."""
+    """After a connection that lasted so long the next pause is short again."""
+    fail_fast: bool = False
+    """Raise whatever fails before the first watch is open, not only what another attempt does not change."""
 
 
-class Reflector(Generic[T]):
-    """Makes a sink show what the server has of one kind, in one namespace or all.
+@dataclass(frozen=True, slots=True)
+class ReflectorRuntime:
+    """The clock (monotonic seconds), the sleep and the randomness that a reflector uses."""
 
-    ``query`` goes into every list and watch, and limits what the sink is told of: ``{"labelSelector": "app=cart"}``,
-    ``{"fieldSelector": "metadata.name=n1"}``. To the sink an object that ceases to match is deleted.
-    ``on_current`` is told of a version when the sink has seen all that happened up to it; each is newer than the one
-    before, unless the server's data were restored. Versions that are no numbers are not told.
+    random: Random = field(default_factory=Random)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = time.monotonic
 
-    ``patient`` False: whatever fails before the first watch stands is raised. Otherwise only refusals are (no right, no
-    such kind), for as long. ``on_trouble`` is told of all that is tried again.
+
+class Reflector(Generic[WatchedT]):
+    """Makes a store show the objects of one kind that ``options`` select; one that ceases to match is deleted there.
+
+    ``on_version`` is called with a version once the store has seen all that happened up to it; each is newer than the
+    one before, unless the server's data were restored. Versions that are not numbers are not reported.
+    ``on_error`` is called with every error after which the reflector tries again.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        resource: Resource[T],
-        sink: Sink[T],
+        transport: ReadTransport,
+        resource: WatchedResource[WatchedT],
+        store: ReflectorStore[WatchedT],
         *,
-        namespace: str | None = None,
-        query: Mapping[str, str] | None = None,
-        abilities: Abilities | None = None,
-        timing: Timing | None = None,
-        patient: bool = True,
-        on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
-        on_current: Callable[[int], None] = lambda _version: None,
-        random: Random | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        options: ListScope = EVERYTHING,
+        features: ServerFeatures | None = None,
+        settings: ReflectorSettings | None = None,
+        runtime: ReflectorRuntime | None = None,
+        on_error: Callable[[CallFailed], None] = lambda _error: None,
+        on_version: Callable[[int], None] = lambda _version: None,
     ) -> None:
-        self._connection, self._resource, self._sink = connection, resource, sink
-        self._path = resource.path(namespace=namespace)
-        self._namespace, self._query = namespace, dict(query or {})
-        self._abilities = abilities or Abilities()
-        self._timing, self._patient, self._on_trouble = timing or Timing(), patient, on_trouble
-        self._on_current = on_current
-        self._random, self._sleep, self._clock = random or Random(), sleep, clock
+        runtime = runtime or ReflectorRuntime()
+        self._transport, self._resource, self._store = transport, resource, store
+        self._path, self._options = resource.path(namespace=options.namespace), options
+        self._features, self._settings = features or ServerFeatures(), settings or ReflectorSettings()
+        self._random, self._sleep, self._clock = runtime.random, runtime.sleep, runtime.clock
+        self._on_error, self._on_version = on_error, on_version
         self._version: str | None = None
         """From which the next watch goes on; None: a list is needed."""
         self._newest: int | None = None
         """The newest version ever seen, which stays when a list is needed."""
-        self._keys: set[Key] | None = None
-        """While a list is coming: what it has so far."""
-        self._stands = self._is_open = self._has_progressed = False
+        self._listed_keys: set[ObjectKey] | None = None
+        """The objects of the streaming list so far; None while no list is coming."""
+        self._has_watched = self._is_open = self._has_progressed = False
         self._failures = self._suspicions = self._stale_lists = self._broken_lists = 0
 
     async def run(self) -> NoReturn:
-        """Go on until cancelled. Raises CallFailed as said above, and whatever a handler raises."""
-        was_gone = False
+        """List and watch until cancelled.
+
+        Raises CallFailed where another attempt changes nothing (no permission, no such kind) and no watch was ever
+        open, and whatever a handler of the store raises.
+        """
+        has_relisted = False
         while True:
             self._has_progressed, start = False, self._clock()
-            trouble: CallFailed | None = None
+            failure: CallFailed | None = None
             try:
                 if self._version is None and not self._can_stream_list():
                     await self._list()
                 await self._watch()
             except CallFailed as error:
-                trouble = error
-                self._judge(error)
-            is_settled = self._clock() - start >= self._timing.settled
+                failure = error
+                self._handle_error(error)
+            is_settled = self._clock() - start >= self._settings.settled
             if self._has_progressed or is_settled:
                 self._failures = 0
-                if trouble is None:
+                if failure is None:
                     continue
             if is_settled:
-                was_gone = False
-            if isinstance(trouble, Gone) and not was_gone:
-                # The server is well: a list brings everything back, and what was missed has waited long enough. But one
-                # whose memory is shorter than a list takes must not be asked without end.
-                was_gone = True
+                has_relisted = False
+            if isinstance(failure, Gone) and not has_relisted:
+                # 410: the server works, and a list brings back what was missed; so list at once. But a server that
+                # forgets faster than it lists must not be asked without end.
+                has_relisted = True
                 continue
             self._failures += 1
-            await self._sleep(self._pause(trouble))
+            await self._sleep(self._pause(failure))
 
-    # --- when something went wrong ------------------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------------------------------
 
-    def _judge(self, error: CallFailed) -> None:
+    def _handle_error(self, error: CallFailed) -> None:
         status = error.status if isinstance(error, ApiError) else 0
         if isinstance(error, Gone):
-            self._version = None
+            self._version = None  # a list is needed
         elif isinstance(error, TooManyRequests):
-            # It will have time for us later, and says when.
+            # The server says when it has time for us.
             pass
-        elif not self._stands and (not self._patient or status in _REFUSALS):
+        elif not self._has_watched and (self._settings.fail_fast or status in _PERMANENT_ERRORS):
             raise error
-        elif isinstance(error, UnexpectedAnswer) or status in _SUSPICIOUS:
+        elif isinstance(error, UnexpectedResponse) or status in _SUSPICIOUS:
             self._suspicions = 1 if self._has_progressed else self._suspicions + 1
-            if self._suspicions >= _SUSPICIONS:
+            if self._suspicions >= _MAX_SUSPICIONS:
                 self._version, self._suspicions = None, 0
-        self._on_trouble(error)
+        self._on_error(error)
 
-    def _pause(self, trouble: CallFailed | None) -> float:
-        asked = (trouble.retry_after if isinstance(trouble, ApiError) else None) or 0.0
-        return max(asked, self._timing.backoff.delay(self._failures, random=self._random.random()))
+    def _pause(self, failure: CallFailed | None) -> float:
+        asked = (failure.retry_after if isinstance(failure, ApiError) else None) or 0.0
+        return max(asked, self._settings.backoff.delay(self._failures, random=self._random.random()))
 
     # --- lists --------------------------------------------------------------------------------------------------------
 
     def _can_stream_list(self) -> bool:
-        return self._abilities.streams_lists and self._stale_lists == 0
+        return self._features.streams_lists and self._stale_lists == 0
 
     async def _list(self) -> None:
-        """Pages, told one by one: each object in them is newer than what is held of it, or is left alone."""
-        even_older = False
-        keys: set[Key] = set()
-        async for page in pages(self._connection, self._resource, namespace=self._namespace, query=self._query):
+        """List in pages. The store ignores an object that is older than the state that it has."""
+        allow_older = False
+        keys: set[ObjectKey] = set()
+        async for page in list_pages(self._transport, self._resource, self._options):
             if page.is_first:
-                keys, even_older = set(), self._is_stale(page.version)
-                self._newest = version_of(page.version)
+                keys, allow_older = set(), self._is_stale(page.version)
+                self._newest = parse_resource_version(page.version)
             for thing in page.objects:
-                keys.add(key_of(thing))
-                self._sink.put(thing, even_older=even_older)
+                keys.add(object_key_of(thing))
+                self._store.put(thing, allow_older=allow_older)
             for unreadable in page.unreadable:
                 keys.add(unreadable.key)
-                self._sink.set_aside(unreadable)
+                self._store.mark_unreadable(unreadable)
             if page.is_last:
-                self._complete(page.version, keys)
+                self._finish_list(page.version, keys)
 
     def _is_stale(self, version: str) -> bool:
-        """True where a list that is older than what was seen is to be believed. Raises CallFailed where it is not."""
-        number = version_of(version)
+        """Whether to believe an older list than what was seen. Raises CallFailed where a replica may lag behind."""
+        number = parse_resource_version(version)
         if number is None or self._newest is None or number >= self._newest:
             return False
         self._stale_lists += 1
-        if self._stale_lists <= _STALE_LISTS:
-            raise UnexpectedAnswer(f"expected a list not older than {self._newest}, got version {version}")
+        if self._stale_lists <= _MAX_STALE_LISTS:
+            raise UnexpectedResponse(f"expected a list not older than {self._newest}, got version {version}")
         return True
 
-    def _complete(self, version: str, keys: set[Key]) -> None:
-        self._version, self._newest, self._keys = version, version_of(version), None
+    def _finish_list(self, version: str, keys: set[ObjectKey]) -> None:
+        self._version, self._newest, self._listed_keys = version, parse_resource_version(version), None
         self._stale_lists = self._broken_lists = 0
-        self._sink.keep_only(keys)
-        self._tell_current()
+        self._store.retain_only(keys)
+        self._report_version()
 
     # --- watches ------------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Until the server ends it. Raises CallFailed."""
-        seconds = round(self._timing.watch * self._random.uniform(1.0, 1.5))
-        query = self._query | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(seconds, 1))}
-        idle = seconds + self._timing.silence
+        """Watch until the server ends it. Raises CallFailed."""
+        seconds = round(self._settings.watch * self._random.uniform(1.0, 1.5))
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(seconds, 1))}
+        query |= self._options.query
+        idle = seconds + self._settings.silence
         if self._version is not None:
             await self._stream(query | {"resourceVersion": self._version}, idle=idle, limit=None)
             return
         query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if self._newest is not None:
             query["resourceVersion"] = str(self._newest)
-        self._keys, self._is_open = set(), False
+        self._listed_keys, self._is_open = set(), False
         try:
-            await self._stream(query, idle=idle, limit=self._timing.listing)
+            await self._stream(query, idle=idle, limit=self._settings.listing)
         except ApiError as error:
             if error.status in (400, 422) and not self._is_open:
-                # What servers without streaming lists say. If it is about something else, a list in pages says so too.
-                self._abilities.streams_lists, self._has_progressed = False, True
+                # Servers without streaming lists answer so. If something else is wrong, a list in pages fails too.
+                self._features.streams_lists, self._has_progressed = False, True
                 return
             if error.status >= 500 and self._newest is not None:
                 self._stale_lists += 1
             raise
         finally:
-            is_broken, self._keys = self._is_open and self._keys is not None, None
-            if is_broken:
+            is_incomplete, self._listed_keys = self._is_open and self._listed_keys is not None, None
+            if is_incomplete:
                 self._broken_lists += 1
-                if self._broken_lists >= _BROKEN_LISTS:
-                    self._abilities.streams_lists = False
-        if is_broken:
-            raise UnexpectedAnswer(f"expected all {self._resource.plural}, got a stream that ends before that")
+                if self._broken_lists >= _MAX_BROKEN_LISTS:
+                    self._features.streams_lists = False
+        if is_incomplete:
+            raise UnexpectedResponse(f"expected all {self._resource.plural}, got a stream that ends before that")
 
     async def _stream(self, query: dict[str, str], *, idle: float, limit: float | None) -> None:
-        """``limit``: seconds in which a list must be complete. The stream goes on after that."""
+        """Read the lines of a watch. ``limit``: seconds in which a streaming list must be complete."""
         try:
             async with (
                 asyncio.timeout(limit) as timeout,
-                self._connection.stream(self._path, query, idle=idle) as lines,
+                self._transport.stream(self._path, query, idle=idle) as lines,
             ):
-                self._stands = self._is_open = True
+                self._has_watched = self._is_open = True
                 size = 0
                 async for line in lines:
                     size += len(line)
-                    if self._keys is not None and size > LIMITS.bytes:
+                    if self._listed_keys is not None and size > LIMITS.bytes:
                         what = self._resource.plural
-                        raise EndlessList(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
-                    self._take(line)
-                    if limit is not None and self._keys is None:
+                        raise ListTooLarge(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
+                    self._handle_line(line)
+                    if limit is not None and self._listed_keys is None:
                         timeout.reschedule(None)
                         limit = None
         except TimeoutError:
             if limit is None:
                 raise
-            # A server that does not know the wish would never come to the end.
-            self._abilities.streams_lists = False
+            # A server that ignores sendInitialEvents would never complete the list.
+            self._features.streams_lists = False
             raise TimedOut(f"expected all {self._resource.plural} within {limit:g} s, got a part of them") from None
 
-    def _take(self, line: bytes) -> None:
-        """Raises CallFailed where it is no event, or is the server's own word that something failed."""
-        event = parse(line, self._resource)
+    def _handle_line(self, line: bytes) -> None:
+        """Raises CallFailed for a line that is not an event, or is an ERROR event."""
+        event = decode_watch_event(line, self._resource)
         if isinstance(event, Bookmark):
-            if self._keys is None:
-                if self._advance(event.version):
-                    self._tell_current()
+            if self._listed_keys is None:
+                if self._accept(event.version):
+                    self._report_version()
             elif event.ends_list:
                 self._is_stale(event.version)
-                self._complete(event.version, self._keys)
+                self._finish_list(event.version, self._listed_keys)
             return
         thing = event.object
-        if self._keys is None:
-            if not self._advance(event.version):
+        if self._listed_keys is None:
+            if not self._accept(event.version):
                 return
         else:
-            # While all objects come they are in no order; the sink knows which of them it has already.
-            self._keys.add(thing.key if isinstance(thing, Unreadable) else key_of(thing))
-        if isinstance(thing, Unreadable):
-            self._sink.set_aside(thing, is_gone=event.is_gone)
+            # The objects of a list come in no order; the store knows which of them it has already.
+            self._listed_keys.add(thing.key if isinstance(thing, UnreadableObject) else object_key_of(thing))
+        if isinstance(thing, UnreadableObject):
+            self._store.mark_unreadable(thing, is_gone=event.is_gone)
         elif event.is_gone:
-            self._sink.delete(thing)
+            self._store.delete(thing)
         else:
-            self._sink.put(thing)
-        if self._keys is None:
-            self._tell_current()
+            self._store.put(thing)
+        if self._listed_keys is None:
+            self._report_version()
 
-    def _tell_current(self) -> None:
+    def _report_version(self) -> None:
         if self._newest is not None:
-            self._on_current(self._newest)
+            self._on_version(self._newest)
 
-    def _advance(self, version: str) -> bool:
-        """False where the version is no newer than what was seen: events of a kind come in the order of versions."""
-        number = version_of(version)
+    def _accept(self, version: str) -> bool:
+        """Note a version. False where it is not newer than what was seen: events of a kind come in their order."""
+        number = parse_resource_version(version)
         if number is not None and self._newest is not None and number <= self._newest:
             return False
         self._version, self._newest, self._has_progressed = version, number, True

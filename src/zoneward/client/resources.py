@@ -1,7 +1,6 @@
-"""Where an API server has the kinds that are read or written, and what they are decoded into."""
+"""The kinds that are read or written: their paths on an API server, and the types they are decoded into."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -9,13 +8,15 @@ import msgspec
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     EndpointPort,
+    Endpoints,
     EndpointSlice,
-    Int32,
+    Event,
+    Lease,
+    Namespace,
     Node,
     NodeCondition,
     NodeMeta,
-    ObjectMeta,
-    ObjectReference,
+    ObjectKey,
     Pod,
     PodMeta,
     PodStatus,
@@ -43,7 +44,7 @@ class LivePodStatus(PodStatus, frozen=True, gc=False, rename="camel", omit_defau
 
 
 class LivePod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Pod that knows its version, without which a watch could not tell what is older."""
+    """A Pod with its resourceVersion, by which a watch knows what is older."""
 
     metadata: LivePodMeta = LivePodMeta()
     status: LivePodStatus = LivePodStatus()
@@ -57,13 +58,13 @@ class LiveNodeMeta(NodeMeta, frozen=True, gc=False, rename="camel", omit_default
 
 
 class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Node that knows its version."""
+    """A Node with its resourceVersion."""
 
     metadata: LiveNodeMeta = LiveNodeMeta()
 
 
-class ReadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Metadata for who reads slices and never writes them."""
+class RawEndpointSliceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Metadata for a reader of slices that never writes them."""
 
     name: str = ""
     namespace: str = ""
@@ -72,170 +73,69 @@ class ReadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
     resource_version: str | None = None
 
 
-class SealedSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """An EndpointSlice whose endpoints are not decoded: most of those of other zones a node's proxy has no use for."""
+class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """An EndpointSlice whose endpoints are not decoded: a node's proxy needs few of those of other zones."""
 
-    metadata: ReadMeta = ReadMeta()
+    metadata: RawEndpointSliceMeta = RawEndpointSliceMeta()
     address_type: str = ""
     endpoints: msgspec.Raw = msgspec.Raw(b"null")
-    """JSON. A part of the bytes that were decoded, all of which it keeps alive: nothing to be kept as it is."""
+    """JSON, a part of the bytes that were decoded, and keeps all of them alive: copy it before you keep it."""
     ports: tuple[EndpointPort, ...] | None = None
 
 
-# --- kinds of which no cache is kept ----------------------------------------------------------------------------------
+# --- resources --------------------------------------------------------------------------------------------------------
+
+CachedObject = Service | LiveNode | LivePod | EndpointSlice
+"""The kinds that an informer cache keeps."""
+WatchedObject = CachedObject | RawEndpointSlice | Lease
+ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
+WatchedT = TypeVar("WatchedT", bound=WatchedObject)
+WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
 
 
-class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Times are text, as `micro_time` writes them: they are told to people, and never compared with a clock."""
-
-    holder_identity: str | None = None
-    """Empty: whoever held it let go."""
-    lease_duration_seconds: Int32 | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: Int32 | None = None
-
-
-class Lease(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: LeaseSpec = LeaseSpec()
-
-
-class Regarding(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """The object that an Event is about, as ``kubectl describe`` looks for it."""
-
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class EventSeries(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    count: int = 0
-    last_observed_time: str | None = None
-
-
-class Event(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """``events.k8s.io/v1``. Once written, nothing of it may change but its series."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    event_time: str | None = None
-    """As `micro_time` writes it."""
-    series: EventSeries | None = None
-    reporting_controller: str = ""
-    reporting_instance: str = ""
-    action: str = ""
-    reason: str = ""
-    regarding: Regarding = Regarding()
-    note: str = ""
-    """At most 1,024 bytes."""
-    type: str = ""
-    """``Normal`` or ``Warning``."""
-
-
-class NamespaceStatus(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    phase: str = ""
-    """``Terminating``: nothing can be created in it any more."""
-
-
-class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    status: NamespaceStatus = NamespaceStatus()
-
-
-class LegacyAddress(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    ip: str = ""
-    hostname: str | None = None
-    node_name: str | None = None
-    target_ref: ObjectReference | None = None
-
-
-class LegacySubset(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Addresses that all serve all of these ports."""
-
-    addresses: tuple[LegacyAddress, ...] | None = None
-    not_ready_addresses: tuple[LegacyAddress, ...] | None = None
-    ports: tuple[EndpointPort, ...] | None = None
-
-
-class LegacyEndpoints(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """``v1`` Endpoints: what came before EndpointSlices, one object a Service, of its first address family."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    subsets: tuple[LegacySubset, ...] | None = None
-
-
-def micro_time(moment: datetime) -> str:
-    """The API's MicroTime: UTC, always with six digits, without which it is refused."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-# --- places -----------------------------------------------------------------------------------------------------------
-
-Live = Service | LiveNode | LivePod | EndpointSlice
-"""Kinds of which a cache is kept."""
-Watched = Live | SealedSlice | Lease
-K = TypeVar("K", bound=msgspec.Struct)
-T = TypeVar("T", bound=Watched)
-T_contra = TypeVar("T_contra", bound=Watched, contravariant=True)
-_LONGEST_VERSION: Final = 64
-"""Digits; a number of 128 bits has 39. Python reads no number of thousands."""
-Key = tuple[str, str]
-"""Namespace (empty where the kind has none) and name."""
-
-
-def key_of(thing: Watched) -> Key:
+def object_key_of(thing: WatchedObject) -> ObjectKey:
     metadata = thing.metadata
     return metadata.namespace, metadata.name
 
 
-def service_of(slice_: EndpointSlice | SealedSlice) -> Key:
+def service_key_of(slice_: EndpointSlice | RawEndpointSlice) -> ObjectKey:
     """The Service that a slice names; with an empty name, which no Service has, where it names none."""
     return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
 
 
-def owner_of(slice_: EndpointSlice) -> Key | None:
-    """The same; None where it names none."""
-    key = service_of(slice_)
+def owning_service_key(slice_: EndpointSlice) -> ObjectKey | None:
+    """The Service that a slice names; None where it names none."""
+    key = service_key_of(slice_)
     return key if key[1] else None
 
 
-def version_of(text: str | None) -> int | None:
-    """A resourceVersion as a number, as they compare (KEP-5504); None where a server writes something else."""
-    if text is None or len(text) > _LONGEST_VERSION or not text.isascii() or not text.isdigit():
-        return None
-    return int(text)
-
-
-class ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class ListMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
-class ListOf(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class ListOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
     """A page of a list; ``items`` may be null."""
 
-    metadata: ListMeta = ListMeta()
-    items: tuple[T, ...] | None = None
+    metadata: ListMetadata = ListMetadata()
+    items: tuple[WatchedT, ...] | None = None
 
 
-class EventOf(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class EventOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
     """One line of a watch that is about an object."""
 
     type: str
-    object: T
+    object: WatchedT
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Generic[K]):
+class ApiResource(Generic[ObjectT]):
     """One kind. ``api`` is its group and version (``v1``, ``discovery.k8s.io/v1``), ``plural`` its name in paths."""
 
     kind: str
     api: str
     plural: str
-    struct: type[K]
+    struct: type[ObjectT]
     namespaced: bool = field(default=True, kw_only=True)
 
     @property
@@ -256,14 +156,14 @@ class Place(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Place[T]):
+class WatchedResource(ApiResource[WatchedT]):
     """A kind that is listed and watched."""
 
-    lists: msgspec.json.Decoder[ListOf[T]]
-    events: msgspec.json.Decoder[EventOf[T]]
+    lists: msgspec.json.Decoder[ListOf[WatchedT]]
+    events: msgspec.json.Decoder[EventOf[WatchedT]]
 
 
-SERVICES: Final[Resource[Service]] = Resource(
+SERVICES: Final[WatchedResource[Service]] = WatchedResource(
     "Service",
     "v1",
     "services",
@@ -271,7 +171,7 @@ SERVICES: Final[Resource[Service]] = Resource(
     lists=msgspec.json.Decoder(ListOf[Service]),
     events=msgspec.json.Decoder(EventOf[Service]),
 )
-NODES: Final[Resource[LiveNode]] = Resource(
+NODES: Final[WatchedResource[LiveNode]] = WatchedResource(
     "Node",
     "v1",
     "nodes",
@@ -280,7 +180,7 @@ NODES: Final[Resource[LiveNode]] = Resource(
     events=msgspec.json.Decoder(EventOf[LiveNode]),
     namespaced=False,
 )
-PODS: Final[Resource[LivePod]] = Resource(
+PODS: Final[WatchedResource[LivePod]] = WatchedResource(
     "Pod",
     "v1",
     "pods",
@@ -288,7 +188,7 @@ PODS: Final[Resource[LivePod]] = Resource(
     lists=msgspec.json.Decoder(ListOf[LivePod]),
     events=msgspec.json.Decoder(EventOf[LivePod]),
 )
-SLICES: Final[Resource[EndpointSlice]] = Resource(
+SLICES: Final[WatchedResource[EndpointSlice]] = WatchedResource(
     "EndpointSlice",
     "discovery.k8s.io/v1",
     "endpointslices",
@@ -296,26 +196,26 @@ SLICES: Final[Resource[EndpointSlice]] = Resource(
     lists=msgspec.json.Decoder(ListOf[EndpointSlice]),
     events=msgspec.json.Decoder(EventOf[EndpointSlice]),
 )
-SEALED_SLICES: Final[Resource[SealedSlice]] = Resource(
+RAW_SLICES: Final[WatchedResource[RawEndpointSlice]] = WatchedResource(
     "EndpointSlice",
     "discovery.k8s.io/v1",
     "endpointslices",
-    SealedSlice,
-    lists=msgspec.json.Decoder(ListOf[SealedSlice]),
-    events=msgspec.json.Decoder(EventOf[SealedSlice]),
+    RawEndpointSlice,
+    lists=msgspec.json.Decoder(ListOf[RawEndpointSlice]),
+    events=msgspec.json.Decoder(EventOf[RawEndpointSlice]),
 )
-AnyResource = (
-    Resource[Service]
-    | Resource[LiveNode]
-    | Resource[LivePod]
-    | Resource[EndpointSlice]
-    | Resource[SealedSlice]
-    | Resource[Lease]
+AnyWatchedResource = (
+    WatchedResource[Service]
+    | WatchedResource[LiveNode]
+    | WatchedResource[LivePod]
+    | WatchedResource[EndpointSlice]
+    | WatchedResource[RawEndpointSlice]
+    | WatchedResource[Lease]
 )
-RESOURCES: Final[tuple[AnyResource, ...]] = (SERVICES, NODES, PODS, SLICES)
-"""Every kind of which a cache is kept."""
+CACHED_RESOURCES: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, NODES, PODS, SLICES)
+"""The kinds that an informer cache keeps."""
 
-LEASES: Final[Resource[Lease]] = Resource(
+LEASES: Final[WatchedResource[Lease]] = WatchedResource(
     "Lease",
     "coordination.k8s.io/v1",
     "leases",
@@ -323,6 +223,6 @@ LEASES: Final[Resource[Lease]] = Resource(
     lists=msgspec.json.Decoder(ListOf[Lease]),
     events=msgspec.json.Decoder(EventOf[Lease]),
 )
-EVENTS: Final = Place("Event", "events.k8s.io/v1", "events", Event)
-ENDPOINTS: Final = Place("Endpoints", "v1", "endpoints", LegacyEndpoints)
-NAMESPACES: Final = Place("Namespace", "v1", "namespaces", Namespace, namespaced=False)
+EVENTS: Final = ApiResource("Event", "events.k8s.io/v1", "events", Event)
+ENDPOINTS: Final = ApiResource("Endpoints", "v1", "endpoints", Endpoints)
+NAMESPACES: Final = ApiResource("Namespace", "v1", "namespaces", Namespace, namespaced=False)

@@ -1,4 +1,4 @@
-"""Requests to one API server: who we are, over which connections, for how long, and how often."""
+"""Sends requests to one API server: with which credentials, over which connections, for how long, how often."""
 
 import asyncio
 import platform
@@ -18,28 +18,27 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from zoneward import __version__
-from zoneward.client.access import Access
 from zoneward.client.api_errors import (
     ApiError,
     CallFailed,
     NoCredentials,
     SilentConnection,
+    TooManyRequests,
     Unauthorized,
     Unreachable,
     api_error,
 )
-from zoneward.client.bodies import blocks, body_of
-from zoneward.client.credentials import Credentials, Identity, impersonation_headers
-from zoneward.client.failures import failures
-from zoneward.client.http_proxies import is_here, proxy_for
-from zoneward.client.lines import lines
-from zoneward.client.retries import Retries
-from zoneward.client.sockets import opened
-from zoneward.client.tls import TlsContexts
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.auth.credentials import Credentials, Identity, impersonation_headers
+from zoneward.client.auth.tls import TlsContexts
+from zoneward.client.backoff import Backoff
+from zoneward.client.dialer import is_loopback, open_socket, proxy_for
+from zoneward.client.response_body import iter_blocks, iter_lines, read_body
+from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.input_error import InputError
 
 TIME_LIMIT: Final = 60.0
-"""Seconds for a call with all its retries, where the caller names no other. An API server gives a request as long."""
+"""Seconds for a call with all its retries, unless the caller sets another limit; an API server has the same one."""
 CONNECT_TIME_LIMIT: Final = 10.0
 _BUFFER: Final = 1 << 22
 """Bytes of an answer that may wait to be read. A page of a list has millions: with aiohttp's usual 64 KiB the socket is
@@ -49,13 +48,47 @@ _IDLE_CONNECTION: Final = 60.0
 """Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
 _LONGEST_ERROR: Final = 1 << 16
 MAX_PAGE: Final = 256 << 20
-"""Bytes of an answer to a write, or to a question that has a ``limit``. A page of 500 EndpointSlices with 1,000
+"""Bytes of an answer to a write, or to a list with a ``limit``. A page of 500 EndpointSlices with 1,000
 endpoints each has 125 MB; one object has 9 MB at most, if all of it are characters that JSON escapes."""
 MAX_ANSWER: Final = 2 << 30
 """Bytes of any other: 150,000 Pods at once, of 14 kB each."""
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""What a server that cannot take objects apart answers with is the whole object."""
+"""A server that cannot send metadata alone answers with the whole object."""
+BACKOFF: Final = Backoff(initial=0.25, cap=8.0, jitter=0.5)
+_RETRIED_STATUSES: Final = frozenset((500, 502, 503, 504))
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Which failed calls are sent again, and after how long.
+
+    ``attempts`` counts the first one too.
+    """
+
+    attempts: int = 5
+    backoff: Backoff = BACKOFF
+
+    def pause(self, error: CallFailed, *, failed: int, is_repeatable: bool, chance: float) -> float | None:
+        """Seconds until the next attempt after ``failed`` ones; None where there is none and the error stands.
+
+        ``is_repeatable``: doing it twice is the same as once. Other calls are sent again only if they were certainly
+        not done: nothing was sent, or the server refused it for its load (429). ``chance``, from 0 to 1, spreads
+        clients that failed together: over half of the pause, or after the time that the server asked for.
+        """
+        if failed >= self.attempts or not _is_temporary(error, is_repeatable=is_repeatable):
+            return None
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return self.backoff.delay(failed, random=chance, retry_after=retry_after)
+
+
+def _is_temporary(error: CallFailed, *, is_repeatable: bool) -> bool:
+    if isinstance(error, TooManyRequests):
+        return True
+    if isinstance(error, ApiError):
+        return is_repeatable and error.status in _RETRIED_STATUSES
+    # TLS and credentials are as wrong the next time, and a call that timed out gets no more time.
+    return isinstance(error, Unreachable) and (is_repeatable or not error.sent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +107,15 @@ class Transport:
     """Calls to the API server of an access, for as long as the ``async with`` block lasts.
 
     Every method raises a subclass of ``CallFailed``: ApiError for an answer that is not a success, Unreachable,
-    TlsProblem, TimedOut, NoCredentials. A 401 is answered once with other credentials, where there are some: a plugin
-    is run again, a token file read again. Redirects are never followed: credentials would go along.
+    TlsProblem, TimedOut, NoCredentials. After a 401 the request is sent once more where there are other
+    credentials: it runs the plugin again, or reads the token file again. Redirects are never followed.
     """
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
-        retries: Retries | None = None,
+        retries: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
@@ -95,12 +128,12 @@ class Transport:
             is_terminal = sys.stdin is not None and sys.stdin.isatty()
         cluster = access.cluster
         self.access = access
-        self._retries = retries or Retries()
+        self._retries = retries or RetryPolicy()
         self._clock, self._sleep, self._chance, self._now = clock, sleep, chance, now
         self._credentials = Credentials(access, now=now, is_terminal=is_terminal)
         self._tls = TlsContexts(access) if cluster.server.startswith("https:") else None
-        # kubectl sends no token over plain HTTP. We do to this machine, where a sandbox may have no TLS.
-        self._is_private = self._tls is not None or is_here(URL(cluster.server).host or "")
+        # Like kubectl, send no token over plain HTTP, but for this machine, where a sandbox may have no TLS.
+        self._may_send_token = self._tls is not None or is_loopback(URL(cluster.server).host or "")
         self._proxy = cluster.proxy or proxy_for(cluster.server, access.environment)
         self._headers = [
             ("Accept", "application/json"),
@@ -112,7 +145,7 @@ class Transport:
 
     async def __aenter__(self) -> "Transport":
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION, socket_factory=opened),
+            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION, socket_factory=open_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             skip_auto_headers=("Content-Type",),
@@ -133,7 +166,7 @@ class Transport:
     async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
         """The body of the answer. ``timeout``: seconds for everything, retries included."""
         call = _Call(method="GET", path=path, query=query, is_compressed=self.access.cluster.is_compressed)
-        return await self._repeated(call, TIME_LIMIT if timeout is None else timeout)
+        return await self._call(call, TIME_LIMIT if timeout is None else timeout)
 
     async def send(
         self,
@@ -148,11 +181,11 @@ class Transport:
         metadata_only: bool = False,
         timeout: float | None = None,
     ) -> bytes:
-        """Write. Not ``idempotent``: sent again only when it was certainly not done. ``timeout`` as of `get`.
+        """Send a write. Unless ``idempotent``, retry only what was certainly not done. ``timeout`` as in `get`.
 
-        ``once``: never sent again, but for a 401, whatever it failed of. For who would rather send something newer.
-        ``metadata_only``: the answer may come without the rest of the object, which saves both sides its JSON.
-        Where it fails, ``CallFailed.sent`` and 5xx say that it may have been done nevertheless.
+        ``once``: no retry, but after a 401: for callers that decide again what to write.
+        ``metadata_only``: the answer may be the metadata alone, which saves both sides the JSON of the object.
+        After a failure, ``CallFailed.sent`` and 5xx say that the write may have been done nevertheless.
         """
         call = _Call(
             method=method,
@@ -163,16 +196,16 @@ class Transport:
             is_repeatable=idempotent,
             metadata_only=metadata_only,
         )
-        return await self._repeated(call, TIME_LIMIT if timeout is None else timeout, once=once)
+        return await self._call(call, TIME_LIMIT if timeout is None else timeout, once=once)
 
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The lines of an answer that goes on, without their ends; empty ones are left out.
+        """The lines of a watch, without their ends; empty ones are left out.
 
         Ends with the answer. Raises, while opening, ApiError for a status other than 200; while opening and reading,
         SilentConnection when no byte comes for ``idle`` seconds, and Unreachable when the connection breaks off.
-        Nothing but a 401 is tried again.
+        Only a 401 is retried.
         """
         return self._stream(_Call(method="GET", path=path, query=query, is_compressed=False), idle)
 
@@ -180,25 +213,25 @@ class Transport:
     async def _stream(self, call: _Call, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
         identity = await self._credentials.current()
         try:
-            response = await self._opened(call, identity, idle)
+            response = await self._open_stream(call, identity, idle)
         except Unauthorized as error:
-            response = await self._opened(call, await self._other_than(identity, error), idle)
+            response = await self._open_stream(call, await self._next_identity(identity, error), idle)
         try:
             if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
-                raise Unreachable(f"expected a stream as it is, got {encoding[:20]!r}")
-            async with aclosing(lines(response.content, idle=idle)) as found:
+                raise Unreachable(f"expected an uncompressed stream, got {encoding[:20]!r}")
+            async with aclosing(iter_lines(response.content, idle=idle)) as found:
                 yield found
         finally:
             response.close()
 
-    async def _repeated(self, call: _Call, limit: float, *, once: bool = False) -> bytes:
-        # Logging in may take a person minutes. It has limits of its own.
+    async def _call(self, call: _Call, limit: float, *, once: bool = False) -> bytes:
+        # Logging in may take a person minutes; it has its own limits.
         await self._credentials.current()
         deadline = self._clock() + limit
         failed = 0
         while True:
             try:
-                return await self._once(call, deadline - self._clock())
+                return await self._attempt(call, deadline - self._clock())
             except CallFailed as error:
                 if once:
                     raise
@@ -210,40 +243,40 @@ class Transport:
                     raise
             await self._sleep(pause)
 
-    async def _once(self, call: _Call, limit: float) -> bytes:
-        """One attempt, or two where the first was refused for its credentials."""
+    async def _attempt(self, call: _Call, limit: float) -> bytes:
+        """Send once, or twice where the server refused the credentials (401)."""
         identity = await self._credentials.current()
         try:
             return await self._read(call, identity, limit)
         except Unauthorized as error:
-            return await self._read(call, await self._other_than(identity, error), limit)
+            return await self._read(call, await self._next_identity(identity, error), limit)
 
-    async def _other_than(self, refused: Identity, error: Unauthorized) -> Identity:
-        """Raises the error where there is nothing else to show."""
-        other = await self._credentials.other_than(refused)
+    async def _next_identity(self, refused: Identity, error: Unauthorized) -> Identity:
+        """The credentials to try after a 401. Raises the error where there are no others."""
+        other = await self._credentials.replacement_for(refused)
         if other is None:
             raise error
         return other
 
     async def _read(self, call: _Call, identity: Identity, limit: float) -> bytes:
         is_whole = call.method == "GET" and "limit" not in call.query
-        with failures(limit=limit):
-            async with asyncio.timeout(limit), await self._answered(call, identity) as response:
-                return await body_of(response, most=MAX_ANSWER if is_whole else MAX_PAGE)
+        with translate_errors(limit=limit):
+            async with asyncio.timeout(limit), await self._request(call, identity) as response:
+                return await read_body(response, limit=MAX_ANSWER if is_whole else MAX_PAGE)
 
-    async def _opened(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:
+    async def _open_stream(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:
         try:
             async with asyncio.timeout(idle):
-                return await self._answered(call, identity)
+                return await self._request(call, identity)
         except TimeoutError:
             raise SilentConnection(f"no answer within {idle:.3g} s") from None
 
-    async def _answered(self, call: _Call, identity: Identity) -> aiohttp.ClientResponse:
-        """An answer that is a success, its body still to be read. Raises ApiError and what aiohttp raises."""
+    async def _request(self, call: _Call, identity: Identity) -> aiohttp.ClientResponse:
+        """Send the request; the body of the answer is still to be read. Raises ApiError, and what aiohttp raises."""
         assert self._session is not None, "a Transport is entered before it is used"
         headers = CIMultiDict(self._headers)
         headers["Accept-Encoding"] = "gzip" if call.is_compressed else "identity"
-        if identity.authorization and self._is_private:
+        if identity.authorization and self._may_send_token:
             headers["Authorization"] = identity.authorization
         if call.metadata_only:
             headers["Accept"] = _METADATA
@@ -253,7 +286,7 @@ class Transport:
             context = self._tls.context(identity.certificate) if self._tls else True
         except InputError as error:
             raise NoCredentials(error) from error
-        with failures(limit=self._timeout.sock_connect or 0):
+        with translate_errors(limit=self._timeout.sock_connect or 0):
             response = await self._session.request(
                 call.method,
                 URL(self.access.cluster.server + call.path),
@@ -268,14 +301,14 @@ class Transport:
             if response.status // 100 == 2:
                 return response
             async with response:
-                raise await self._refusal(call, response)
+                raise await self._read_error(call, response)
 
-    async def _refusal(self, call: _Call, response: aiohttp.ClientResponse) -> ApiError:
+    async def _read_error(self, call: _Call, response: aiohttp.ClientResponse) -> ApiError:
         body = b""
         if response.status // 100 == 3:
             body = f"expected the API server, got a redirect to {response.headers.get('Location', 'nowhere')}".encode()
         else:
-            async for block in blocks(response):
+            async for block in iter_blocks(response):
                 body += block[:_LONGEST_ERROR]
                 if len(body) >= _LONGEST_ERROR:
                     break
@@ -289,7 +322,7 @@ class Transport:
         )
 
     def _retry_after(self, text: str | None) -> float | None:
-        """Seconds, given as such or as a time (RFC 9110 § 10.2.3); None for what is neither."""
+        """The header as seconds: it has a number or a time (RFC 9110 § 10.2.3). None for anything else."""
         if text is None:
             return None
         if text.strip().isdecimal():

@@ -1,8 +1,8 @@
-"""Writes to an API server: one object at a time, each once, and what is known of it when it fails.
+"""Writes one object at a time to an API server, and reports what is known of a write that failed.
 
-Nothing is sent again whose outcome is not known, but for deletions, which are the same done twice. The transport below
-sends again what certainly was not done: what never left, and what was refused for its load. Whoever decides what to do
-about a failure asks `outcome_of`.
+A write whose outcome is unknown is not sent again, but for deletions, which may be done twice. The transport retries
+what certainly was not done: what never left, and what the server refused for its load. `write_outcome` tells the caller
+what a failure means; the caller decides what to do.
 
 EndpointSlices and Leases are replaced as wholes (PUT) under the resourceVersion that they were made from. Nothing of
 others is lost by it: `ObjectMeta` has finalizers, owners, labels and annotations, and an API server keeps managedFields
@@ -15,7 +15,7 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -28,55 +28,36 @@ from zoneward.client.api_errors import (
     ServerFault,
     TimedOut,
     TooManyRequests,
+    UnexpectedResponse,
 )
-from zoneward.client.listing import UnexpectedAnswer
-from zoneward.client.resources import Event, K, Lease, LegacyEndpoints, Place
-from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.client.resources import ApiResource, ObjectT
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
+from zoneward.kube.objects import Endpoints, EndpointSlice, Event, Lease, ObjectMeta, Service
 
 TIME_LIMIT: Final = 5.0
 """Seconds for one write, with what the transport does to get it through."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 _Got = TypeVar("_Got")
-V = TypeVar("V", Service, EndpointSlice, Lease, Event, LegacyEndpoints)
+V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints)
 """What is written."""
 
 
-class Sender(Protocol):
-    """What writing needs of a connection; `zoneward.client.transport` has it."""
-
-    async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes: ...
-
-    async def send(
-        self,
-        method: str,
-        path: str,
-        body: bytes,
-        *,
-        content_type: str = ...,
-        query: Mapping[str, str] = ...,
-        idempotent: bool = ...,
-        once: bool = ...,
-        metadata_only: bool = ...,
-        timeout: float | None = ...,
-    ) -> bytes: ...
-
-
-class PatchForm(StrEnum):
+class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     """RFC 7386: lists are replaced as wholes, null takes a field away."""
     STRATEGIC = "application/strategic-merge-patch+json"
     """Lists with a key, such as conditions by their type, are merged: entries of others stay."""
 
 
-class Withheld(CallFailed):
-    """The write was not sent: there is no time left in which we may write."""
+class WritesSuspended(CallFailed):
+    """The write was not sent: no time is left in which this replica may write."""
 
     def __init__(self) -> None:
         super().__init__("we may not write any more", sent=False)
 
 
-class Outcome(StrEnum):
+class WriteOutcome(StrEnum):
     """What is known of a write that failed."""
 
     STALE = "stale"
@@ -92,35 +73,35 @@ class Outcome(StrEnum):
     NOT_DONE = "not-done"
     """Not done; the same may succeed later: not sent, withheld, or refused for its load."""
     UNKNOWN = "unknown"
-    """Done or not, or about to be. Only looking tells."""
+    """Done or not, or about to be: only reading the object shows."""
 
 
-def outcome_of(error: CallFailed) -> Outcome:
-    """Where in doubt, UNKNOWN."""
+def write_outcome(error: CallFailed) -> WriteOutcome:
+    """What an error says about the write; UNKNOWN where in doubt."""
     match error:
         case Conflict():
-            return Outcome.EXISTS if error.reason == "AlreadyExists" else Outcome.STALE
+            return WriteOutcome.EXISTS if error.reason == "AlreadyExists" else WriteOutcome.STALE
         case NotFound():
-            return Outcome.MISSING
+            return WriteOutcome.MISSING
         case TooManyRequests():
-            return Outcome.NOT_DONE
+            return WriteOutcome.NOT_DONE
         case ServerFault():
-            return Outcome.UNKNOWN
+            return WriteOutcome.UNKNOWN
         case Forbidden(is_terminating=True):
-            return Outcome.TERMINATING
+            return WriteOutcome.TERMINATING
         case ApiError():
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         case _:
-            return Outcome.UNKNOWN if error.sent else Outcome.NOT_DONE
+            return WriteOutcome.UNKNOWN if error.sent else WriteOutcome.NOT_DONE
 
 
-def encoded(place: Place[K], thing: K) -> bytes:
-    """An object as the API has it: its kind and version first, and only fields that are set."""
-    return b'{"kind":"%b","apiVersion":"%b",%b' % (place.kind.encode(), place.api.encode(), _ENCODE(thing)[1:])
+def encode_object(resource: ApiResource[ObjectT], thing: ObjectT) -> bytes:
+    """Encode an object for the API: its kind and version first, and only fields that are set."""
+    return b'{"kind":"%b","apiVersion":"%b",%b' % (resource.kind.encode(), resource.api.encode(), _ENCODE(thing)[1:])
 
 
 class Writer:
-    """All methods raise CallFailed; those that write raise Withheld where ``may_write`` says no.
+    """All methods raise CallFailed; those that write raise WritesSuspended where ``may_write`` says no.
 
     ``limit``: seconds that a call may take. ``may_write`` is asked immediately before each write whether one that takes
     as long as that may still begin. ``manager``: the name under which an API server notes who wrote which field.
@@ -128,71 +109,71 @@ class Writer:
 
     def __init__(
         self,
-        connection: Sender,
+        transport: WriteTransport,
         *,
         limit: float = TIME_LIMIT,
         may_write: Callable[[float], bool] = lambda _seconds: True,
         manager: str = "zoneward",
     ) -> None:
-        self._connection, self._limit, self._may_write = connection, limit, may_write
+        self._transport, self._limit, self._may_write = transport, limit, may_write
         self._query: Final = {"fieldManager": manager}
-        self._is_once = False
+        self._no_retries = False
 
     def once(self) -> Self:
-        """The same, but that the transport sends nothing again: for whoever decides anew what to write after a failure.
+        """A writer whose writes the transport does not retry, for a caller that decides again after a failure.
 
         Otherwise a write that was refused for its load would be sent again as it was, whatever happened meanwhile.
         """
         other = copy.copy(self)
-        other._is_once = True  # noqa: SLF001 -- ours
+        other._no_retries = True  # noqa: SLF001 -- ours
         return other
 
-    async def read(self, place: Place[K], *, namespace: str, name: str) -> K:
+    async def read(self, resource: ApiResource[ObjectT], *, namespace: str, name: str) -> ObjectT:
         """An object as it is at this moment, past any cache. It has a uid and a version, by which it can be written."""
-        path = place.path(namespace=namespace, name=name)
-        body = await self._limited(self._connection.get(path, timeout=self._limit))
-        thing = _decoded(body, place.struct)
+        path = resource.path(namespace=namespace, name=name)
+        body = await self._with_limit(self._transport.get(path, timeout=self._limit))
+        thing = _decoded(body, resource.struct)
         metadata: ObjectMeta = thing.metadata  # type: ignore[attr-defined]
         if not (metadata.resource_version and metadata.uid):
-            raise UnexpectedAnswer(f"expected a {place.kind} with uid and resourceVersion, got one without")
+            raise UnexpectedResponse(f"expected a {resource.kind} with uid and resourceVersion, got one without")
         return thing
 
-    async def create(self, place: Place[V], thing: V) -> ObjectMeta:
+    async def create(self, resource: ApiResource[V], thing: V) -> ObjectMeta:
         """The metadata that the new object has. Conflict (reason AlreadyExists) where the name is taken.
 
         Raises ValueError for a ``thing`` with a version, which is not new.
         """
         if thing.metadata.resource_version:
             raise ValueError(
-                f"expected a new {place.kind} {thing.metadata.name}, got version {thing.metadata.resource_version}"
+                f"expected a new {resource.kind} {thing.metadata.name}, got version {thing.metadata.resource_version}"
             )
-        path = place.path(namespace=thing.metadata.namespace)
-        return _metadata(await self._send("POST", path, encoded(place, thing)))
+        path = resource.path(namespace=thing.metadata.namespace)
+        return _metadata(await self._send("POST", path, encode_object(resource, thing)))
 
-    async def update(self, place: Place[V], thing: V) -> ObjectMeta:
+    async def update(self, resource: ApiResource[V], thing: V) -> ObjectMeta:
         """Replace the version of the object that ``thing`` was made from; its metadata thereafter.
 
         All that ``thing`` does not have goes. Conflict where there is a newer version, or where ``thing`` has the uid
         of another object. Raises ValueError for a ``thing`` without version: it would replace any.
         """
         if not thing.metadata.resource_version:
-            raise ValueError(f"expected a version of {place.kind} {thing.metadata.name} to replace, got none")
-        path = place.path(namespace=thing.metadata.namespace, name=thing.metadata.name)
-        return _metadata(await self._send("PUT", path, encoded(place, thing)))
+            raise ValueError(f"expected a version of {resource.kind} {thing.metadata.name} to replace, got none")
+        path = resource.path(namespace=thing.metadata.namespace, name=thing.metadata.name)
+        return _metadata(await self._send("PUT", path, encode_object(resource, thing)))
 
-    async def delete(self, place: Place[V], thing: V) -> None:
+    async def delete(self, resource: ApiResource[V], thing: V) -> None:
         """Delete exactly this: the same uid and, where it has one, version, or else Conflict. Gone already is well.
 
         Raises ValueError for a ``thing`` without uid.
         """
         metadata = thing.metadata
         if not metadata.uid:
-            raise ValueError(f"expected a uid of {place.kind} {metadata.name} to delete, got none")
+            raise ValueError(f"expected a uid of {resource.kind} {metadata.name} to delete, got none")
         preconditions = {"uid": metadata.uid}
         if metadata.resource_version:
             preconditions["resourceVersion"] = metadata.resource_version
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
-        path = place.path(namespace=metadata.namespace, name=metadata.name)
+        path = resource.path(namespace=metadata.namespace, name=metadata.name)
         try:
             await self._send("DELETE", path, _ENCODE(body), query={}, idempotent=True)
         except NotFound:
@@ -200,13 +181,13 @@ class Writer:
 
     async def patch(
         self,
-        place: Place[V],
+        resource: ApiResource[V],
         change: Mapping[str, Any],
         *,
         namespace: str,
         name: str,
         version: str | None = None,
-        form: PatchForm = PatchForm.MERGE,
+        form: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> ObjectMeta:
         """Change some fields; the metadata thereafter. ``subresource``: ``status``, or none.
@@ -215,7 +196,7 @@ class Writer:
         """
         if version is not None:
             change = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
-        path = place.path(namespace=namespace, name=name) + (f"/{subresource}" if subresource else "")
+        path = resource.path(namespace=namespace, name=name) + (f"/{subresource}" if subresource else "")
         return _metadata(await self._send("PATCH", path, _ENCODE(change), content_type=form.value))
 
     async def _send(
@@ -229,24 +210,24 @@ class Writer:
         idempotent: bool = False,
     ) -> bytes:
         if not self._may_write(self._limit):
-            raise Withheld
-        asked = self._query if query is None else query
-        return await self._limited(
-            self._connection.send(
+            raise WritesSuspended
+        parameters = self._query if query is None else query
+        return await self._with_limit(
+            self._transport.send(
                 method,
                 path,
                 body,
                 content_type=content_type,
-                query=asked,
+                query=parameters,
                 idempotent=idempotent,
-                once=self._is_once,
+                once=self._no_retries,
                 # Of the rest, which was sent, nothing is read.
                 metadata_only=method != "DELETE",
                 timeout=self._limit,
             )
         )
 
-    async def _limited(self, call: Awaitable[_Got]) -> _Got:
+    async def _with_limit(self, call: Awaitable[_Got]) -> _Got:
         # Around everything, also around logging in, which the transport does not count.
         try:
             async with asyncio.timeout(self._limit) as limit:
@@ -254,11 +235,11 @@ class Writer:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TimedOut(f"no whole answer within {self._limit:.3g} s") from None
+            raise TimedOut(f"no complete answer within {self._limit:.3g} s") from None
 
 
 class _Answer(msgspec.Struct, frozen=True, gc=False):
-    """What is read of the answer to a write: the rest of it is what was sent."""
+    """The part of the answer to a write that is read; the rest is what was sent."""
 
     metadata: ObjectMeta
 
@@ -266,12 +247,12 @@ class _Answer(msgspec.Struct, frozen=True, gc=False):
 def _metadata(body: bytes) -> ObjectMeta:
     metadata = _decoded(body, _Answer).metadata
     if not metadata.resource_version:
-        raise UnexpectedAnswer("expected the object that was written, got one without resourceVersion")
+        raise UnexpectedResponse("expected the object that was written, got one without resourceVersion")
     return metadata
 
 
-def _decoded(body: bytes, struct: type[K]) -> K:
+def _decoded(body: bytes, struct: type[ObjectT]) -> ObjectT:
     try:
-        return decode(body, struct)
-    except FAILURES as error:
-        raise UnexpectedAnswer(f"expected an object, got something else: {error}") from None
+        return decode_json(body, struct)
+    except DECODE_ERRORS as error:
+        raise UnexpectedResponse(f"expected an object, got something else: {error}") from None

@@ -1,1 +1,1 @@
-"""The loop that keeps a cluster's EndpointSlices as `zoneward.slices` plans them."""
+"""The EndpointSlice controller: it keeps a cluster's EndpointSlices as `zoneward.slices` plans them."""

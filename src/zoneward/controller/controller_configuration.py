@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.election import LeaseTiming
 from zoneward.controller.mode import Mode
 from zoneward.daemon.configuration_file import (
     ListenAddress,
@@ -18,7 +18,7 @@ from zoneward.daemon.configuration_file import (
     read_section,
 )
 from zoneward.daemon.log import LogFormat
-from zoneward.routing.configuration import ConfigurationError
+from zoneward.kube.input_error import ConfigurationError
 
 SECTION: Final = "controller"
 LEADER_ELECTION: Final = "leaderElection"
@@ -72,9 +72,9 @@ class ControllerConfiguration:
             raise ConfigurationError(f"{SECTION}.{LEADER_ELECTION}.{error}") from None
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> LeaseTiming:
         """Of leader election."""
-        return Timing(
+        return LeaseTiming(
             lease_duration=self.lease_duration, renew_deadline=self.renew_deadline, retry_period=self.retry_period
         )
 

@@ -5,18 +5,21 @@ below ``zoneward_controller_`` are ours. What each means, and what to do about i
 Everything happens in the event loop's thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import LEASES, RESOURCES, Key
-from zoneward.client.writer import outcome_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import CACHED_RESOURCES, LEASES
+from zoneward.client.writer import write_outcome
 from zoneward.controller.predictions import Prediction, Predictions
+from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.sync_counts import (
     HintedBy,
     Operation,
@@ -30,13 +33,35 @@ from zoneward.controller.sync_counts import (
 )
 from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
 from zoneward.daemon.unreadable_objects import count_by_kind
-from zoneward.slices.planned import ServicePlan
-
-if TYPE_CHECKING:
-    from zoneward.controller.controller_program import ControllerProgram
+from zoneward.kube.objects import ObjectKey
+from zoneward.slices.plan import ServicePlan
 
 UPSTREAM: Final = "endpoint_slice_controller_"
 OURS: Final = "zoneward_controller_"
+
+
+class ObservedController(Protocol):
+    """What the metrics read from the running controller."""
+
+    @property
+    def queue(self) -> WorkQueue[ObjectKey]: ...
+    @property
+    def cache(self) -> InformerCache: ...
+    @property
+    def contested(self) -> Collection[ObjectKey]: ...
+    @property
+    def unreadable(self) -> Iterable[UnreadableObject]: ...
+
+
+class ObservedProgram(Protocol):
+    """What the metrics read from the running program."""
+
+    @property
+    def controller(self) -> ObservedController: ...
+    @property
+    def is_leader(self) -> bool: ...
+    @property
+    def watch_trouble_seconds(self) -> float: ...
 
 
 class ControllerMetrics:
@@ -155,7 +180,7 @@ class ControllerMetrics:
             labels,
         )
 
-    def declare_state(self, program: "ControllerProgram") -> None:
+    def declare_state(self, program: ObservedProgram) -> None:
         """What is read from the running program."""
         controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
         gauge(
@@ -167,7 +192,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}queue_oldest_seconds",
             "Seconds since the oldest change that is not written yet",
-            lambda: controller.queue.oldest(),
+            lambda: controller.queue.longest_wait(),
         )
         gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
         gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())
@@ -184,7 +209,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}unreadable_objects",
             "Objects that cannot be read and are set aside",
-            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
+            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*CACHED_RESOURCES, LEASES))),
             ["kind"],
         )
         gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
@@ -230,7 +255,7 @@ class ControllerMetrics:
         """From the first change of a Service until all that it led to was written, if anything was written."""
         self.latency.observe(seconds)
 
-    def forget_service(self, service: Key) -> None:
+    def forget_service(self, service: ObjectKey) -> None:
         """A Service is gone, or no longer ours."""
         self.totals.drop(service)
         if self.predictions is not None:
@@ -245,7 +270,7 @@ class ControllerMetrics:
 
     def record_api_error(self, error: CallFailed, *, kind: str) -> None:
         """A call failed. ``kind`` is the plural: ``endpointslices``."""
-        self.api_errors.labels(outcome_of(error).value, kind).inc()
+        self.api_errors.labels(write_outcome(error).value, kind).inc()
 
     def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
         """A list or watch broke off. That the server no longer has a version is normal."""

@@ -12,31 +12,38 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Final
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
-from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyResource, Key
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
+from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.handover.alone import alone
-from zoneward.controller.leader.candidate import Candidate, new_identity
-from zoneward.controller.leader.observing import Observer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.conflict_detector import no_conflict_check
+from zoneward.controller.leader.leader_elector import (
+    LeaderCallbacks,
+    LeaderElector,
+    UnansweredWrites,
+    always_leading,
+    new_identity,
+)
 from zoneward.controller.mode import Mode
-from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
+from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import LONGEST_TRUCE, Teller
-from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
-from zoneward.controller.sync.unanswered import Unanswered
+from zoneward.controller.replica_observer import ReplicaObserver
+from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
+from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
 from zoneward.daemon.health import cache_is_synced
 from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
 from zoneward.daemon.status_server import StatusPages, Work
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 DRAIN: Final = 10.0
 """Seconds for the writes under way when the program is told to stop."""
@@ -46,7 +53,7 @@ _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
 
-class _ReadWriteLink(Standing):
+class _ReadWriteLink(WatchHealth):
     """The controller reads through it, and releases Services through it."""
 
     def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
@@ -61,11 +68,11 @@ class ControllerProgram:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         configuration: Configuration,
         settings: ControllerConfiguration,
-        lease: Key,
+        lease: ObjectKey,
         instance: str,
         log: Log,
         to_json: Callable[[ServicePlan], bytes],
@@ -78,7 +85,7 @@ class ControllerProgram:
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
         self._lease_error: str | None = None
-        self._refusals = RepeatFilter(burst=1, period=LONGEST_TRUCE)
+        self._refusals = RepeatFilter(burst=1, period=LONGEST_PAUSE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set. Raises InputError where the status address cannot be had, CallFailed where the server
@@ -99,57 +106,58 @@ class ControllerProgram:
     def _compose(self, transport: Transport) -> None:
         settings, log = self._settings, self._log
         self._standing = _ReadWriteLink(transport, clock=self._clock)
-        self._candidate = self._new_candidate(transport) if settings.leader_elect else None
-        self._unanswered = Unanswered(transport, clock=self._clock)
-        if self._candidate is None:
+        self._elector = self._new_elector(transport) if settings.leader_elect else None
+        self._unanswered = UnansweredWrites(transport, clock=self._clock)
+        if self._elector is None:
             writer = Writer(self._unanswered, limit=TIME_LIMIT)
         else:
-            writer = Writer(self._unanswered, limit=settings.timing.write, may_write=self._candidate.may_write)
+            writer = Writer(self._unanswered, limit=settings.timing.write_timeout, may_write=self._elector.may_write)
         self._predictions = Predictions() if settings.predictions else None
         metrics = ControllerMetrics(
             max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
         )
-        self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._on_status_error)
-        self.controller = Controller(
-            self._standing,
+        self._status_writer = StatusWriter(writer, instance=self._instance, log=log, on_error=self._on_status_error)
+        context = ControllerContext(
+            connection=self._standing,
+            writer=writer,
             configuration=self._configuration,
             mode=self._mode,
-            writer=writer,
-            leading=None if self._candidate is None else self._candidate.leading,
-            teller=self._teller,
+            leading=always_leading() if self._elector is None else self._elector.leading,
+            status_writer=self._status_writer,
             metrics=metrics,
             log=log,
+        )
+        options = ControllerOptions(
             workers=settings.concurrent_syncs,
             batching=Batching(period=settings.batch_period),
-            proxies=self._lease[0],
-            on_trouble=self._on_watch_error,
+            node_proxy_namespace=self._lease[0],
         )
-        self._observer = Observer(
+        self.controller = EndpointSliceController(context, options, on_watch_error=self._on_watch_error)
+        self._observer = ReplicaObserver(
             self.controller,
-            standing=self._standing,
-            candidate=self._candidate,
+            watch_health=self._standing,
+            elector=self._elector,
             log=log,
-            said=self._program.error_message,
+            error_text=self._program.error_message,
             clock=self._clock,
         )
         metrics.declare_state(self)
 
-    def _new_candidate(self, connection: Transport) -> Candidate:
-        return Candidate(
+    def _new_elector(self, connection: Transport) -> LeaderElector:
+        return LeaderElector(
             connection,
             key=self._lease,
             identity=new_identity(),
             timing=self._settings.timing,
-            on_change=self._on_leader_change,
-            on_trouble=self._on_lease_error,
+            callbacks=LeaderCallbacks(on_change=self._on_leader_change, on_error=self._on_lease_error),
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         self._program.ready |= {
             "cache": cache_is_synced(self.controller.cache.synced.is_set),
-            "alone": alone(self.controller.contested),
+            "alone": no_conflict_check(self.controller.contested),
         }
-        if self._candidate is not None:
+        if self._elector is not None:
             self._program.ready[_ELECTION] = self._lease_check
         await self._program.serve_status(
             stack,
@@ -170,12 +178,12 @@ class ControllerProgram:
         program.start(_CONTROLLER, self.controller.run(), is_live_check=True)
         program.start("the observer", self._observer.run())
         program.start("the heartbeat", program.heartbeat.run())
-        if self._candidate is not None:
-            program.start(_ELECTION, self._candidate.run(), is_live_check=True)
+        if self._elector is not None:
+            program.start(_ELECTION, self._elector.run(), is_live_check=True)
         else:
             self._log.info("leads", others="not looked for")
         if self._predictions is not None:
-            program.start("predictions", self._predictions.run(self._predict, on_trouble=self._on_prediction_error))
+            program.start("predictions", self._predictions.run(self._predict, on_error=self._on_prediction_error))
         checking = asyncio.create_task(self._check_rights(transport))
         try:
             await program.wait(stop, self._refused)
@@ -204,31 +212,31 @@ class ControllerProgram:
 
     async def _finish_writes(self) -> None:
         await self.controller.drain(DRAIN)
-        await self._teller.settled(_STATUS_DRAIN)
+        await self._status_writer.wait_until_written(_STATUS_DRAIN)
 
     async def _end(self) -> None:
         # No other replica may lead before our last write is done or given up: do not change this order.
         await self._program.end_tasks(_CONTROLLER, _ELECTION)
-        if self._candidate is None:
+        if self._elector is None:
             return
-        holds = self._candidate.leader == self._candidate.identity
+        holds = self._elector.leader_identity == self._elector.identity
         if holds and self._unanswered.age < self._settings.lease_duration:
             self._log.warning("the Lease expires by itself: the server may still do a write that was cut off")
             return
-        await self._candidate.let_go()
+        await self._elector.release()
         if not holds:
             return
-        if self._candidate.leader == self._candidate.identity:
+        if self._elector.leader_identity == self._elector.identity:
             self._log.warning("the Lease expires by itself: it could not be released")
         else:
             self._log.info("the Lease is released")
 
     async def _check_rights(self, connection: Transport) -> None:
         """Each missing permission is logged once, not with every Service that needs it."""
-        asked = RIGHTS + (RIGHTS_OF_MARKED if self._mode is Mode.ONLY_MARKED else ())
+        asked = REQUIRED_PERMISSIONS + (ADOPTION_PERMISSIONS if self._mode is Mode.ONLY_MARKED else ())
         for right in asked:
             try:
-                await check_rights(connection, [right], namespace="")
+                await check_permissions(connection, [right], namespace="")
             except Forbidden as error:
                 method, place, *rest = right
                 what = "/".join([place.plural, *rest])
@@ -242,7 +250,7 @@ class ControllerProgram:
 
     @property
     def is_leader(self) -> bool:
-        return self._candidate is None or self._candidate.leads
+        return self._elector is None or self._elector.is_leader
 
     @property
     def watch_trouble_seconds(self) -> float:
@@ -253,7 +261,7 @@ class ControllerProgram:
     def _on_leader_change(self, leads: bool) -> None:
         if leads:
             # Other leaders wrote what changed until now.
-            self.controller.queue.begin()
+            self.controller.queue.restart_waiting()
             self._has_seen_lease = True
             self._stepped_down.clear()
             self._log.info("leads", lease="/".join(self._lease))
@@ -263,12 +271,12 @@ class ControllerProgram:
         self._log.info("stepped down", lease="/".join(self._lease))
 
     def _on_lease_error(self, error: CallFailed) -> None:
-        assert self._candidate is not None
+        assert self._elector is not None
         if isinstance(error, Conflict):
             # Another was faster.
             return
         self.controller.metrics.record_api_error(error, kind=LEASES.plural)
-        self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader)
+        self._has_seen_lease = self._has_seen_lease or bool(self._elector.leader_identity)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
             # It would stand by for ever, and look healthy.
             self._refusal = error
@@ -281,12 +289,12 @@ class ControllerProgram:
 
     def _lease_check(self) -> str | None:
         """A standby is as ready as a leader, unless it can never become one."""
-        assert self._candidate is not None
-        if self._candidate.leader:
+        assert self._elector is not None
+        if self._elector.leader_identity:
             self._lease_error = None
         return self._lease_error
 
-    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
             # Slices do not depend on the Leases of the nodes' proxies.
             self._standing.trouble(resource, error)
@@ -299,12 +307,12 @@ class ControllerProgram:
             error=self._program.error_message(error),
         )
 
-    def _on_status_error(self, service: Key, error: CallFailed) -> None:
+    def _on_status_error(self, service: ObjectKey, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
         self.controller.metrics.record_api_error(error, kind=kind)
-        outcome = outcome_of(error)
-        if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
+        outcome = write_outcome(error)
+        if outcome in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
             self._log_refusal(service, error, kind, outcome)
             return
         self._log.warning(
@@ -314,14 +322,14 @@ class ControllerProgram:
             error=self._program.error_message(error),
         )
 
-    def _log_refusal(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
+    def _log_refusal(self, service: ObjectKey, error: CallFailed, kind: str, outcome: WriteOutcome) -> None:
         """What is refused for one Service is refused for most others too: one line has one of them."""
         # A namespace that is being deleted must not hide that permissions are missing.
-        what = "terminating namespace" if outcome is Outcome.TERMINATING else type(error).__name__
+        what = "terminating namespace" if outcome is WriteOutcome.TERMINATING else type(error).__name__
         decision = self._refusals.decide((kind, what), now=self._clock())
         if decision.is_written:
             more = {"left_out": decision.left_out} if decision.left_out else {}
-            write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+            write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
             write(
                 "Events or conditions are refused",
                 service="/".join(service),
@@ -330,17 +338,17 @@ class ControllerProgram:
                 **more,
             )
 
-    def _on_prediction_error(self, service: Key, error: Exception) -> None:
+    def _on_prediction_error(self, service: ObjectKey, error: Exception) -> None:
         self._log.warning("traffic could not be predicted", service="/".join(service), error=named_error(error))
 
     def _queue_page(self) -> Mapping[str, Any]:
         queue = self.controller.queue
-        return {**asdict(queue.depth()), "oldestSeconds": round(queue.oldest(), 3), "leads": self.is_leader}
+        return {**asdict(queue.depth()), "oldestSeconds": round(queue.longest_wait(), 3), "leads": self.is_leader}
 
     def _decisions_page(self, namespace: str, name: str) -> Work | None:
-        work = self.controller.deciding(namespace, name)
+        work = self.controller.decision_work(namespace, name)
         return None if work is None else lambda: self._as_json(work())
 
-    def _predict(self, service: Key) -> Callable[[], ByFamily] | None:
-        work = self.controller.deciding(*service)
+    def _predict(self, service: ObjectKey) -> Callable[[], PredictionsByFamily] | None:
+        work = self.controller.decision_work(*service)
         return None if work is None else lambda: predictions_of(work())

@@ -1,10 +1,12 @@
-"""Which Services are ours."""
+"""Which Services the controller manages."""
 
 from enum import StrEnum
 
 
 class Mode(StrEnum):
+    """The Services whose EndpointSlices the controller writes."""
+
     TAKE_OVER = "take-over"
-    """Every Service that has a selector is ours: no other controller writes slices."""
+    """Every Service with a selector: no other controller writes slices."""
     ONLY_MARKED = "only-marked"
-    """Services that were adopted are ours; all others are left alone."""
+    """Adopted Services; the built-in controller manages all others."""

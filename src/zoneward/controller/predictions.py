@@ -1,7 +1,7 @@
-"""Predicted traffic of single Services, for metrics: made beside the syncs, one by one, and for a bounded number.
+"""Predicted traffic of single Services, for metrics: predicted beside the syncs, one by one, for a bounded number.
 
-A prediction looks at every endpoint. A sync does not, so none is made in one: whoever syncs a Service calls `touch`,
-and `run` catches up in a thread, a Service every ``pause`` seconds at most.
+A prediction visits every endpoint. A sync does not, so it only calls `touch`; `run` then predicts in a thread, at most
+one Service every ``pause`` seconds.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from zoneward.client.resources import Key
-from zoneward.slices.planned import ServicePlan
+from zoneward.kube.objects import ObjectKey
+from zoneward.slices.plan import ServicePlan
 
 LIMIT: Final = 1_000
-"""Services with series of their own."""
+"""Services with their own series."""
 _DIGITS: Final = 6
 
 
@@ -25,24 +25,23 @@ class Prediction:
     max_overload: float
 
 
-ByFamily = Mapping[str, Prediction]
-"""By address type; families of which nothing can be predicted are not in it."""
-Predict = Callable[[Key], Callable[[], ByFamily] | None]
-"""Gathers what is needed, in the event loop and at once, and gives what does the work, in a thread; None: no such
-Service."""
+PredictionsByFamily = Mapping[str, Prediction]
+"""By address type, for the families whose traffic can be predicted."""
+Predict = Callable[[ObjectKey], Callable[[], PredictionsByFamily] | None]
+"""Reads what is needed, in the event loop, and returns the work for a thread; None: no such Service."""
 
 
 class Predictions:
-    """The Services that come first have series, up to ``limit``; another takes the place of one that goes."""
+    """The first Services have series, up to ``limit``; when one goes, another takes its place."""
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._made: dict[Key, ByFamily] = {}
-        self._left_out: dict[Key, None] = {}
-        self._due: dict[Key, None] = {}
-        self._called = asyncio.Event()
+        self._made: dict[ObjectKey, PredictionsByFamily] = {}
+        self._left_out: dict[ObjectKey, None] = {}
+        self._due: dict[ObjectKey, None] = {}
+        self._wake_up = asyncio.Event()
 
-    def touch(self, service: Key) -> None:
+    def touch(self, service: ObjectKey) -> None:
         """A Service has changed."""
         if service not in self._made:
             if len(self._made) >= self._limit:
@@ -50,9 +49,9 @@ class Predictions:
                 return
             self._made[service] = {}
         self._due[service] = None
-        self._called.set()
+        self._wake_up.set()
 
-    def drop(self, service: Key) -> None:
+    def drop(self, service: ObjectKey) -> None:
         """A Service is gone, and its series with it."""
         self._left_out.pop(service, None)
         self._due.pop(service, None)
@@ -62,50 +61,55 @@ class Predictions:
             self.touch(follower)
 
     @property
-    def due(self) -> tuple[Key, ...]:
-        """Services that have changed since they were last looked at."""
+    def due(self) -> tuple[ObjectKey, ...]:
+        """Services that have changed since their last prediction."""
         return tuple(self._due)
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that changed has been looked at."""
-        return not self._called.is_set()
+        """Whether no prediction is due."""
+        return not self._wake_up.is_set()
 
     @property
     def left_out(self) -> int:
         """Services beyond the limit."""
         return len(self._left_out)
 
-    def __iter__(self) -> Iterator[tuple[Key, str, Prediction]]:
-        """Service, address type, and what is predicted; of a Service that was never looked at, nothing."""
+    def __iter__(self) -> Iterator[tuple[ObjectKey, str, Prediction]]:
+        """Service, address type and prediction; nothing for a Service without one so far."""
         for service, families in self._made.items():
             for family, prediction in families.items():
                 yield service, family, prediction
 
     async def run(
-        self, predict: Predict, *, pause: float = 0.05, on_trouble: Callable[[Key, Exception], None] = lambda *_: None
+        self,
+        predict: Predict,
+        *,
+        pause: float = 0.05,
+        on_error: Callable[[ObjectKey, Exception], None] = lambda *_: None,
     ) -> NoReturn:
-        """Until cancelled. What a prediction raises is told to ``on_trouble``, and the Service has none."""
+        """Run until cancelled. ``on_error`` gets what a prediction raises; the Service then has no prediction."""
         while True:
-            await self._called.wait()
+            await self._wake_up.wait()
             while self._due:
                 service = next(iter(self._due))
                 del self._due[service]
-                made: ByFamily = {}
+                made: PredictionsByFamily = {}
                 try:
                     work = predict(service)
                     if work is not None:
                         made = await asyncio.to_thread(work)
                 except Exception as error:
-                    on_trouble(service, error)
-                # It may have gone meanwhile.
+                    on_error(service, error)
+                # It may be gone by now.
                 if service in self._made:
                     self._made[service] = made
                 await asyncio.sleep(pause)
-            self._called.clear()
+            self._wake_up.clear()
 
 
-def predictions_of(plan: ServicePlan) -> ByFamily:
+def predictions_of(plan: ServicePlan) -> PredictionsByFamily:
+    """The predicted traffic of each address family of a plan."""
     return {
         family.address_type: Prediction(
             in_zone=round(traffic.in_zone, _DIGITS), max_overload=round(traffic.max_overload, _DIGITS)

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from zoneward.client.resources import Key
 from zoneward.kube import names
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
-from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.request.asked import Approach
-from zoneward.slices.planned import FamilyPlan
+from zoneward.routing.request.approach import Approach
+from zoneward.slices.plan import FamilyPlan
 
 # --- labels -----------------------------------------------------------------------------------------------------------
 
@@ -163,11 +161,11 @@ class SliceTotals:
         self.endpoints = self.slices = self.desired_slices = 0
         self.hinted: Final[Counter[HintedBy]] = Counter()
         self.by_traffic_distribution: Final[Counter[TrafficDistribution]] = Counter()
-        self._entries: dict[Key, _ServiceTotals] = {}
+        self._entries: dict[ObjectKey, _ServiceTotals] = {}
 
     def put(
         self,
-        service: Key,
+        service: ObjectKey,
         families: Mapping[str, FamilyTotals],
         *,
         traffic_distribution: TrafficDistribution | None = None,
@@ -178,14 +176,14 @@ class SliceTotals:
         self._entries[service] = entry
         self._add(entry, 1)
 
-    def drop(self, service: Key) -> None:
+    def drop(self, service: ObjectKey) -> None:
         """A Service is gone, or is no longer ours. One that never counted is no fault."""
         self._add(self._entries.pop(service, None), -1)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ObjectKey]:
         return iter(self._entries)
 
     def _add(self, entry: _ServiceTotals | None, sign: int) -> None:
@@ -208,30 +206,13 @@ def totals_of_plan(family: FamilyPlan, *, max_endpoints: int) -> FamilyTotals:
     by, hinted = hinted_by(decision), 0
     if by is not None and decision.assignment is not None:
         # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
-        by_cells = decision.assignment.kind == "hints"
-        hinted = _hinted(decision.assignment) if by_cells else _hinted_in(slices)
+        by_assignment = decision.assignment.kind == "hints"
+        hinted = decision.assignment.count_hinted() if by_assignment else _hinted_in(slices)
     return family_totals(_groups(slices), max_endpoints=max_endpoints, hinted=hinted, hinted_by=by)
 
 
 _NO_PORTS: Final = object()
 """Unlike any tuple of ports, and unlike None, which stands for all ports."""
-
-
-def _hinted(assignment: Assignment) -> int:
-    """How many endpoints have hints, by cells: asking for each endpoint would take too long."""
-    number, alone = 0, False
-    for cell in assignment.crowd.ready():
-        if assignment.whole.get(cell) is not None:
-            number += len(cell)
-        elif assignment.node_hints:
-            number += len(cell) - cell.nodeless
-        else:
-            alone = True
-    if alone and assignment.apart:
-        number += sum(
-            member.cell is not None and assignment.whole.get(member.cell) is None for member in assignment.apart
-        )
-    return number + sum(assignment.hints_of(member) is not None for member in assignment.crowd.twins)
 
 
 def _hinted_in(slices: Iterable[EndpointSlice]) -> int:

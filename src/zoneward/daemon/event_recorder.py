@@ -14,10 +14,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
 from zoneward.daemon.rate_limiter import RateLimiter
-from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.routing import events
+from zoneward.kube.objects import (
+    Event,
+    EventRegarding,
+    EventSeries,
+    ObjectMeta,
+    Service,
+    ServiceEvent,
+    format_micro_time,
+)
 
 MAX_NOTE_BYTES: Final = 1024
 """Of UTF-8; an API server refuses longer notes."""
@@ -62,7 +68,7 @@ class EventRecorder:
         return len(self._recent) + len(self._limiters)
 
     def record(
-        self, service: Service, event: events.Event, *, api_version: str = "v1", kind: str = "Service"
+        self, service: Service, event: ServiceEvent, *, api_version: str = "v1", kind: str = "Service"
     ) -> Event | None:
         """The Event to create or, where it has a series, to update; None: it is over the limit.
 
@@ -81,7 +87,7 @@ class EventRecorder:
             recorded = self._new(service, event, note, now, api_version=api_version, kind=kind)
         else:
             count = recorded.series.count if recorded.series is not None else 1
-            recorded = replace(recorded, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
+            recorded = replace(recorded, series=EventSeries(count=count + 1, last_observed_time=format_micro_time(now)))
         self._recent[key] = recorded
         return recorded
 
@@ -92,7 +98,7 @@ class EventRecorder:
         fresh = replace(
             event,
             metadata=ObjectMeta(name=name, namespace=event.metadata.namespace),
-            event_time=micro_time(now),
+            event_time=format_micro_time(now),
             series=None,
         )
         key = _key_of(event)
@@ -103,18 +109,18 @@ class EventRecorder:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _new(
-        self, service: Service, event: events.Event, note: str, now: datetime, *, api_version: str, kind: str
+        self, service: Service, event: ServiceEvent, note: str, now: datetime, *, api_version: str, kind: str
     ) -> Event:
         metadata = service.metadata
         return Event(
             # Events of objects without a namespace go there.
             metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace or "default"),
-            event_time=micro_time(now),
+            event_time=format_micro_time(now),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
             action=self._action,
             reason=event.reason,
-            regarding=Regarding(
+            regarding=EventRegarding(
                 api_version=api_version,
                 kind=kind,
                 namespace=metadata.namespace,
@@ -141,7 +147,7 @@ class EventRecorder:
         return limiter.try_accept(now.timestamp())
 
     def _forget_old(self, now: datetime) -> None:
-        oldest = micro_time(now - SERIES_TIMEOUT)
+        oldest = format_micro_time(now - SERIES_TIMEOUT)
         while self._recent:
             key, event = next(iter(self._recent.items()))
             if _last_observed(event) >= oldest:

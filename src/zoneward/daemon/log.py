@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from zoneward.client.resources import Key
+from zoneward.kube.objects import ObjectKey
 
 LogValue = str | int | float | bool | None
 
@@ -118,7 +118,7 @@ class UnexpectedErrorLog:
         self._log = log
         self._places: set[str] = set()
 
-    def error(self, event: str, service: Key, error: Exception) -> None:
+    def error(self, event: str, service: ObjectKey, error: Exception) -> None:
         """``event`` says what the error led to."""
         place = raised_at(error)
         if place in self._places:

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zoneward import __version__
-from zoneward.client.access import Access
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.error_messages import worded
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.error_messages import log_message
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import Check, Health, Heartbeat, task_is_running
 from zoneward.daemon.log import Log
@@ -33,7 +33,7 @@ _MAX_TRACEBACK: Final = 900
 class Program:
     """``live`` and ``ready`` are its checks, in the order in which ``/healthz`` and ``/readyz`` report them."""
 
-    def __init__(self, access: Access, *, log: Log) -> None:
+    def __init__(self, access: ClientConfig, *, log: Log) -> None:
         self._access, self._log = access, log
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self.heartbeat = Heartbeat()
@@ -112,7 +112,7 @@ class Program:
 
     def error_message(self, error: CallFailed) -> str:
         """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
-        return worded(error, self._access, now=datetime.now(UTC))
+        return log_message(error, self._access, now=datetime.now(UTC))
 
 
 async def enter_server(

@@ -19,7 +19,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from zoneward.daemon.log import Log, LogFormat, RepeatFilter
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 
 class Level(StrEnum):
@@ -166,7 +166,7 @@ def _as_text(_logger: WrappedLogger, _method: str, event: EventDict) -> bytes:
     fields = _ordered(event)
     words = [f"{fields.pop('time')} {fields.pop('level').upper():7} {_one_line(str(fields.pop('event')))}"]
     line = " ".join(words + [f"{field}={_quoted(value)}" for field, value in fields.items()])
-    return visible(line).encode()
+    return printable(line).encode()
 
 
 def _one_line(text: str) -> str:

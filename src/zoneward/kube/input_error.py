@@ -1,12 +1,13 @@
-"""What is wrong with input, said in one line that points: where, field, expected, got."""
+"""Errors about input, each in one line: where, which field, what was expected, what was found."""
 
 from typing import Final
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 MAX_LENGTH: Final = 300
 """Longest message, in characters: a line that a terminal still shows as a few rows."""
 _LONGEST_VALUE: Final = 60
+_LONG_LINE: Final = 1 << 16
 
 
 class InputError(Exception):
@@ -18,17 +19,19 @@ class InputError(Exception):
     """
 
     def __init__(self, source: str, *parts: str) -> None:
-        told = [part for part in (source, *parts) if part]
-        room = MAX_LENGTH - len(": ") * (len(told) - 1)
+        present = [part for part in (source, *parts) if part]
+        room = MAX_LENGTH - len(": ") * (len(present) - 1)
         # Only the longest parts are cut, and all of them to the same length.
-        limit = next((limit for limit in range(MAX_LENGTH, 1, -1) if sum(min(len(p), limit) for p in told) <= room), 1)
-        line = ": ".join(_cut(part, limit) for part in told)
-        # Names in a file may hold anything, sequences that steer a terminal included.
-        super().__init__(visible(line))
+        limit = next(
+            (limit for limit in range(MAX_LENGTH, 1, -1) if sum(min(len(p), limit) for p in present) <= room), 1
+        )
+        line = ": ".join(_cut(part, limit) for part in present)
+        # Names in a file may hold anything, also sequences that control a terminal.
+        super().__init__(printable(line))
 
 
-class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn it into an InputError with its place)
-    """A value that does not fit its field, as it is found by code that does not know the value's place."""
+class FieldMismatch(Exception):  # noqa: N818 -- readers turn it into an InputError with its place
+    """A value that does not fit its field, found by code that does not know where in the file it stands."""
 
     def __init__(self, field: str, expected: str, got: str, *, subject: str = "", place: str = "") -> None:
         super().__init__(field, expected, got, subject, place)
@@ -38,8 +41,8 @@ class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn 
         self.place = place
         """Where in its document the object stands, such as ``items[3]``; empty for the document itself."""
 
-    def inside(self, place: str) -> "Misfit":
-        """The same, seen from one level further out."""
+    def inside(self, place: str) -> "FieldMismatch":
+        """Add an outer level to the place, and return the error itself."""
         self.place = f"{place}.{self.place}" if self.place else place
         return self
 
@@ -54,8 +57,28 @@ class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn 
         )
 
 
+class MalformedText(Exception):  # noqa: N818 -- whoever reads a file turns it into an InputError
+    """Text that is neither JSON nor YAML, and where that shows.
+
+    ``line`` and ``column`` count from 1, the column in characters. ``offset`` is in bytes, where it is known.
+    """
+
+    def __init__(self, line: int, column: int, problem: str, *, offset: int = 0) -> None:
+        super().__init__(line, column, problem)
+        self.line, self.column, self.problem, self.offset = line, column, problem, offset
+
+    @classmethod
+    def at(cls, data: bytes | bytearray, offset: int, problem: str) -> "MalformedText":
+        """A problem at a byte of UTF-8 text."""
+        line_start = data.rfind(b"\n", 0, offset) + 1
+        # Nobody counts characters on a line of megabytes: there the column is in bytes.
+        is_long = offset - line_start > _LONG_LINE
+        column = 1 + (offset - line_start if is_long else len(data[line_start:offset].decode("utf-8", "replace")))
+        return cls(data.count(b"\n", 0, offset) + 1, column, problem, offset=offset)
+
+
 def show(value: object) -> str:
-    """A value as it may stand after "got": text in quotes, numbers bare, collections by their kind; never long."""
+    """Word a value for an error message: text in quotes, numbers as they are, collections by their kind; never long."""
     match value:
         case None:
             return "null"
@@ -77,6 +100,10 @@ def show(value: object) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Text without its middle: of paths and messages the end tells as much as the beginning."""
+    """Leave out the middle: the end of a path or a message says as much as its beginning."""
     tail = limit // 2
     return text if len(text) <= limit else f"{text[: limit - tail - 1]}…{text[-tail:]}"
+
+
+class ConfigurationError(ValueError):
+    """An invalid setting. The text is one line: the field, what was expected, what was found."""

@@ -1,4 +1,4 @@
-"""Documents of kind ``MeasuredTraffic``: what the proxy of one node counted. They are ours, not the API's.
+"""The kind ``MeasuredTraffic``: the connections that the proxy of one node counted. Kubernetes has no such kind.
 
 ::
 
@@ -8,18 +8,13 @@
                    "zones": {"a": 970, "b": 30}, "external": {"b": 4}}]}
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from zoneward.kube.input_error import InputError
-from zoneward.kube.unpacking import unpack
-
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "MeasuredTraffic"
-_LISTS: Final = ("List", f"{KIND}List")
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A moment, with its time zone."""
@@ -53,54 +48,3 @@ class MeasuredTraffic(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_
     until: Time
     complete: bool = True
     services: tuple[ServiceTraffic, ...] = ()
-
-
-class _Head(msgspec.Struct, gc=False, rename="camel"):
-    kind: str | None = None
-    items: list[msgspec.Raw] | None = None
-
-
-_HEAD: Final = msgspec.json.Decoder(_Head)
-_DOCUMENT: Final = msgspec.json.Decoder(MeasuredTraffic)
-
-
-def read_measured_traffic(source: str, data: bytes | bytearray) -> Iterator[MeasuredTraffic]:
-    """The documents in the data: JSON, one or a List of them, or one on each line; gzipped or not. Raises InputError.
-
-    ``source`` is what errors call the data.
-    """
-    text = bytes(unpack(source, data)).strip()
-    if not text:
-        raise InputError(source, f"expected a document of kind {KIND}, got nothing")
-    first, _, others = text.partition(b"\n")
-    if others and _is_whole(first):
-        for number, line in enumerate(text.splitlines(), start=1):
-            if line.strip():
-                yield from _documents(source, f"line {number}", line)
-    else:
-        yield from _documents(source, "", text)
-
-
-def _is_whole(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.MsgspecError:
-        return False
-    return True
-
-
-def _documents(source: str, place: str, text: bytes | msgspec.Raw) -> Iterator[MeasuredTraffic]:
-    try:
-        head = _HEAD.decode(text)
-        if head.kind in _LISTS:
-            for number, item in enumerate(head.items or ()):
-                yield from _documents(source, f"{place} items[{number}]".strip(), item)
-            return
-        if head.kind != KIND:
-            raise InputError(source, place, "kind", f"expected {KIND}, got {head.kind or 'none'}")
-        yield _DOCUMENT.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        problem = str(error)
-        raise InputError(
-            source, place, f"expected a document of kind {KIND}, got {problem[:1].lower()}{problem[1:]}"
-        ) from None

@@ -5,7 +5,8 @@ case. A list or a map may be ``null`` in what an API server or a person writes, 
 say ``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer back to itself.
 """
 
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -16,6 +17,10 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Integers as the API has them: what is larger is written by nobody, and could be written by nobody."""
 Number = str | int | float
 """A quantity as it stands in a document; `zoneward.kube.quantity` reads it exactly."""
+ObjectKey = tuple[str, str]
+"""Namespace (empty for a kind that has none) and name: client-go's ``types.NamespacedName``."""
+_MAX_VERSION_DIGITS: Final = 64
+"""A number of 128 bits has 39 digits. Python reads no number of thousands."""
 
 
 class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -177,12 +182,12 @@ class Node(_Object, frozen=True, gc=False):
     status: NodeStatus | None = None
 
 
-def zone_of(node: Node) -> str | None:
+def node_zone(node: Node) -> str | None:
     """The zone of a Node, or None where its label is missing or empty."""
     return (node.metadata.labels or {}).get(ZONE_LABEL) or None
 
 
-def says_ready(conditions: tuple[NodeCondition, ...] | None) -> bool:
+def has_ready_condition(conditions: tuple[NodeCondition, ...] | None) -> bool:
     """Whether conditions of a Node or a Pod say that it is ready."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in conditions or ())
 
@@ -284,10 +289,10 @@ class Endpoint(_Object, frozen=True, gc=False):
             msgspec.structs.force_setattr(self, "conditions", None)
 
 
-Identity = tuple[tuple[str, ...], str, str]
+EndpointIdentity = tuple[tuple[str, ...], str, str]
 
 
-def identity(endpoint: Endpoint) -> Identity:
+def identity(endpoint: Endpoint) -> EndpointIdentity:
     """What makes an endpoint the same one in another slice or at another time: its addresses and the Pod behind it."""
     addresses, target = endpoint.addresses or (), endpoint.target_ref
     if len(addresses) > 1:
@@ -323,6 +328,91 @@ class EndpointSlice(_Object, frozen=True, gc=False):
     ports: tuple[EndpointPort, ...] | None = None
 
 
+# --- objects that the controller and the proxy write ------------------------------------------------------------------
+
+
+class LeaseSpec(_Object, frozen=True, gc=False):
+    """Times are text, as `format_micro_time` writes them: they are for people, and never compared with a clock."""
+
+    holder_identity: str | None = None
+    """Empty: the holder released it."""
+    lease_duration_seconds: Int32 | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: Int32 | None = None
+
+
+class Lease(_Object, frozen=True, gc=False):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class EventRegarding(_Object, frozen=True, gc=False):
+    """The object that an Event is about, as ``kubectl describe`` looks for it."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class EventSeries(_Object, frozen=True, gc=False):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(_Object, frozen=True, gc=False):
+    """``events.k8s.io/v1``. Once written, nothing of it may change but its series."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    """As `format_micro_time` writes it."""
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: EventRegarding = EventRegarding()
+    note: str = ""
+    """At most 1,024 bytes."""
+    type: str = ""
+    """``Normal`` or ``Warning``."""
+
+
+class NamespaceStatus(_Object, frozen=True, gc=False):
+    phase: str = ""
+    """``Terminating``: nothing can be created in it any more."""
+
+
+class Namespace(_Object, frozen=True, gc=False):
+    metadata: ObjectMeta = ObjectMeta()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class EndpointAddress(_Object, frozen=True, gc=False):
+    ip: str = ""
+    hostname: str | None = None
+    node_name: str | None = None
+    target_ref: ObjectReference | None = None
+
+
+class EndpointSubset(_Object, frozen=True, gc=False):
+    """Addresses that all serve all of these ports."""
+
+    addresses: tuple[EndpointAddress, ...] | None = None
+    not_ready_addresses: tuple[EndpointAddress, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class Endpoints(_Object, frozen=True, gc=False):
+    """``v1`` Endpoints: what came before EndpointSlices, one object a Service, of its first address family."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    subsets: tuple[EndpointSubset, ...] | None = None
+
+
 Object = Service | Node | Pod | EndpointSlice
 KINDS: dict[tuple[str, str], type[Object]] = {
     ("v1", "Service"): Service,
@@ -331,3 +421,23 @@ KINDS: dict[tuple[str, str], type[Object]] = {
     ("discovery.k8s.io/v1", "EndpointSlice"): EndpointSlice,
 }
 """Kinds that are read, by apiVersion and kind. Every other kind is skipped and counted."""
+
+
+def parse_resource_version(text: str | None) -> int | None:
+    """Return a resourceVersion as a number, as versions compare (KEP-5504); None for what is not a number."""
+    if text is None or len(text) > _MAX_VERSION_DIGITS or not text.isascii() or not text.isdigit():
+        return None
+    return int(text)
+
+
+def format_micro_time(moment: datetime) -> str:
+    """Format a time as the API's MicroTime: UTC, always with six digits, without which the API refuses it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class ServiceEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event about a Service, before it becomes an object of the API."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str

@@ -2,7 +2,7 @@
 
 The rules are those of Kubernetes' ``pkg/apis/discovery/validation``, ``pkg/apis/core/validation`` and
 ``k8s.io/apimachinery`` (v1.36, whose default gates include strict IP addresses and node hints), in upstream's order
-and words, oddities included: who is told no here is told no by a cluster, with the same stated reason.
+and words, oddities included: what is refused here is refused by a cluster, with the same reason.
 As upstream, an object is judged after defaulting: an absent port name counts as empty, an absent protocol is an error.
 
 Fields that `zoneward.kube.objects` does not read (finalizers, managed fields) are not judged.
@@ -240,7 +240,7 @@ def _ip(address: str, field: str, index: int, problems: Iterable[tuple[bool, str
 @lru_cache(maxsize=_REMEMBERED)
 def _address_problems(address: str, address_type: str) -> tuple[tuple[bool, str], ...]:
     """Whether each problem is one of the whole list, and its words."""
-    # Without leading zeros an IPv4 address has one spelling; what is IPv6 in a slice for IPv4 is told by its family.
+    # Without leading zeros an IPv4 address has one spelling; IPv6 in a slice for IPv4 is reported for its family.
     problems = tuple((False, each) for each in formats.address_problems(address, canonical=address_type == "IPv6"))
     parsed = formats.parse_address(address)
     if problems or parsed is None:
@@ -369,12 +369,12 @@ _subdomain_problems: Final = _remembered(formats.subdomain_problems)
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-_UNTOLD: Final = object()
+_NO_VALUE: Final = object()
 
 
-def error(type_: ErrorType, field: str, detail: str = "", *, value: object = _UNTOLD) -> FieldError:
-    told = _PHRASES[type_] if value is _UNTOLD else f"{_PHRASES[type_]}: {_shown(value)}"
-    return FieldError(type_, field, f"{told}: {detail}" if detail else told)
+def error(type_: ErrorType, field: str, detail: str = "", *, value: object = _NO_VALUE) -> FieldError:
+    phrase = _PHRASES[type_] if value is _NO_VALUE else f"{_PHRASES[type_]}: {_shown(value)}"
+    return FieldError(type_, field, f"{phrase}: {detail}" if detail else phrase)
 
 
 def invalid(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:

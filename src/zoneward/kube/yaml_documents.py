@@ -26,9 +26,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from zoneward.kube.input_error import show
-from zoneward.kube.malformed import Malformed
-from zoneward.kube.shapes import Shape
+from zoneward.kube.input_error import MalformedText, show
+from zoneward.kube.struct_decoder import FieldTree
 
 Take = Callable[[str, object], object]
 """Called with place (``[3]``, ``items[3]``) and value of each item as soon as it is built; its answer stands there."""
@@ -51,10 +50,10 @@ _LONGEST_NUMBER: Final = 64
 _TAG: Final = "tag:yaml.org,2002:"
 
 
-def documents(data: bytes | bytearray, *, start: int, shape: Shape, take: Take) -> Iterator[object]:
+def documents(data: bytes | bytearray, *, start: int, shape: FieldTree, take: Take) -> Iterator[object]:
     """Each document of the stream that starts at an offset, as dicts, lists and scalars; None for an empty one.
 
-    ``take`` gets the items of a list at the top of a document, or of a list ``items`` there. Raises Malformed; what
+    ``take`` gets the items of a list at the top of a document, or of a list ``items`` there. Raises MalformedText; what
     ``take`` raises passes through.
     """
     done = 0
@@ -70,7 +69,7 @@ def documents(data: bytes | bytearray, *, start: int, shape: Shape, take: Take) 
 
 
 def whole_documents(data: bytes | bytearray) -> list[object]:
-    """Each document of a small file with all of its fields. Raises Malformed."""
+    """Each document of a small file with all of its fields. Raises MalformedText."""
     with _malformed(data, 0):
         return list(_loaded(data, 0))
 
@@ -79,7 +78,7 @@ def whole_documents(data: bytes | bytearray) -> list[object]:
 def _malformed(data: bytes | bytearray, start: int) -> Iterator[None]:
     """Tell the parser's mistakes by their place in the whole data."""
     if data.count(b"\n%TAG", start) > MAX_TAG_DIRECTIVES:
-        raise Malformed.at(data, start, f"malformed YAML: more than {MAX_TAG_DIRECTIVES} %TAG directives")
+        raise MalformedText.at(data, start, f"malformed YAML: more than {MAX_TAG_DIRECTIVES} %TAG directives")
     try:
         yield
     except yaml.MarkedYAMLError as error:
@@ -87,9 +86,9 @@ def _malformed(data: bytes | bytearray, start: int) -> Iterator[None]:
         line, column = (mark.line, mark.column) if mark else (0, 0)
         line += data.count(b"\n", 0, start)
         problem = _CLEARER.get(str(error.problem), error.problem)
-        raise Malformed(line + 1, column + 1, f"malformed YAML: {problem}") from None
+        raise MalformedText(line + 1, column + 1, f"malformed YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
-        raise Malformed.at(data, start + error.position, f"malformed YAML: {error.reason}") from None
+        raise MalformedText.at(data, start + error.position, f"malformed YAML: {error.reason}") from None
 
 
 _CLEARER: Final = {
@@ -163,7 +162,7 @@ def _resolved(text: str) -> object:
     return text if construct is None else construct(_resolver, yaml.ScalarNode(tag, text))
 
 
-class _Window:
+class _InputWindow:
     """What lies behind an offset, as a file: given bytes, the parser would copy them all."""
 
     def __init__(self, data: bytes | bytearray, start: int) -> None:
@@ -176,14 +175,14 @@ class _Window:
 
 
 def _events(data: bytes | bytearray, start: int) -> _Next:
-    next_event: _Next = Loader(_Window(data, start)).get_event
+    next_event: _Next = Loader(_InputWindow(data, start)).get_event
     return next_event
 
 
 # --- events to values -------------------------------------------------------------------------------------------------
 
 
-def _built(events: _Next, shape: Shape, take: Take) -> Iterator[object]:
+def _built(events: _Next, shape: FieldTree, take: Take) -> Iterator[object]:
     while (event := events()).__class__ is not StreamEndEvent:
         if event.__class__ is DocumentStartEvent:
             event = events()
@@ -193,7 +192,7 @@ def _built(events: _Next, shape: Shape, take: Take) -> Iterator[object]:
                 yield _value(event, events, shape, 0, take)
 
 
-def _value(event: _Event, events: _Next, shape: Shape | None, depth: int, take: Take | None = None) -> object:
+def _value(event: _Event, events: _Next, shape: FieldTree | None, depth: int, take: Take | None = None) -> object:
     kind = event.__class__
     if kind is ScalarEvent:
         if event.tag is not None:
@@ -206,7 +205,9 @@ def _value(event: _Event, events: _Next, shape: Shape | None, depth: int, take: 
     raise _Unusual
 
 
-def _mapping(event: _Event, events: _Next, shape: Shape | None, depth: int, take: Take | None) -> dict[object, object]:
+def _mapping(
+    event: _Event, events: _Next, shape: FieldTree | None, depth: int, take: Take | None
+) -> dict[object, object]:
     _check(event, depth)
     values: dict[object, object] = {}
     fields = 0
@@ -237,7 +238,7 @@ def _mapping(event: _Event, events: _Next, shape: Shape | None, depth: int, take
 
 
 def _list(
-    event: _Event, events: _Next, shape: Shape | None, depth: int, take: Take | None = None, field: str = ""
+    event: _Event, events: _Next, shape: FieldTree | None, depth: int, take: Take | None = None, field: str = ""
 ) -> list[object]:
     _check(event, depth)
     values: list[object] = []
@@ -282,7 +283,7 @@ def _too_deep(event: _Event) -> _Refused:
 
 def _loaded(data: bytes | bytearray, start: int) -> Iterator[object]:
     """Each document with all of its fields, each looked at before it is built."""
-    events, loader = _events(data, start), Loader(_Window(data, start))
+    events, loader = _events(data, start), Loader(_InputWindow(data, start))
     while True:
         _check_document(events)
         if not loader.check_data():

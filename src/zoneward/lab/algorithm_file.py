@@ -16,7 +16,7 @@ import numpy as np
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, parse_contenders
 from zoneward.lab.scoring import score_columns
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 
 _OPTION: Final = "--algorithm-file"
 _ARGUMENTS: Final = 8
@@ -122,8 +122,8 @@ def _check_allocation(where: str, function: Callable[..., Any], inputs: _Input) 
         groups, composition, weights = _run(function, demand, supply)
     except (Exception, SystemExit) as error:
         raise InputError(_OPTION, where, f"{_describe_error(error)}, {case}") from error
-    if isinstance(groups, bool) or not isinstance(groups, int) or not IMPOSSIBLE <= groups <= most_groups(len(demand)):
-        most = most_groups(len(demand))
+    if isinstance(groups, bool) or not isinstance(groups, int) or not IMPOSSIBLE <= groups <= max_groups(len(demand)):
+        most = max_groups(len(demand))
         raise InputError(
             _OPTION, where, f"expected a number of groups from {IMPOSSIBLE} to {most}, got {show(groups)}, {case}"
         )
@@ -151,7 +151,7 @@ def _run(
     function: Callable[..., Any], demand: Sequence[int], supply: Sequence[int]
 ) -> tuple[Any, list[Any], list[Any]]:
     zones = len(demand)
-    cells = most_groups(zones) * zones
+    cells = max_groups(zones) * zones
     composition: list[Any] = [0] * cells
     weights: list[Any] = [0.0] * cells
     groups = function(

@@ -11,9 +11,9 @@ from itertools import product
 from typing import Final
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.algorithms.results import Allocate
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.signature import AllocateFunction
+from zoneward.routing.request.what_if import NO_APPROACH
 
 STARTING: Final = "startingThreshold"
 OVERLOAD: Final = "overloadThreshold"
@@ -64,7 +64,7 @@ class Contender:
     """
 
     label: str
-    rule: Allocate
+    rule: AllocateFunction
     key: str
     starting_threshold: Fraction = Fraction(0)
     overload_threshold: Fraction = Fraction(1, 2)
@@ -83,7 +83,7 @@ class CustomAlgorithm:
     """An algorithm that is not in the registry, from a user's own file: what `Contender` needs to know."""
 
     name: str
-    rule: Allocate
+    rule: AllocateFunction
     key: str
     interpreted: bool = False
 

@@ -27,7 +27,7 @@ from typing import BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zoneward.kube.input_error import InputError, Misfit, show
+from zoneward.kube.input_error import FieldMismatch, InputError, show
 from zoneward.lab.datasets import (
     MOST_PER_ZONE,
     MOST_ZONES,
@@ -39,7 +39,7 @@ from zoneward.lab.datasets import (
     stratified_sample,
 )
 from zoneward.lab.scoring import machine_code_cache
-from zoneward.routing.compiled import compiled
+from zoneward.routing.numba_compiler import compile_function
 
 MOST_ROWS: Final = 999_999_999
 """Rows of a file that is scored whole."""
@@ -176,7 +176,7 @@ def _read_header(path: str, file: BinaryIO) -> tuple[str, ...]:
     try:
         header = line.removeprefix(_BYTE_ORDER_MARK).rstrip(_BLANK)
         name, *zones = (cell.strip() for cell in split_line(header, most=_MOST_HEADER_BYTES))
-    except Misfit as misfit:
+    except FieldMismatch as misfit:
         raise _error(path, 1, misfit) from None
     if name != "name":
         raise InputError(path, "row 1", f"expected {_HEADER}, got {show(name)} first")
@@ -188,7 +188,7 @@ def _read_header(path: str, file: BinaryIO) -> tuple[str, ...]:
     return tuple(zones)
 
 
-def _error(path: str, row: int, misfit: Misfit) -> InputError:
+def _error(path: str, row: int, misfit: FieldMismatch) -> InputError:
     return InputError(path, f"row {row}", misfit.field, f"expected {misfit.expected}, got {misfit.got}")
 
 
@@ -275,7 +275,7 @@ class ParsedRows:
     demand: Integers
     supply: Integers
     lines: Integers
-    first_invalid: tuple[int, Misfit] | None
+    first_invalid: tuple[int, FieldMismatch] | None
 
 
 def parse_lines(text: bytes, ends: Integers, zones: Sequence[str]) -> ParsedRows:
@@ -290,7 +290,7 @@ def parse_lines(text: bytes, ends: Integers, zones: Sequence[str]) -> ParsedRows
         line = text[ends[row - 1] if row else 0 : ends[row] - 1].removesuffix(b"\r")
         try:
             names[row], numbers[row] = parse_row(line, zones)
-        except Misfit as misfit:
+        except FieldMismatch as misfit:
             valid[row] = False
             first_invalid = first_invalid or (row, misfit)
     lines = np.flatnonzero(valid)
@@ -302,7 +302,7 @@ def parse_lines(text: bytes, ends: Integers, zones: Sequence[str]) -> ParsedRows
 
 
 def parse_row(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
-    """A row's name, and the nodes of each zone followed by the endpoints of each. Raises `Misfit`.
+    """A row's name, and the nodes of each zone followed by the endpoints of each. Raises `FieldMismatch`.
 
     This is the definition of a row. Commas separate cells, which may be quoted as in RFC 4180, but without line ends
     in quotes. Spaces before a cell don't count, and any number of them may stand between nodes and endpoints and after
@@ -312,42 +312,42 @@ def parse_row(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
     columns = len(zones) + 1
     if len(cells) < columns:
         got = str(len(cells)) if line.strip() else "an empty line"
-        raise Misfit(zones[len(cells) - 1], f"{columns} columns", got)
+        raise FieldMismatch(zones[len(cells) - 1], f"{columns} columns", got)
     if len(cells) > columns:
-        raise Misfit("", f"{columns} columns", str(len(cells)))
+        raise FieldMismatch("", f"{columns} columns", str(len(cells)))
     demand, supply = [], []
     for zone, cell in zip(zones, cells[1:], strict=True):
         numbers = cell.split()
         if len(numbers) != 2:
-            raise Misfit(zone, "nodes and endpoints with a space between", show(cell))
+            raise FieldMismatch(zone, "nodes and endpoints with a space between", show(cell))
         demand.append(_parse_count(zone, "nodes", numbers[0]))
         supply.append(_parse_count(zone, "endpoints", numbers[1]))
     if not any(demand):
-        raise Misfit("", "a node in one of the zones", "none")
+        raise FieldMismatch("", "a node in one of the zones", "none")
     return cells[0].lstrip(" "), demand + supply
 
 
 def _parse_count(zone: str, what: str, text: str) -> int:
     number = int(text) if _NUMBER.fullmatch(text) else -1
     if not 0 <= number <= MOST_PER_ZONE:
-        raise Misfit(zone, f"{what} as a whole number from 0 to {MOST_PER_ZONE:,}", show(text))
+        raise FieldMismatch(zone, f"{what} as a whole number from 0 to {MOST_PER_ZONE:,}", show(text))
     return number
 
 
 def split_line(line: bytes, *, most: int = MOST_BYTES) -> list[str]:
-    """The cells of a line, quoted ones without their quotes. Raises `Misfit`."""
+    """The cells of a line, quoted ones without their quotes. Raises `FieldMismatch`."""
     if len(line) > most:
-        raise Misfit("", f"at most {most:,} bytes", "more")
+        raise FieldMismatch("", f"at most {most:,} bytes", "more")
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise Misfit("", "UTF-8", f"byte 0x{line[error.start]:02x}") from None
+        raise FieldMismatch("", "UTF-8", f"byte 0x{line[error.start]:02x}") from None
     if '"' not in text:
         return text.split(",")
     try:
         return next(csv.reader([text], strict=True, skipinitialspace=True))
     except csv.Error:
-        raise Misfit("", "quotes in pairs around cells, and doubled within", show(text)) from None
+        raise FieldMismatch("", "quotes in pairs around cells, and doubled within", show(text)) from None
 
 
 def _parse_plain(text: bytes, ends: Integers, zones: int) -> tuple[list[str], Integers, NDArray[np.bool_]]:
@@ -368,7 +368,7 @@ def _parse_plain(text: bytes, ends: Integers, zones: int) -> tuple[list[str], In
 
 @cache
 def _compiled_parser() -> Callable[..., None]:
-    return compiled(parse_plain_rows, kept_in=machine_code_cache(), kept_as="parse_plain_rows")
+    return compile_function(parse_plain_rows, cache_dir=machine_code_cache(), cache_name="parse_plain_rows")
 
 
 def parse_plain_rows(

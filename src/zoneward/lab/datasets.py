@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoneward.kube.input_error import InputError
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.homes import neediest
 from zoneward.slices.plan import ServicePlan
 

@@ -13,8 +13,8 @@ from typing import IO, Final, Self
 import numpy as np
 import polars as pl
 
-from zoneward.kube.csv_cells import FORMULA
 from zoneward.kube.input_error import InputError
+from zoneward.kube.safe_text import CSV_FORMULA
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Inputs, Integers
 from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Floats, slices_share, totals
@@ -203,7 +203,7 @@ class TopologySimulatorWriter:
         # Through memory: polars would write past the buffer of the file.
         text = BytesIO()
         # The user chose the names.
-        names = names.str.replace(FORMULA, "'${1}")
+        names = names.str.replace(CSV_FORMULA, "'${1}")
         written.insert_column(0, names).write_csv(text, include_header=False, null_value=INVALID)
         self._file.write(text.getbuffer())
 

@@ -1,6 +1,6 @@
 """Scores rows of inputs: a rule of the decision core allocates, and the proposal's measures score the result.
 
-`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.compiled`). It runs as plain
+`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.numba_compiler`). It runs as plain
 Python too, over lists, for rules that can't be compiled.
 """
 
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Integers
 from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.compiled import compiled
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.numba_compiler import compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
 FATE: Final = MEASURES
@@ -108,7 +108,7 @@ def score_columns(contender: Contender, demand: Integers, supply: Integers) -> F
     """
     rows, zones = demand.shape
     results = np.empty((COLUMNS, rows))
-    cells = most_groups(zones) * zones
+    cells = max_groups(zones) * zones
     scratch = Scratch(
         previous=np.zeros(zones**2, np.int64),
         composition=np.zeros(cells, np.int64),
@@ -165,8 +165,8 @@ def kernel(contender: Contender) -> Callable[..., None]:
 @cache
 def _kernel(rule: Any, key: str) -> Callable[..., None]:
     if not key:
-        return compiled(score_rows, allocates=True, rule=rule)
-    return compiled(score_rows, kept_in=machine_code_cache(), kept_as=f"score_rows_{key}", rule=rule)
+        return compile_function(score_rows, allocates=True, rule=rule)
+    return compile_function(score_rows, cache_dir=machine_code_cache(), cache_name=f"score_rows_{key}", rule=rule)
 
 
 def machine_code_cache() -> str:

@@ -10,7 +10,7 @@ from zoneward.lab.datasets import Chunk, Dataset, Inputs
 from zoneward.lab.scoring import Floats, compile_kernels
 from zoneward.lab.summary import summarize
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies, tally_chunk
-from zoneward.routing.scores import Simulation
+from zoneward.routing.simulation_results import Simulation
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from zoneward.lab.tally import (
     bin_credit,
 )
 from zoneward.routing.score import total
-from zoneward.routing.scores import (
+from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
     HINTS,
@@ -24,12 +24,12 @@ from zoneward.routing.scores import (
     Band,
     Curve,
     Difference,
-    Joint,
+    JointHistogram,
     Means,
     Plots,
     Quantiles,
+    ScoreHistogram,
     Simulation,
-    Spread,
     WorstRow,
 )
 
@@ -227,7 +227,7 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
         for sums in (found.sums[0][f"curve {contender} {encoding}"],)
     )
     spreads = tuple(
-        Spread(
+        ScoreHistogram(
             algorithm=label[contender],
             encoding=encoding,
             width=_SPREAD_WIDTH,
@@ -236,7 +236,7 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
         for contender, encoding in spec.encoded_contenders
     )
     joints = tuple(
-        Joint(
+        JointHistogram(
             algorithm=label[one],
             other=label[other],
             encoding=encoding,

@@ -18,7 +18,7 @@ from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import MOST_ZONES, Inputs
 from zoneward.lab.scoring import FATE, FELL_BACK, Floats, score_columns, slices_share, totals
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
-from zoneward.routing.scores import HINTS, SLICE_GROUPS
+from zoneward.routing.simulation_results import HINTS, SLICE_GROUPS
 
 BANDS: Final = (8, 20, 50, 100, 300, 1000)
 """The largest number of endpoints of each band but the last."""

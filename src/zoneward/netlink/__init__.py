@@ -1,1 +1,1 @@
-"""Messages that the kernel takes and sends over netlink, as bytes."""
+"""Codecs of the messages that the kernel takes and sends over netlink."""

@@ -1,7 +1,7 @@
-"""Requests to the kernel over netlink, and what it answers, as bytes.
+"""Netlink messages to netfilter and the kernel's answers, as bytes: what all subsystems share.
 
-The process that asks has the right to, and knows nothing of what it asks; here is the other side of it. A request has
-to be a dump, or to ask for an acknowledgement (`request` sees to that), so that it is known where its answer ends.
+A request has to be a dump, or to ask for an acknowledgement (`request` sees to that), so that it is known where its
+answer ends.
 """
 
 import os
@@ -34,7 +34,7 @@ def request(subsystem: int, message: int, family: int, attributes: bytes = b"", 
 
 
 def attribute(kind: int, data: bytes) -> bytes:
-    """One attribute, filled up to four bytes."""
+    """One attribute, padded to four bytes."""
     length = _ATTRIBUTE.size + len(data)
     return _ATTRIBUTE.pack(length, kind) + data + b"\0" * (-length % 4)
 
@@ -44,19 +44,20 @@ def nested(kind: int, attributes: Iterable[bytes]) -> bytes:
     return attribute(kind | _NESTED, b"".join(attributes))
 
 
-def text(kind: int, words: str) -> bytes:
-    return attribute(kind, words.encode() + b"\0")
+def string_attribute(kind: int, read_string: str) -> bytes:
+    return attribute(kind, read_string.encode() + b"\0")
 
 
 def messages(answer: bytes) -> Iterator[tuple[int, bytes]]:
-    """The kind of each message, with the subsystem, and what comes after its header; without the one that ends them."""
+    """The kind of each message, with the subsystem, and what follows its header; without the message that ends the
+    answer."""
     for kind, _, start, end in _parts(answer):
         if kind not in (ERROR, DONE):
             yield kind, answer[start:end]
 
 
-def status(answer: bytes) -> int:
-    """0, or the number of the error that ends an answer (`errno`)."""
+def error_number(answer: bytes) -> int:
+    """The number of the error that ends an answer (`errno`); 0: there is none."""
     for kind, _, start, end in _parts(answer):
         if kind in (ERROR, DONE) and end - start >= _STATUS.size:
             (found,) = _STATUS.unpack_from(answer, start)
@@ -65,13 +66,13 @@ def status(answer: bytes) -> int:
     return 0
 
 
-def is_whole(answer: bytes) -> bool:
-    """Whether nothing changed while the kernel told of it."""
+def is_consistent(answer: bytes) -> bool:
+    """Whether nothing changed while the kernel dumped it (``NLM_F_DUMP_INTR``)."""
     return not any(flags & INTERRUPTED for _, flags, _, _ in _parts(answer))
 
 
 def attributes(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The attributes from a place on."""
+    """The attributes in ``data``, from an offset on."""
     size, end = _ATTRIBUTE.size, len(data)
     while place + size <= end:
         length, kind = _ATTRIBUTE.unpack_from(data, place)
@@ -82,12 +83,12 @@ def attributes(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
         place += (length + 3) & ~3
 
 
-def words(data: bytes) -> str:
-    """A text as the kernel has it."""
+def read_string(data: bytes) -> str:
+    """A string as the kernel writes it."""
     return data.rstrip(b"\0").decode(errors="replace")
 
 
-def error_text(number: int) -> str:
+def error_message(number: int) -> str:
     return os.strerror(number)
 
 

@@ -19,11 +19,11 @@ from zoneward.daemon.configuration_file import (
     read_strings,
 )
 from zoneward.daemon.log import LogFormat
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.served import family_of
-from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES
-from zoneward.proxy.ruleset.quoting import quoted
-from zoneward.routing.configuration import ConfigurationError
+from zoneward.proxy.model.node_service import family_of_address
+from zoneward.proxy.ruleset.nft_commands import quote
+from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"
@@ -110,7 +110,7 @@ def by_family(ranges: Iterable[str]) -> dict[Family, str]:
     """The range of each family. Raises ConfigurationError for two of one."""
     found: dict[Family, str] = {}
     for each in ranges:
-        family = family_of(each)
+        family = family_of_address(each)
         if family in found:
             raise ConfigurationError(
                 f"{SECTION}.clusterCIDRs: expected one of each family, got {found[family]} and {each}"
@@ -148,7 +148,7 @@ def _network(text: str, key: str, *, or_else: str = "") -> None:
 def _interface(text: str) -> None:
     """As the kernel allows, but for what has a meaning of its own in a rule of nft."""
     try:
-        quoted(text)
+        quote(text)
     except ValueError:
         is_name = False
     else:

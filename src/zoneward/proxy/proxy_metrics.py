@@ -4,9 +4,9 @@ Names below ``kubeproxy_`` are upstream's, for what means the same there; those 
 each means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -15,15 +15,42 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
 from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import ADDRESS_TYPES
-
-if TYPE_CHECKING:
-    from zoneward.proxy.proxy_program import ProxyProgram
+from zoneward.proxy.kernel.table_syncer import TableSyncer
+from zoneward.proxy.measure.connection_totals import ZoneTotal
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ServiceKey
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
 """What others may change."""
+
+
+class ObservedProxier(Protocol):
+    """What the metrics read from the proxier."""
+
+    @property
+    def conflicts(self) -> Mapping[Family, Collection[object]]: ...
+    @property
+    def too_large(self) -> Mapping[ServiceKey, ServiceTooLarge]: ...
+    def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]: ...
+
+
+class ObservedProgram(Protocol):
+    """What the metrics read from the running program."""
+
+    @property
+    def loop(self) -> ObservedProxier: ...
+    @property
+    def node_cache(self) -> NodeCache: ...
+    @property
+    def tables(self) -> Mapping[Family, TableSyncer]: ...
+    @property
+    def watch_trouble_seconds(self) -> float: ...
+    @property
+    def waiting_seconds(self) -> float: ...
+    def connection_totals(self) -> Iterable[ZoneTotal]: ...
 
 
 class ProxyMetrics:
@@ -68,20 +95,20 @@ class ProxyMetrics:
         )
         self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
 
-    def declare_state(self, program: "ProxyProgram") -> None:
+    def declare_state(self, program: ObservedProgram) -> None:
         """What is read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
         by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables
         gauge(
             f"{OURS}elements",
             "Elements of sets and maps in the kernel",
-            lambda: _labeled({family: table.elements for family, table in tables.items()}),
+            lambda: _labeled({family: table.element_count for family, table in tables.items()}),
             by_family,
         )
         gauge(
             f"{OURS}services",
             "Services that are served",
-            lambda: _labeled({family: len(loop.served(family)) for family in FAMILIES}),
+            lambda: _labeled({family: len(loop.node_services(family)) for family in FAMILIES}),
             by_family,
         )
         gauge(
@@ -89,7 +116,7 @@ class ProxyMetrics:
             "Services that the kernel does not take as they are, or that are too large",
             lambda: _labeled(
                 {
-                    family: len(table.refused) + sum(each.family == family for each in loop.too_large.values())
+                    family: len(table.refused_services) + sum(each.family == family for each in loop.too_large.values())
                     for family, table in tables.items()
                 }
             ),
@@ -98,19 +125,19 @@ class ProxyMetrics:
         gauge(
             f"{OURS}contested_services",
             "Services that do not get what other Services have",
-            lambda: _labeled({family: len(services) for family, services in loop.lost.items()}),
+            lambda: _labeled({family: len(services) for family, services in loop.conflicts.items()}),
             by_family,
         )
         gauge(
             f"{OURS}slices",
             "EndpointSlices that are known: decoded, or kept as they came, being for other zones",
-            lambda: dict(zip(("decoded", "sealed"), cache.numbers, strict=True)),
+            lambda: dict(zip(("decoded", "sealed"), cache.slice_counts, strict=True)),
             ["state"],
         )
         gauge(
             f"{OURS}partly_programmed_services",
             "Services of which a part is left out",
-            lambda: len(cache.left_out),
+            lambda: len(cache.left_out_values),
         )
         gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: cache.synced.is_set())
         gauge(
@@ -134,11 +161,11 @@ class ProxyMetrics:
             "Endpoints that this node may send to, by the rule that chose them",
             lambda: [
                 (
-                    (service.namespace, service.name, ADDRESS_TYPES[family], port.name, port.rule.value),
-                    len(port.reachable),
+                    (service.namespace, service.name, ADDRESS_TYPES[family], port.name, port.selection_rule.value),
+                    len(port.all_reachable_endpoints),
                 )
                 for family in FAMILIES
-                for service in tuple(loop.served(family).values())
+                for service in tuple(loop.node_services(family).values())
                 for port in service.ports
             ],
             ["namespace", "service", "address_type", "port", "rule"],

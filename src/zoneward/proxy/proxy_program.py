@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.backoff import Backoff
-from zoneward.client.error_messages import complaint
-from zoneward.client.following import follow
-from zoneward.client.reflector import Timing
-from zoneward.client.resources import NODES, SERVICES, AnyResource, Key, LiveNode
+from zoneward.client.error_messages import to_input_error
+from zoneward.client.informers import run_informers
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import cache_is_synced
 from zoneward.daemon.log import Log
@@ -31,29 +31,32 @@ from zoneward.daemon.status_server import StatusPages
 from zoneward.kube.gc_tuning import collect_seldom
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
+from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.health.health_ports import HealthPorts
-from zoneward.proxy.health.healthz import HealthzServer, ProxyHealth, is_eligible
+from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, is_node_eligible
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
-from zoneward.proxy.kernel.applying import NftProcess
-from zoneward.proxy.kernel.conntrack_cleaning import Conntrack, is_local
-from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.loop import ProxyLoop
-from zoneward.proxy.machine import families
-from zoneward.proxy.measure.counting import Counting
-from zoneward.proxy.measure.measured import Total
-from zoneward.proxy.model.known import Known
-from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
-from zoneward.proxy.model.selections import selections
-from zoneward.proxy.model.served import Served
-from zoneward.proxy.model.watermark import Watermark
-from zoneward.proxy.node_lease import NodeLease
+from zoneward.proxy.health.service_health import ServiceHealthServer
+from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
+from zoneward.proxy.kernel.nft_client import NftClient
+from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
+from zoneward.proxy.machine import address_families
+from zoneward.proxy.measure.connection_collector import ConnectionCollector
+from zoneward.proxy.measure.connection_totals import ZoneTotal
+from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_service import NodeService, selection_document
+from zoneward.proxy.node_lease import LeaseIdentity, NodeLease, ProgrammedVersion
+from zoneward.proxy.proxier import Proxier, ProxierHandlers
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.proxy_events import ProxyEventRecorder
 from zoneward.proxy.proxy_metrics import ProxyMetrics
-from zoneward.proxy.reports import Reports
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.telling import Teller
+from zoneward.proxy.reporter import ProxyReporter
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset_options import (
+    all_node_addresses,
+    is_node_port_address,
+    node_port_addresses,
+    ruleset_options,
+)
 from zoneward.routing.configuration import Configuration
 
 HEALTH_LIMIT: Final = 60.0
@@ -71,14 +74,14 @@ class ProxyProgram:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         node: str,
         configuration: Configuration,
         settings: ProxyConfiguration,
         lease_namespace: str,
         log: Log,
-        kernel: Callable[[Callable[[str], None]], NftProcess] = lambda on_trouble: NftProcess(on_trouble=on_trouble),
+        kernel: Callable[[Callable[[str], None]], NftClient] = lambda on_trouble: NftClient(on_trouble=on_trouble),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._access, self._node, self._configuration, self._settings = access, node, configuration, settings
@@ -120,8 +123,8 @@ class ProxyProgram:
                 expected = f"expected the name of a Node of the cluster, got {self._node!r}"
                 raise InputError("--node", expected, str(error)) from None
             except CallFailed as error:
-                if outcome_of(error) is Outcome.REFUSED:
-                    raise complaint(error, self._access, now=datetime.now(UTC)) from error
+                if write_outcome(error) is WriteOutcome.REFUSED:
+                    raise to_input_error(error, self._access, now=datetime.now(UTC)) from error
                 self._log.warning("the API server does not answer", error=self._program.error_message(error))
             with suppress(TimeoutError):
                 failures += 1
@@ -130,67 +133,69 @@ class ProxyProgram:
 
     def _compose(self, transport: Transport) -> None:
         settings, gates, log = self._settings, self._configuration.gates, self._log
-        self._standing = Standing(transport, clock=self._clock)
-        self._watermark = Watermark()
-        self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self.loop.waiting_since(family))
-        self._health.node(is_eligible(self._own))
-        self.node_cache = Known(
+        self._standing = WatchHealth(transport, clock=self._clock)
+        self._watermark = ProgrammedVersion()
+        self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self.loop.pending_since(family))
+        self._health.set_node_eligible(is_node_eligible(self._own))
+        self.node_cache = NodeCache(
             self._node,
-            zone=zone_of(self._own) if self._own is not None else None,
+            zone=node_zone(self._own) if self._own is not None else None,
             gates=gates,
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
             service_ranges=settings.service_ranges,
-            on_service=self._on_service_change,
-            on_node=self._on_node_change,
-            on_left_out=lambda service, what: self._reports.left_out(service, what),
-            on_unreadable=lambda found: self._reports.unreadable(found),
+            handlers=NodeCacheHandlers(
+                on_service=self._on_service_change,
+                on_node=self._on_node_change,
+                on_left_out=lambda service, what: self._reports.values_left_out(service, what),
+                on_unreadable=lambda found: self._reports.unreadable(found),
+            ),
         )
-        self._teller = Teller(Writer(transport), node=self._node, log=log, clock=self._clock)
-        self._reports = Reports(
+        self._teller = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
+        self._reports = ProxyReporter(
             self._metrics,
             log=log,
-            teller=self._teller,
+            recorder=self._teller,
             service=lambda key: self.node_cache.services.get(*key),
             said=self._program.error_message,
         )
-        self.loop = ProxyLoop(
+        self.loop = Proxier(
             self.node_cache,
             metrics=self._metrics,
             log=log,
-            after=self._on_service_programmed,
-            on_too_large=self._reports.too_large,
-            on_lost=self._reports.lost,
-            on_selection_failed=self._reports.selection_failed,
+            handlers=ProxierHandlers(
+                on_programmed=self._on_service_programmed,
+                on_too_large=self._reports.service_too_large,
+                on_conflict=self._reports.addresses_contested,
+                on_selection_failed=self._reports.selection_failed,
+            ),
             clock=self._clock,
         )
-        options = layout_options(settings, self._own)
-        self.tables = {family: self._table(family, options) for family in families()}
+        options = ruleset_options(settings, self._own)
+        self.tables = {family: self._table(family, options) for family in address_families()}
         for family, table in self.tables.items():
             self.loop.tables[family] = table
         self._update_node_addresses(options, self._own)
-        self._conntrack = Conntrack(
+        self._conntrack = ConntrackCleaner(
             self._kernel,
             is_node_address=self._is_node_address,
             on_removed=self._reports.flows_removed,
-            on_trouble=self._reports.flows_not_seen,
+            on_trouble=self._reports.conntrack_failed,
         )
-        self._health_ports = HealthPorts(
-            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), on_trouble=self._reports.no_health_port
+        self._health_ports = ServiceHealthServer(
+            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), on_trouble=self._reports.health_port_failed
         )
         self._counting = None
         if settings.count_connections:
-            self._counting = Counting(
-                self._kernel, self.tables, known=self.node_cache, on_trouble=self._reports.connections_not_seen
+            self._counting = ConnectionCollector(
+                self._kernel, self.tables, cache=self.node_cache, on_trouble=self._reports.counting_failed
             )
         self._lease = NodeLease(
             transport,
-            namespace=self._lease_namespace,
-            node=self._node,
-            proxy_name=settings.proxy_name or "",
+            LeaseIdentity(self._lease_namespace, self._node, settings.proxy_name or ""),
             programmed=self._programmed_version,
             owner=self._owner_reference,
-            on_trouble=self._reports.no_lease,
+            on_trouble=self._reports.lease_failed,
             clock=self._clock,
         )
 
@@ -210,7 +215,7 @@ class ProxyProgram:
             debug_for_all=settings.debug_for_all,
         )
         if (listen := settings.healthz_listen) is not None:
-            healthz = HealthzServer(self._health, host=listen.host, port=listen.port, clock=self._clock)
+            healthz = ProxyHealthServer(self._health, host=listen.host, port=listen.port, clock=self._clock)
             await enter_server(stack, healthz, option="--healthz-listen", listen=listen)
             self._log.info("healthz server listens", port=healthz.port)
 
@@ -221,13 +226,13 @@ class ProxyProgram:
         start = partial(program.start, is_live_check=True)
         start(
             "the watches",
-            follow(
+            run_informers(
                 self._standing,
                 self.node_cache,
-                queries=self.node_cache.queries,
-                timing=Timing(backoff=replace(BACKOFF, jitter=0.5)),
-                on_trouble=self._on_watch_error,
-                on_current=lambda resource, version: self._watermark.received(resource.kind, version),
+                options=self.node_cache.list_options,
+                settings=ReflectorSettings(backoff=replace(BACKOFF, jitter=0.5)),
+                on_error=self._on_watch_error,
+                on_version=lambda resource, version: self._watermark.mark_received(resource.kind, version),
             ),
         )
         start("the loop", self.loop.run())
@@ -256,25 +261,25 @@ class ProxyProgram:
 
     async def _run_tables(self) -> None:
         """A start programs only when all is known: what is there from before serves until then."""
-        await self.loop.selected.wait()
+        await self.loop.all_selected.wait()
         try:
             async with asyncio.TaskGroup() as group:
                 for table in self.tables.values():
                     # Rules that all Services share are there without any of them.
-                    table.audit()
+                    table.request_audit()
                     group.create_task(table.run())
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _count_connections(self, counting: Counting) -> None:
+    async def _count_connections(self, counting: ConnectionCollector) -> None:
         await self._all_programmed()
         await counting.run()
 
     async def _all_programmed(self) -> None:
         """Wait until all that was listed is in the kernel."""
-        await self.loop.selected.wait()
+        await self.loop.all_selected.wait()
         for table in self.tables.values():
-            await table.settled()
+            await table.wait_until_synced()
 
     async def _log_start(self) -> None:
         """Wait until all that was listed is in the kernel, and log it."""
@@ -295,75 +300,85 @@ class ProxyProgram:
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def _table(self, family: Family, options: LayoutOptions) -> FamilyTable:
-        return FamilyTable(
+    def _table(self, family: Family, options: RulesetOptions) -> TableSyncer:
+        return TableSyncer(
             self._kernel,
             family,
             options=options,
-            audit_every=self._settings.audit_period,
-            on_programmed=lambda done: self._on_programmed(family, done),
-            on_refused=lambda service, why: self._on_refused(family, service, why),
-            on_mended=lambda what, number: self._reports.mended(family, what, number),
-            on_trouble=self._reports.not_programmed,
+            periods=CheckPeriods(audit=self._settings.audit_period),
+            handlers=SyncHandlers(
+                on_programmed=lambda done: self._on_programmed(family, done),
+                on_refused=lambda service, why: self._on_refused(family, service, why),
+                on_repaired=lambda what, number: self._reports.rules_repaired(family, what, number),
+                on_trouble=self._reports.kernel_failed,
+            ),
         )
 
-    def _on_service_change(self, service: Key, trigger: str | None) -> None:
-        self._watermark.changed(service)
-        self.loop.changed(service, trigger)
+    def _on_service_change(self, service: ObjectKey, trigger: str | None) -> None:
+        self._watermark.mark_changed(service)
+        self.loop.service_changed(service, trigger)
 
     def _on_node_change(self, node: LiveNode | None) -> None:
         before, self._own = self._own, node or self._own
-        self._health.node(is_eligible(node))
+        self._health.set_node_eligible(is_node_eligible(node))
         if node is not None and self.node_cache.node.zone is None:
             self._log.warning("the Node has no zone: all endpoints are used", node=self._node)
         if node is not None and before is not None:
-            old, new = (layout_options(self._settings, each) for each in (before, node))
+            old, new = (ruleset_options(self._settings, each) for each in (before, node))
             if old != new:
                 for table in self.tables.values():
                     table.options = new
             if _addresses(before) != _addresses(node):
                 self._update_node_addresses(new, node)
 
-    def _update_node_addresses(self, options: LayoutOptions, node: LiveNode | None) -> None:
+    def _update_node_addresses(self, options: RulesetOptions, node: LiveNode | None) -> None:
         self.loop.set_node_addresses(node_port_addresses(options, node))
         all_node_addresses(node, left_out=self._reports.node_address_left_out)
 
-    def _on_programmed(self, family: Family, done: Programmed) -> None:
-        self.loop.programmed(family, done)
-        self._health.programmed(self._clock(), family)
+    def _on_programmed(self, family: Family, done: ProgrammedTransaction) -> None:
+        self.loop.transaction_done(family, done)
+        self._health.mark_programmed(self._clock(), family)
 
-    def _on_service_programmed(self, service: Key, before: Served | None, after: Served | None) -> None:
+    def _on_service_programmed(self, service: ObjectKey, before: NodeService | None, after: NodeService | None) -> None:
         one = after or before
         if self._counting is not None and one is not None:
-            self._counting.programmed(service, one.family, after)
-        self._conntrack.changed(before, after)
+            self._counting.service_programmed(service, one.family, after)
+        self._conntrack.service_changed(before, after)
         if any(each is not None and each.health_check_port is not None for each in (before, after)):
-            families = [each for family in FAMILIES if (each := self.loop.served(family).get(service)) is not None]
-            port = next((each.health_check_port for each in families if each.health_check_port is not None), None)
-            self._health_ports.put(service, port, max((each.healthy for each in families), default=0))
+            address_families = [
+                each for family in FAMILIES if (each := self.loop.node_services(family).get(service)) is not None
+            ]
+            port = next(
+                (each.health_check_port for each in address_families if each.health_check_port is not None), None
+            )
+            self._health_ports.set_service(
+                service, port, max((each.ready_local_endpoints for each in address_families), default=0)
+            )
 
-    def _on_refused(self, family: Family, service: Key, why: str) -> None:
-        self.loop.refused(family, service)
-        self._reports.refused(family, service, why)
+    def _on_refused(self, family: Family, service: ObjectKey, why: str) -> None:
+        self.loop.service_refused(family, service)
+        self._reports.service_refused(family, service, why)
 
-    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self._standing.trouble(resource, error)
-        self._reports.not_heard(resource, error)
+        self._reports.watch_failed(resource, error)
 
     def _on_process_restart(self, why: str) -> None:
         self._metrics.process_restarts.inc()
         self._log.warning("the process that programs the kernel is started again", error=why)
 
     def _is_node_address(self, family: Family, address: bytes) -> bool:
-        return serves_node_ports(self.tables[family].options, family, address) and is_local(family, address)
+        return is_node_port_address(self.tables[family].options, family, address) and is_machine_address(
+            family, address
+        )
 
     # --- what others read ---------------------------------------------------------------------------------------------
 
     def _programmed_version(self) -> Any:
-        refused = {service for table in self.tables.values() for service in table.refused}
+        refused = {service for table in self.tables.values() for service in table.refused_services}
         unreadable = {_service_of(found) for found in self.node_cache.unreadable if found.resource.kind != NODES.kind}
-        left_out = self.loop.left_out | self.loop.too_large.keys() | unreadable
-        return self._watermark.programmed(waits=self.loop.waits, refused=refused | left_out)
+        left_out = self.loop.failed_selections | self.loop.too_large.keys() | unreadable
+        return self._watermark.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
     def _owner_reference(self) -> OwnerReference | None:
         node = self._own
@@ -374,14 +389,17 @@ class ProxyProgram:
     def _kernel_check(self) -> str | None:
         if not self._has_started:
             return "not all that was listed is in the kernel yet"
-        since = self.loop.waiting_since()
+        since = self.loop.pending_since()
         is_late = since is not None and not self._health.is_healthy(self._clock())
         return f"a change waits for {self._clock() - (since or 0.0):.0f} s" if is_late else None
 
     async def _selection_page(self) -> bytes:
         """Made in a thread: many Services take long."""
-        node, some = self.node_cache.node, [each for family in FAMILIES for each in self.loop.served(family).values()]
-        return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selections(node, some)))
+        node, some = (
+            self.node_cache.node,
+            [each for family in FAMILIES for each in self.loop.node_services(family).values()],
+        )
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
 
     # --- what metrics read --------------------------------------------------------------------------------------------
 
@@ -394,10 +412,10 @@ class ProxyProgram:
     @property
     def waiting_seconds(self) -> float:
         """For how long the oldest change has waited for the kernel."""
-        since = self.loop.waiting_since()
+        since = self.loop.pending_since()
         return 0.0 if since is None else self._clock() - since
 
-    def connection_totals(self) -> tuple[Total, ...]:
+    def connection_totals(self) -> tuple[ZoneTotal, ...]:
         return () if self._counting is None else tuple(self._counting.totals())
 
 
@@ -405,7 +423,7 @@ def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
     return (node.status.addresses if node.status is not None else None) or ()
 
 
-def _service_of(found: Unreadable) -> Key:
+def _service_of(found: UnreadableObject) -> ObjectKey:
     """The Service that an object that cannot be read is, or belongs to; with an empty name where it does not say."""
     if found.resource.kind == SERVICES.kind:
         return found.key

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.kube.csv_cells import safe_cell
+from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import JsonView, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
-from zoneward.routing.request.approach import NO_APPROACH
-from zoneward.slices.comparison import Candidate, Comparison
+from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.slices.comparison import ComparedApproach, ServiceComparison
 
 _COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT = ("IN ZONE", "WORST", "MEAN", "SLICES", "SCORE")
@@ -70,7 +70,7 @@ class TotalView(JsonView, frozen=True, gc=False):
     score: float | None
 
 
-def comparison_document(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def comparison_document(comparisons: Sequence[ServiceComparison]) -> dict[str, Any]:
     """``{"services": [...], "total": [...]}``."""
     return {"services": [_comparison_view(each) for each in comparisons], "total": totals(comparisons)}
 
@@ -78,7 +78,7 @@ def comparison_document(comparisons: Sequence[Comparison]) -> dict[str, Any]:
 _SERVICE_FIELDS = ("namespace", "service", "addressType", "endpoints", "asksFor")
 
 
-def comparison_csv(comparisons: Iterable[Comparison]) -> str:
+def comparison_csv(comparisons: Iterable[ServiceComparison]) -> str:
     """A line for each Service, address family and approach."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -90,11 +90,11 @@ def comparison_csv(comparisons: Iterable[Comparison]) -> str:
         for candidate in view.approaches:
             values = msgspec.structs.astuple(candidate)
             cells = [*service, *map(_csv_cell, values), _csv_cell(candidate.approach == view.best)]
-            writer.writerow(map(safe_cell, cells))
+            writer.writerow(map(safe_csv_cell, cells))
     return text.getvalue()
 
 
-def totals(comparisons: Sequence[Comparison]) -> list[TotalView]:
+def totals(comparisons: Sequence[ServiceComparison]) -> list[TotalView]:
     """The total of each approach over all Services, and first that of today's settings."""
     if not comparisons:
         return []
@@ -105,7 +105,7 @@ def totals(comparisons: Sequence[Comparison]) -> list[TotalView]:
     return rows
 
 
-def _total(approach: str, candidates: Sequence[Candidate], best: int) -> TotalView:
+def _total(approach: str, candidates: Sequence[ComparedApproach], best: int) -> TotalView:
     known = [
         (each.decision.endpoints, each.traffic, each.score)
         for each in candidates
@@ -129,7 +129,7 @@ def _mean(values: Iterable[tuple[int, float]]) -> float:
     return round_share(sum(weight * value for weight, value in values) / sum(weight for weight, _ in values))
 
 
-def _comparison_view(comparison: Comparison) -> ComparisonView:
+def _comparison_view(comparison: ServiceComparison) -> ComparisonView:
     meta = comparison.service.metadata
     today = comparison.today.decision
     return ComparisonView(
@@ -144,7 +144,7 @@ def _comparison_view(comparison: Comparison) -> ComparisonView:
     )
 
 
-def _candidate_view(candidate: Candidate) -> CandidateView:
+def _candidate_view(candidate: ComparedApproach) -> CandidateView:
     decision, traffic = candidate.decision, candidate.traffic
     return CandidateView(
         approach=candidate.approach or (decision.heuristic or NO_APPROACH),
@@ -173,7 +173,7 @@ def _csv_cell(value: object) -> object:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> RenderableType:
+def comparison_table(comparisons: Sequence[ServiceComparison], *, width: int) -> RenderableType:
     """Some lines for each Service: one for each approach that would be active, and one for those that would not."""
     rows = [row for comparison in comparisons for row in _table_rows(comparison)]
     table = align_columns(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
@@ -189,7 +189,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> Render
     return Group(table, legend)
 
 
-def _table_rows(comparison: Comparison) -> list[list[StyledText]]:
+def _table_rows(comparison: ServiceComparison) -> list[list[StyledText]]:
     meta = comparison.service.metadata
     name = f"{meta.namespace}/{meta.name}"
     if comparison.address_type != "IPv4":
@@ -214,7 +214,7 @@ def _table_rows(comparison: Comparison) -> list[list[StyledText]]:
     return rows
 
 
-def _cells(candidate: Candidate, *, bold: bool) -> list[StyledText]:
+def _cells(candidate: ComparedApproach, *, bold: bool) -> list[StyledText]:
     traffic = candidate.traffic
     counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
     style = "bold" if bold else ""
@@ -233,7 +233,7 @@ def _note(is_best: bool, is_today: bool) -> Text:
     return Text(", ".join(word for word, applies in (("best", is_best), ("today", is_today)) if applies), "green")
 
 
-def _total_rows(comparisons: Sequence[Comparison]) -> list[list[StyledText]]:
+def _total_rows(comparisons: Sequence[ServiceComparison]) -> list[list[StyledText]]:
     rows = []
     found = totals(comparisons)
     top = max((row.score for row in found[1:] if row.score is not None), default=None)

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from zoneward.kube.objects import Condition
+from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.decision import Decision
-from zoneward.routing.events import Event
 from zoneward.routing.rules import Rule
-from zoneward.routing.selection.measured import Measurements, predicted_for
-from zoneward.routing.selection.traffic import Traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
@@ -107,7 +106,7 @@ class DecisionView(JsonView, frozen=True, gc=False):
     replaced_slices: tuple[str, ...]
     other_slices: tuple[str, ...]
     rules: tuple[Rule, ...]
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     conditions: tuple[Condition, ...]
     measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -121,7 +120,7 @@ class SkippedView(JsonView, frozen=True, gc=False):
 
 
 def decisions_document(
-    plans: Iterable[ServicePlan], *, measured: Measurements | None = None, zones: Iterable[str] = ()
+    plans: Iterable[ServicePlan], *, measured: TrafficMeasurements | None = None, zones: Iterable[str] = ()
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
@@ -155,7 +154,7 @@ def count_slices(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
     )
 
 
-def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | None) -> DecisionView:
+def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None) -> DecisionView:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
     return DecisionView(
@@ -180,13 +179,13 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | No
         replaced_slices=tuple(each.metadata.name for each in family.replaced),
         other_slices=tuple(each.metadata.name for each in family.others),
         rules=decision.rules,
-        events=plan.events if family.address_type == plan.speaker else (),
+        events=plan.events if family.address_type == plan.worst_family else (),
         conditions=plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
     )
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> MeasuredView | None:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredView | None:
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
     if found is None:
@@ -195,7 +194,7 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> 
     return MeasuredView(
         connections=found.connections,
         in_zone=_round_if_any(found.share),
-        predicted_in_zone=_round_if_any(predicted_for(found, traffic) if traffic else None),
+        predicted_in_zone=_round_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
         zones={
             zone: MeasuredZoneView(
                 connections=each.connections,
@@ -209,7 +208,7 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> 
     )
 
 
-def _measuring(measured: Measurements, zones: Iterable[str]) -> MeasuringView:
+def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuringView:
     return MeasuringView(
         since=measured.since,
         until=measured.until,
@@ -222,7 +221,7 @@ def _measuring(measured: Measurements, zones: Iterable[str]) -> MeasuringView:
 def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
     """The slice groups that have endpoints; None where the decision makes none."""
     allocation = decision.allocation
-    if allocation is None or decision.groups is None:
+    if allocation is None or not decision.has_slice_groups:
         return None
     size = len(allocation.zones)
     views = []
@@ -234,7 +233,7 @@ def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
     return tuple(views)
 
 
-def _zones(traffic: Traffic | None) -> dict[str, ZoneView]:
+def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:
     if traffic is None:
         return {}
     return {

@@ -9,16 +9,15 @@ from zoneward.kube.objects import Service
 from zoneward.report.plan_json import count_slices
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import counted, listed
-from zoneward.routing.selection.measured import Measurements, predicted_for
-from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
+from zoneward.routing.demand import Demand
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 CLUSTER_WIDE = "cluster-wide"
@@ -62,7 +61,7 @@ def plan_table(
     width: int,
     wide: bool = False,
     known_zones: Collection[str] = (),
-    measured: Measurements | None = None,
+    measured: TrafficMeasurements | None = None,
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
@@ -114,7 +113,9 @@ def plan_table(
     return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
 
 
-def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> StyledText:
+def _measured_from(
+    measured: TrafficMeasurements, demand: Demand, short: Mapping[str, str], *, wide: bool
+) -> StyledText:
     """Where measurements come from, and what they do not cover."""
     sources = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
@@ -151,7 +152,7 @@ def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
-    if any(family.decision.groups is not None for plan in plans for family in plan.families):
+    if any(family.decision.has_slice_groups for plan in plans for family in plan.families):
         lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
     former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
@@ -183,14 +184,14 @@ def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:
     return text
 
 
-def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> StyledText:
+def _zone(traffic: ExpectedTraffic | None, zone: str, configuration: Configuration) -> StyledText:
     each = traffic.zones.get(zone) if traffic else None
     if each is None:
         return Text("-", "dim")
     return Text(f"{each.located}>{each.consumed}", _colour(_above(each), configuration))
 
 
-def _above(each: ZoneTraffic) -> float:
+def _above(each: ExpectedZoneTraffic) -> float:
     return each.overload if each.overload is not None else 0.0
 
 
@@ -198,14 +199,14 @@ def _share(share: float | None) -> StyledText:
     return Text("-", "dim") if share is None else Text(f"{share:.0%}")
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[StyledText, StyledText]:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> tuple[StyledText, StyledText]:
     """The shares that stayed in their zone: measured, and predicted."""
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
     if found is None or found.share is None:
         return _share(None), _share(None)
     share = _share(found.share).append(f" of {_shorten_count(found.connections)}", "dim")
-    return share, _share(predicted_for(found, traffic) if traffic else None)
+    return share, _share(predicted_in_zone_share(found, traffic) if traffic else None)
 
 
 def _shorten_count(number: int) -> str:
@@ -266,7 +267,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     text = Text(_DESTINATIONS.get(heuristic, f"zone groups: {heuristic}"), "green")
     if whole:
         text.append(f": {decision.message}", "default")
-        if decision.groups is not None and decision.allocation is not None:
+        if decision.has_slice_groups and decision.allocation is not None:
             text.append(f"; groups: {_groups(decision.allocation, short)}", "default")
     elif traffic and not HEURISTICS[decision.heuristic or ""].balances:
         empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 from zoneward.report.html import printable
 from zoneward.report.svg import drawing, embedded
-from zoneward.routing.scores import BOUND, Curve, Joint, Spread
+from zoneward.routing.simulation_results import BOUND, Curve, JointHistogram, ScoreHistogram
 
 MOST_PAIRS: Final = 10
 _Dashes = str | tuple[float, tuple[float, ...]]
@@ -110,13 +110,15 @@ def _tick(value: float) -> str:
 class _Row:
     """Where the rows of one algorithm lie: ``quantiles`` of 5 %, one half and 95 %, to the width of a bin."""
 
-    spread: Spread
+    spread: ScoreHistogram
     rows: int
     quantiles: tuple[float, ...]
     lowest: float
 
 
-def spread_plot(spreads: Sequence[Spread], *, among: Sequence[Spread], order: Sequence[str], key: str) -> str:
+def spread_plot(
+    spreads: Sequence[ScoreHistogram], *, among: Sequence[ScoreHistogram], order: Sequence[str], key: str
+) -> str:
     """How totals are distributed: a row for each algorithm, all as high. The axis has room for all ``among`` them."""
     with drawing():
         shown = [_row(each) for each in spreads if each.bins]
@@ -138,7 +140,7 @@ def spread_plot(spreads: Sequence[Spread], *, among: Sequence[Spread], order: Se
         return embedded(figure, key=key, title="Distribution of totals", description=f"{printable(values)}.")
 
 
-def _row(spread: Spread) -> _Row:
+def _row(spread: ScoreHistogram) -> _Row:
     counts = list(accumulate(rows for _, rows in spread.bins))
 
     def quantile(share: float) -> float:
@@ -189,7 +191,7 @@ def _ridge(axes: Axes, row: _Row, left: float, *, base: float, colour: str) -> N
 # --- algorithm against algorithm --------------------------------------------------------------------------------------
 
 
-def pairs_to_show(joints: Sequence[Joint], totals: Mapping[str, float]) -> tuple[Joint, ...]:
+def pairs_to_show(joints: Sequence[JointHistogram], totals: Mapping[str, float]) -> tuple[JointHistogram, ...]:
     """All pairs; where they are too many, the best algorithm against each of the first others."""
     if len(joints) <= MOST_PAIRS:
         return tuple(joints)
@@ -201,12 +203,14 @@ def pairs_to_show(joints: Sequence[Joint], totals: Mapping[str, float]) -> tuple
     return tuple(mine[:MOST_PAIRS])
 
 
-def _turned(joint: Joint) -> Joint:
+def _turned(joint: JointHistogram) -> JointHistogram:
     cells = tuple(sorted((other, one, rows) for one, other, rows in joint.cells))
-    return Joint(algorithm=joint.other, other=joint.algorithm, encoding=joint.encoding, width=joint.width, cells=cells)
+    return JointHistogram(
+        algorithm=joint.other, other=joint.algorithm, encoding=joint.encoding, width=joint.width, cells=cells
+    )
 
 
-def joint_plot(joint: Joint, *, most: int, key: str) -> str:
+def joint_plot(joint: JointHistogram, *, most: int, key: str) -> str:
     """Rows by the totals of two algorithms, one up and one across. ``most`` rows in a cell have the darkest colour."""
     with drawing():
         figure = Figure(figsize=(_PAIR / 72, _PAIR / 72), dpi=72)
@@ -234,7 +238,7 @@ def joint_plot(joint: Joint, *, most: int, key: str) -> str:
         return embedded(figure, key=key, title=printable(title), description=f"{against(joint)}.")
 
 
-def against(joint: Joint) -> str:
+def against(joint: JointHistogram) -> str:
     """How often one is ahead, by whole bins."""
     everything = sum(rows for _, _, rows in joint.cells) or 1
     above = sum(rows for one, other, rows in joint.cells if one > other) / everything

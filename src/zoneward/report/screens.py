@@ -11,7 +11,7 @@ from rich.table import Table
 from zoneward.report.plan_table import plan_table
 from zoneward.report.terminal_text import StyledText, Terminal, Text, join_lines, render_lines
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.slices.plan import ServicePlan
 
 _Key = tuple[str, str]

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from zoneward.report.html import Content, Markup, joined, name, page, table, tag
 from zoneward.report.simulation_report import find_best
-from zoneward.routing.scores import (
+from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
     ENCODINGS,

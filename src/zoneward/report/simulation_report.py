@@ -8,10 +8,10 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.progress import ProgressColumn, Task
 
-from zoneward.kube.csv_cells import safe_cell
+from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import round_share
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
 _FIELDS: Final = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices")
@@ -226,7 +226,7 @@ def simulation_csv(simulation: Simulation) -> str:
             counts = (each.wins, each.ties, each.fell_back)
             partial = str(simulation.partial).lower()
             cells = (band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial)
-            writer.writerow(map(safe_cell, cells))
+            writer.writerow(map(safe_csv_cell, cells))
     return text.getvalue()
 
 

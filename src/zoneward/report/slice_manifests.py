@@ -7,7 +7,7 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
@@ -82,5 +82,5 @@ def to_yaml(document: Any, header: Iterable[str]) -> str:
     import yaml
 
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    comments = "".join(f"# {visible(line)}".rstrip() + "\n" for line in header)
+    comments = "".join(f"# {printable(line)}".rstrip() + "\n" for line in header)
     return comments + yaml.dump(document, Dumper=dumper, sort_keys=False, default_flow_style=False, width=4096)

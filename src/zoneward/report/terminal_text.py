@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 StyledText = rich.text.Text
 """Also what comes of a `Text` that is cut, split or joined."""
@@ -33,10 +33,10 @@ class Text(rich.text.Text):
     """Text in one line, of which every character can be seen, whatever it is made of."""
 
     def __init__(self, text: str = "", style: str = "", **options: Any) -> None:
-        super().__init__(visible(text), style, **options)
+        super().__init__(printable(text), style, **options)
 
     def append(self, text: "rich.text.Text | str", style: Any = None) -> "Text":
-        super().append(visible(text) if isinstance(text, str) else text, style)
+        super().append(printable(text) if isinstance(text, str) else text, style)
         return self
 
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
+from zoneward.kube.objects import Endpoint, ServiceEvent, identity, is_ready, is_terminating
 from zoneward.report.plan_json import count_slices
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
-from zoneward.routing.events import Event
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
 
@@ -46,7 +45,7 @@ class WrittenPlan:
     moved: int
     in_zone: float | None
     worst: float | None
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
 
     @property
     def writes(self) -> int:
@@ -56,9 +55,9 @@ class WrittenPlan:
 def record_plan(plan: ServicePlan) -> WrittenPlan:
     """Call it before the next plan of the Service is made: it computes everything that a table shows of this one."""
     for family in plan.families:
-        family.traffic, family.decision.groups  # noqa: B018 -- computed on first use, which is now
+        family.traffic  # noqa: B018 -- computed on first use, which is now
     counts = [count_slices(plan, family) for family in plan.families]
-    reported = next((family for family in plan.families if family.address_type == plan.speaker), None)
+    reported = next((family for family in plan.families if family.address_type == plan.worst_family), None)
     decision = reported.decision if reported else None
     traffic = reported.traffic if reported else None
     return WrittenPlan(
@@ -183,6 +182,6 @@ def _depends_on_demand(decision: Decision | None) -> bool:
 
 
 def _encoding(decision: Decision | None) -> str:
-    if decision is not None and decision.approach is Approach.SUBSETTING and decision.groups is not None:
+    if decision is not None and decision.approach is Approach.SUBSETTING and decision.has_slice_groups:
         return "zone groups"
     return "hints"

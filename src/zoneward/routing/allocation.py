@@ -1,12 +1,12 @@
-"""The allocation: groups of endpoints, where those are located and which zones consume them."""
+"""The allocation: groups of endpoints, where they are located and which zones consume them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, own_group
+from zoneward.routing.algorithms.heuristics import Heuristic
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Allocation:
     """
 
     zones: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ZoneGroup, ...]
     counts: tuple[int, ...]
 
     def size(self, group: int) -> int:
@@ -53,10 +53,10 @@ def allocate(
     threshold: Fraction,
     start_threshold: Fraction,
 ) -> Allocation | None:
-    """Run a heuristic's rule over plain lists. None where it finds that no allocation may be made."""
+    """Run a heuristic's algorithm over plain lists. None where it finds that no allocation may be made."""
     size = len(zones)
-    composition = [0] * (most_groups(size) * size)
-    weights = [0.0] * (most_groups(size) * size)
+    composition = [0] * (max_groups(size) * size)
+    weights = [0.0] * (max_groups(size) * size)
     parameters = (threshold.numerator, threshold.denominator, start_threshold.numerator, start_threshold.denominator)
     scratch = [0] * (size * SCRATCH_PER_ZONE)
     reals = [0.0] * (size * REALS_PER_ZONE)
@@ -69,27 +69,27 @@ def allocate(
 def allocation_of(
     zones: tuple[str, ...], groups: int, composition: Sequence[int], weights: Sequence[float]
 ) -> Allocation:
-    """The arrays of a rule as a value.
+    """The arrays that an algorithm wrote, as a value.
 
-    Weights get the digits that slices keep. Groups that share and are empty are left out; one that a single zone
-    consumes is part of the zone's own.
+    Weights get the digits that slices keep. Empty shared groups are left out; one that a single zone consumes becomes
+    part of the zone's own.
     """
     size = len(zones)
     counts = list(composition[: size * size])
-    shared: list[tuple[Group, Sequence[int]]] = []
+    shared: list[tuple[ZoneGroup, Sequence[int]]] = []
     for group in range(size, groups):
         row = composition[group * size : (group + 1) * size]
         if not any(row):
             continue
-        weighed = [round(weight, WEIGHT_DIGITS) for weight in weights[group * size : (group + 1) * size]]
-        consumers = [zone for zone, weight in enumerate(weighed) if weight > 0]
+        rounded = [round(weight, WEIGHT_DIGITS) for weight in weights[group * size : (group + 1) * size]]
+        consumers = [zone for zone, weight in enumerate(rounded) if weight > 0]
         if len(consumers) == 1:
             for located, number in enumerate(row):
                 counts[consumers[0] * size + located] += number
         else:
             group_zones = tuple(zones[zone] for zone in consumers)
-            shared.append((Group(group_zones, tuple(weighed[zone] for zone in consumers)), row))
-    # As they are read back from slices, where the order of an algorithm is lost.
+            shared.append((ZoneGroup(group_zones, tuple(rounded[zone] for zone in consumers)), row))
+    # In the order in which they are read back from slices, which lose the algorithm's order.
     shared.sort(key=lambda each: each[0].zones)
     return Allocation(
         zones,

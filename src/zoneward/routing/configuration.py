@@ -1,5 +1,5 @@
-"""What an operator can set: gates, thresholds, sizes (``ZonewardConfiguration``). Values only; files are read
-elsewhere.
+"""What an operator can set: feature gates, thresholds, sizes (``ZonewardConfiguration``). Values only: `cli` reads the
+files.
 """
 
 import re
@@ -10,32 +10,27 @@ from math import isfinite
 from typing import Any, Final, Literal, get_args
 
 from zoneward.kube import names
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "ZonewardConfiguration"
 PROGRAMS: Final = ("controller", "proxy")
-"""Sections of programs, which read these themselves."""
+"""Sections that the programs read themselves."""
 UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 """Upstream's one threshold, for starting and for keeping."""
 
 MissingCPU = Literal["count-nodes", "disable"]
 DefaultApproach = Literal["ClusterWide", "Subsetting"]
 Encoding = Literal["slice-groups", "hints"]
-Algorithm = Literal["local", "local-shared", "local-weighted", "local-opt", "random"]
-WEIGHTED_ALGORITHMS: Final[tuple[Algorithm, ...]] = ("local-weighted", "local-opt")
-"""Their groups have weights, which hints can't say."""
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
 
-class ConfigurationError(ValueError):
-    """A setting that can't be used. The text is one line: field, what was expected, what was found."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
-    """Feature gates of the proposals. All are on but ``ServiceTopology``, the one that the others replaced."""
+class FeatureGates:
+    """Feature gates of the proposals. All are on but ``ServiceTopology``, which the others replaced."""
 
     topology_aware_hints: bool = True
     topology_aware_subsetting: bool = True
@@ -62,15 +57,15 @@ class HintsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsettingSettings:
-    """What Services that ask for subsetting get (KEP-2004).
+    """What Services that request subsetting get (KEP-2004).
 
-    Subsetting starts with ``starting_threshold`` endpoints a zone and ``padding`` more, and stops with ``padding``
-    fewer. No endpoint may be overloaded by ``overload_threshold`` (0.5 = 50 % above fair) or more. ``encoding`` says it
-    by slices with a zone label, or by hints, which any kube-proxy reads. A lazy update may leave ``in_zone_tolerance``
-    less of the traffic in its zone than a full rebalance would (0.1 = 10 % of all traffic).
+    Subsetting starts with ``starting_threshold`` endpoints per zone and ``padding`` more, and stops with ``padding``
+    fewer. The overload of every endpoint stays below ``overload_threshold`` (0.5 = 50 % above fair). ``encoding``
+    writes groups as slices with a zone label, or as hints, which any kube-proxy reads. A lazy update may leave
+    ``in_zone_tolerance`` less of the traffic in its zone than a full rebalance would (0.1 = 10 % of all traffic).
     """
 
-    algorithm: Algorithm = "local"
+    algorithm: str = "local"
     starting_threshold: Fraction = Fraction(3)
     padding: int = 3
     overload_threshold: Fraction = Fraction(1, 2)
@@ -82,11 +77,12 @@ class SubsettingSettings:
 class Configuration:
     """Everything a decision can depend on besides the cluster's objects.
 
-    ``upstream`` makes every decision the way current Kubernetes does, where the proposals or this project differ from
-    it. ``keep_built_in_label``: slices carry the built-in controller's label, so that its slices are kept as our own.
+    With ``upstream`` every decision is the one of current Kubernetes, where the proposals or Zoneward differ from it.
+    With ``keep_built_in_label`` slices have the built-in controller's label, so that Zoneward keeps its slices as its
+    own.
     """
 
-    gates: Gates = field(default_factory=Gates)
+    gates: FeatureGates = field(default_factory=FeatureGates)
     default_approach: DefaultApproach = "ClusterWide"
     hints: HintsSettings = field(default_factory=HintsSettings)
     subsetting: SubsettingSettings = field(default_factory=SubsettingSettings)
@@ -96,11 +92,11 @@ class Configuration:
 
     @property
     def manager(self) -> str:
-        """The value of the managed-by label on slices that the decision is for."""
+        """The value of the managed-by label on slices that the controller writes."""
         return names.BUILT_IN_MANAGER if self.upstream or self.keep_built_in_label else names.MANAGER
 
     def as_upstream(self) -> "Configuration":
-        """The same, deciding as current Kubernetes does: one threshold, and no other use for Nodes without CPU."""
+        """The same, deciding as current Kubernetes does: one threshold, and no hints with Nodes without CPU."""
         thresholds = HintsSettings(
             start_threshold=UPSTREAM_THRESHOLD, keep_threshold=UPSTREAM_THRESHOLD, missing_cpu="disable"
         )
@@ -164,22 +160,22 @@ def _check_subsetting(settings: SubsettingSettings) -> None:
             f" got {_shown(settings.overload_threshold)}"
         )
     _check_tolerance("subsetting", settings.in_zone_tolerance)
-    if settings.encoding == "hints" and settings.algorithm in WEIGHTED_ALGORITHMS:
+    if settings.encoding == "hints" and SUBSETTING_ALGORITHMS[settings.algorithm].weighs:
         raise ConfigurationError(
             f"subsetting.encoding: expected slice-groups with {settings.algorithm}, got hints, which have no weights"
         )
 
 
 def is_starting_threshold(value: Fraction) -> bool:
-    """Whether a starting threshold, in endpoints a zone, is one that can be meant."""
+    """Whether a starting threshold, in endpoints per zone, is in the range that makes sense."""
     return 0 < value <= 1000
 
 
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    Its sections `PROGRAMS` are left to `zoneward.controller.controller_configuration` and
-    `zoneward.proxy.proxy_configuration`. Raises ConfigurationError for an unknown key, a wrong type, a value out of
+    `zoneward.controller.controller_configuration` and `zoneward.proxy.proxy_configuration` read its sections
+    `PROGRAMS`. Raises ConfigurationError for an unknown key, a wrong type, a value out of
     range, or gates that exclude each other.
     """
     rest = {key: value for key, value in document.items() if key not in PROGRAMS}
@@ -187,27 +183,27 @@ def configuration_from(document: Mapping[str, Any]) -> Configuration:
         if (got := rest.pop(key, None)) != expected:
             raise ConfigurationError(f"{key}: expected {expected}, got {got!r}")
     for key in rest:
-        if key not in _READ:
-            expected = ", ".join((*_READ, *PROGRAMS))
+        if key not in _SECTIONS:
+            expected = ", ".join((*_SECTIONS, *PROGRAMS))
             raise ConfigurationError(f"{key}: expected one of {expected}, got an unknown key")
-    return Configuration(**{_READ[key][0]: _READ[key][1](value) for key, value in rest.items()})
+    return Configuration(**{_SECTIONS[key][0]: _SECTIONS[key][1](value) for key, value in rest.items()})
 
 
-def _gates(value: Any) -> Gates:
-    known = {_pascal(gate.name): gate.name for gate in fields(Gates)}
+def _read_gates(value: Any) -> FeatureGates:
+    known = {_pascal(gate.name): gate.name for gate in fields(FeatureGates)}
     section = _section(value, "featureGates")
-    return Gates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known(section, known)})
+    return FeatureGates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known_items(section, known)})
 
 
-def _hints(value: Any) -> HintsSettings:
+def _read_hints(value: Any) -> HintsSettings:
     section = _section(value, "hints")
-    return HintsSettings(**{_snake(k): _HINTS[k](v) for k, v in _known(section, _HINTS, within="hints")})
+    return HintsSettings(**{_snake(k): _HINTS[k](v) for k, v in _known_items(section, _HINTS, within="hints")})
 
 
-def _subsetting(value: Any) -> SubsettingSettings:
+def _read_subsetting(value: Any) -> SubsettingSettings:
     section = _section(value, "subsetting")
     return SubsettingSettings(
-        **{_snake(k): _SUBSETTING[k](v) for k, v in _known(section, _SUBSETTING, within="subsetting")}
+        **{_snake(k): _SUBSETTING[k](v) for k, v in _known_items(section, _SUBSETTING, within="subsetting")}
     )
 
 
@@ -219,7 +215,7 @@ def _section(value: Any, key: str) -> Mapping[str, Any]:
     return value
 
 
-def _known(section: Mapping[str, Any], known: Any, *, within: str = "featureGates") -> list[tuple[str, Any]]:
+def _known_items(section: Mapping[str, Any], known: Any, *, within: str = "featureGates") -> list[tuple[str, Any]]:
     for key in section:
         if key not in known:
             raise ConfigurationError(f"{within}.{key}: expected one of {', '.join(known)}, got an unknown key")
@@ -245,12 +241,12 @@ def _share(value: Any, path: str, expected: str = "a share above 0 (0.2 is 20 %)
         or (isinstance(value, float) and not isfinite(value))
     ):
         raise ConfigurationError(f"{path}: expected {expected}, got {value!r}")
-    # The shortest text of a float is what was written: 0.2 is a fifth here, not the double next to it.
+    # The shortest text of a float is what the file has: 0.2 is a fifth here, not the double next to it.
     return Fraction(repr(value))
 
 
 def _shown(value: Fraction) -> str:
-    """A share as it may have been written; never too large to be a float."""
+    """A share for messages; never too large for a float."""
     return f"{float(value):g}" if abs(value) < 10**6 else "a number far above"
 
 
@@ -275,22 +271,22 @@ _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "inZoneTolerance": lambda value: _share(value, "hints.inZoneTolerance", _TOLERANCE_EXPECTED),
 }
 _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "algorithm": lambda value: _choice(value, "subsetting.algorithm", get_args(Algorithm)),
+    "algorithm": lambda value: _choice(value, "subsetting.algorithm", tuple(SUBSETTING_ALGORITHMS)),
     "startingThreshold": lambda value: _share(value, "subsetting.startingThreshold", STARTING_THRESHOLD_EXPECTED),
     "padding": lambda value: _integer(value, "subsetting.padding"),
     "overloadThreshold": lambda value: _share(value, "subsetting.overloadThreshold"),
     "inZoneTolerance": lambda value: _share(value, "subsetting.inZoneTolerance", _TOLERANCE_EXPECTED),
     "encoding": lambda value: _choice(value, "subsetting.encoding", get_args(Encoding)),
 }
-"""How each key of these sections is read."""
-_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "featureGates": ("gates", _gates),
+"""The reader of each key of these sections."""
+_SECTIONS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "featureGates": ("gates", _read_gates),
     "defaultApproach": (
         "default_approach",
         lambda value: _choice(value, "defaultApproach", get_args(DefaultApproach)),
     ),
-    "hints": ("hints", _hints),
-    "subsetting": ("subsetting", _subsetting),
+    "hints": ("hints", _read_hints),
+    "subsetting": ("subsetting", _read_subsetting),
     "maxEndpointsPerSlice": ("max_endpoints_per_slice", lambda value: _integer(value, "maxEndpointsPerSlice")),
 }
-"""The field of `Configuration` for each key, and how it is read."""
+"""The field of `Configuration` for each key, and its reader."""

@@ -1,13 +1,46 @@
-"""The list of rules that a decision asked, in order, each with its numbers. There is no other explanation anywhere."""
+"""Why a decision came out as it did: the rules it applied, in order, with their numbers, and the reason it ended with.
+
+`explain` prints exactly this list; there is no other explanation anywhere. To add a rule, record it where the decision
+applies it: `zoneward.routing.request.approach` (settings), `zoneward.routing.hints_decision` or
+`zoneward.routing.subsetting_decision`.
+"""
+
+from enum import StrEnum
+from fractions import Fraction
 
 import msgspec
 
 
-class Rule(msgspec.Struct, frozen=True, gc=False):
-    """One question, its answer, and the numbers behind it.
+class Reason(StrEnum):
+    """The reason of a condition, in the API's camel case."""
 
-    ``rule`` is a stable name in kebab case, ``passed`` says whether the way went on from here, ``detail`` is a phrase
-    for a person.
+    ENABLED = "Enabled"
+    NOT_ASKED_FOR = "NotAskedFor"
+    ACCEPTED = "Accepted"
+    UNKNOWN_VALUE = "UnknownValue"
+    FEATURE_GATE_OFF = "FeatureGateOff"
+    TOPOLOGY_KEYS = "TopologyKeys"
+    EXTERNAL_TRAFFIC_POLICY_LOCAL = "ExternalTrafficPolicyLocal"
+    NO_READY_NODES = "NoReadyNodes"
+    NODE_WITHOUT_ZONE = "NodeWithoutZone"
+    NODE_WITHOUT_CPU = "NodeWithoutCPU"
+    ONE_ZONE = "OneZone"
+    NO_READY_ENDPOINTS = "NoReadyEndpoints"
+    TOO_FEW_ENDPOINTS = "TooFewEndpoints"
+    OVERLOAD = "Overload"
+    ENDPOINT_WITHOUT_ZONE = "EndpointWithoutZone"
+    NO_SELECTOR = "NoSelector"
+    BELOW_STARTING_THRESHOLD = "BelowStartingThreshold"
+    HINTS_WITHOUT_WEIGHTS = "HintsWithoutWeights"
+    TOO_MANY_ZONES = "TooManyZones"
+    BEING_DELETED = "BeingDeleted"
+
+
+class Rule(msgspec.Struct, frozen=True, gc=False):
+    """One rule that a decision applied.
+
+    ``rule`` is a stable name in kebab case, ``passed`` says whether the decision continued, ``detail`` is a phrase with
+    the numbers, for people.
     """
 
     rule: str
@@ -15,21 +48,21 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     detail: str
 
 
-class Rules:
-    """A list of rules in the making. It belongs to one decision; what leaves is a tuple."""
+class RuleLog:
+    """The rules that one decision has recorded so far."""
 
-    __slots__ = ("_asked",)
+    __slots__ = ("_rules",)
 
     def __init__(self) -> None:
-        self._asked: list[Rule] = []
+        self._rules: list[Rule] = []
 
-    def ask(self, rule: str, passed: bool, detail: str) -> bool:
-        """Write down a rule with its answer, and return the answer."""
-        self._asked.append(Rule(rule, passed, detail))
+    def record(self, rule: str, passed: bool, detail: str) -> bool:
+        """Append a rule, and return whether it passed."""
+        self._rules.append(Rule(rule, passed, detail))
         return passed
 
     def as_tuple(self) -> tuple[Rule, ...]:
-        return tuple(self._asked)
+        return tuple(self._rules)
 
 
 def counted(number: int, noun: str) -> str:
@@ -38,8 +71,18 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(names: tuple[str, ...], most: int = 3, *, number: int | None = None) -> str:
-    """``a, b, c and 4 more``. ``number``: of all names, where the first few are given."""
+    """``a, b, c and 4 more``. ``number`` counts all names where ``names`` holds only the first ones."""
     number = len(names) if number is None else number
     if number <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {number - most} more"
+
+
+def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
+    """``2 nodes without zone label (n1, n2)``; empty where there are none. ``number`` is as for `listed`."""
+    number = len(names) if number is None else number
+    return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""
+
+
+def format_percent(share: Fraction) -> str:
+    return f"{float(share * 100):.3g} %"

@@ -1,7 +1,7 @@
 """The proposal's score of an allocation (KEP-2004 § Evaluation Tool, ``docs/lab.md`` § What is scored).
 
-`measure` works on the flat arrays of `zoneward.routing.algorithms`, and a compiler can take it as it is; `total` puts
-the measures together, wherever they were measured.
+`measure` works on the flat arrays of `zoneward.routing.algorithms`, and numba can compile it as it is; `total` adds up
+the measures.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -12,7 +12,7 @@ MAX_OVERLOAD: Final = 1
 MEAN_OVERLOAD: Final = 2
 SLICES: Final = 3
 MEAN_SQUARE: Final = 4
-"""What stands where in the measures."""
+"""The index of each measure."""
 MEASURES: Final = 5
 
 
@@ -29,8 +29,8 @@ def measure(
     above fair, unclipped; the worst never below 0), the number of slices, and the mean square of the distances from
     fair whose mean size is the mean overload.
 
-    ``reals`` has room for a number a zone, and tells afterwards how many endpoints, by weight, a zone consumes. One
-    that consumes none sends its traffic to all, as proxies do. Demand and endpoints must not be all zero.
+    ``reals`` has room for one number per zone, and holds afterwards how many endpoints, by weight, the zone consumes. A
+    zone that consumes none sends its traffic to all, as proxies do. Demand and endpoints must not be all zero.
     """
     zones = len(demand)
     total_demand = 0
@@ -77,5 +77,5 @@ def measure(
 
 
 def total(*, in_zone: float, max_overload: float, mean_overload: float, slices: float) -> float:
-    """The score, at most 100. ``slices`` is the share of slices that would do over those that there are."""
+    """The score, at most 100. ``slices`` is the fewest slices that suffice, divided by those that there are."""
     return 45 * in_zone + 20 * (1 - max_overload) + 20 * (1 - mean_overload) + 15 * slices

@@ -1,4 +1,4 @@
-"""A Service as it would be with every approach and algorithm: what each would do to its traffic and to its slices."""
+"""The plans of a Service with every approach and algorithm: what each does to its traffic and to its slices."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,26 +6,27 @@ from dataclasses import dataclass
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.approach import NO_APPROACH, WHAT_IF_VALUES, as_if_asked
-from zoneward.routing.selection.traffic import Traffic
-from zoneward.slices.plan import FamilyPlan, Surroundings, plan_service
+from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import FamilyPlan, plan_service
 from zoneward.slices.ports import PortKey, port_key
 
 COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("Auto", NO_APPROACH)))
-"""Cluster-wide first, then all others; ``Auto`` is ProportionalZoneCPU by another name."""
+"""Cluster-wide first, then all others; ``Auto`` is another name of ProportionalZoneCPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class ComparedApproach:
     """One approach for a Service in one address family.
 
-    ``slices`` counts those that would exist, ``writes`` those that would be created, updated or deleted to get there
-    from today's. ``score`` is the proposal's, at most 100; None, as the traffic, where nothing can be predicted.
+    ``slices`` is the number of slices afterwards, ``writes`` the number of slices to create, update or delete for that.
+    ``score`` is the proposal's, at most 100. Where no traffic can be predicted, ``traffic`` and ``score`` are None.
     """
 
     approach: str
     decision: Decision
-    traffic: Traffic | None
+    traffic: ExpectedTraffic | None
     slices: int
     created: int
     updated: int
@@ -38,20 +39,20 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """All candidates for a Service in one address family, in the order they were asked for.
+class ServiceComparison:
+    """All approaches for a Service in one address family, in the order of the request.
 
-    ``today`` is what its own settings come to.
+    ``today`` is the plan with the Service's own settings.
     """
 
     service: Service
     address_type: str
-    today: Candidate
-    candidates: tuple[Candidate, ...]
+    today: ComparedApproach
+    candidates: tuple[ComparedApproach, ...]
 
     @property
-    def best(self) -> Candidate | None:
-        """The highest score; of equal ones the fewest writes, then the first. One that would not be active is none."""
+    def best(self) -> ComparedApproach | None:
+        """The approach with the highest score; of equal ones the fewest writes, then the first. It must be active."""
         scored = [(each, each.score) for each in self.candidates if each.score is not None and _counts(each)]
         if not scored:
             return None
@@ -64,33 +65,33 @@ def compare_service(
     approaches: Sequence[str] = COMPARED,
     pods: Iterable[Pod],
     slices: Iterable[EndpointSlice],
-    surroundings: Surroundings,
+    cluster_state: ClusterState,
     taken: Container[str] = (),
-) -> tuple[Comparison, ...]:
+) -> tuple[ServiceComparison, ...]:
     """Plan a Service once with each of the ``approaches`` (`COMPARED`), and once as it is.
 
-    A comparison for each address family; none for a Service that has no slices at all.
+    Returns a comparison for each address family; none for a Service that has no slices at all.
     """
     pods, slices = tuple(pods), tuple(slices)
 
-    def candidates(service: Service, approach: str) -> dict[str, Candidate]:
-        plan = plan_service(service, pods=pods, slices=slices, surroundings=surroundings, taken=taken)
-        most = surroundings.configuration.max_endpoints_per_slice
+    def candidates(service: Service, approach: str) -> dict[str, ComparedApproach]:
+        plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state, taken=taken)
+        most = cluster_state.configuration.max_endpoints_per_slice
         return {family.address_type: _candidate(approach, family, most) for family in plan.families}
 
     today = candidates(service, "")
-    found = [candidates(as_if_asked(service, approach), approach) for approach in approaches]
+    found = [candidates(as_if_requested(service, approach), approach) for approach in approaches]
     return tuple(
-        Comparison(service, address_type, candidate, tuple(each[address_type] for each in found))
+        ServiceComparison(service, address_type, candidate, tuple(each[address_type] for each in found))
         for address_type, candidate in today.items()
     )
 
 
-def _counts(candidate: Candidate) -> bool:
+def _counts(candidate: ComparedApproach) -> bool:
     return candidate.decision.active or candidate.approach == NO_APPROACH
 
 
-def _candidate(approach: str, family: FamilyPlan, most: int) -> Candidate:
+def _candidate(approach: str, family: FamilyPlan, most: int) -> ComparedApproach:
     changes, traffic = family.changes, family.traffic
     value = None
     if traffic is not None and traffic.served:
@@ -100,7 +101,7 @@ def _candidate(approach: str, family: FamilyPlan, most: int) -> Candidate:
             mean_overload=traffic.mean_overload,
             slices=_slices_share(changes.after, most),
         )
-    return Candidate(
+    return ComparedApproach(
         approach=approach,
         decision=family.decision,
         traffic=traffic,
@@ -113,7 +114,7 @@ def _candidate(approach: str, family: FamilyPlan, most: int) -> Candidate:
 
 
 def _slices_share(slices: Iterable[EndpointSlice], most: int) -> float:
-    """Slices that would do without any groups, over those that there are; at most 1. Empty ones don't count."""
+    """The slices that suffice without any groups, over those that there are; at most 1. Empty ones do not count."""
     endpoints: dict[PortKey, int] = {}
     number = 0
     for each in slices:

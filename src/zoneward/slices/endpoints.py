@@ -1,7 +1,9 @@
-"""Pods to endpoints, as current Kubernetes does it."""
+"""Step 1 of a plan, *endpoints*: the Pods of a Service to its endpoints, as current Kubernetes builds them.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+`collect_endpoints` is the step, and `endpoint_of` builds one endpoint from one Pod.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from zoneward.kube import names
@@ -9,21 +11,27 @@ from zoneward.kube.formats import endpoint_address
 from zoneward.kube.objects import (
     Endpoint,
     EndpointConditions,
+    EndpointIdentity,
     EndpointPort,
     EndpointSlice,
-    Identity,
     ObjectReference,
     Pod,
     PodIP,
     Service,
+    has_ready_condition,
     identity,
-    says_ready,
 )
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
+from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.existing import ExistingSlices, in_order
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"
 IPV6: Final = "IPv6"
+PreviousGroups = Callable[[EndpointIdentity], ZoneGroup | None]
+"""Returns the group that an endpoint was in."""
+
 _FINISHED: Final = ("Failed", "Succeeded")
 # Shared by all endpoints: there are only eight.
 _CONDITIONS: Final = {
@@ -34,24 +42,12 @@ _CONDITIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PortGroup:
-    """Endpoints that serve the same ports and so may share slices, by identity.
-
-    ``slice_groups`` says for each which zones consume it, where that differs; None stands for all zones.
-    """
-
-    ports: tuple[EndpointPort, ...]
-    endpoints: dict[Identity, Endpoint]
-    slice_groups: dict[Identity, Group | None] = field(default_factory=dict)
-
-
 def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[str, ...]:
     """The address families of a Service, IPv4 first.
 
-    Without ``ipFamilies`` the cluster IP tells; a headless Service without them gets both, because it may be older than
-    dual stack. A Service without any cluster IP, as people write it, has the one family that its ``pods`` have; where
-    these are not given, both, as upstream.
+    Without ``ipFamilies`` the cluster IP decides. A headless Service without ``ipFamilies`` gets both families, because
+    it may be older than dual stack. A Service without any cluster IP, as people write it, gets the family of its
+    ``pods``; without ``pods`` it gets both, as upstream.
     """
     families = set(service.spec.ip_families or ())
     ip = service.spec.cluster_ip
@@ -66,19 +62,19 @@ def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[
 
 
 def has_endpoint(pod: Pod) -> bool:
-    """Whether a Pod counts at all: not finished, and with an address. One that is terminating still counts."""
+    """Whether a Pod has an endpoint: it is not finished, and has an address. A terminating Pod still has one."""
     return pod.status.phase not in _FINISHED and bool(pod.status.pod_ips or pod.status.pod_ip)
 
 
 def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: str) -> Endpoint | None:
-    """The endpoint of a Pod in one address family, without hints; None where it has no address there that an
-    EndpointSlice may have.
+    """The endpoint of a Pod in one address family, without hints. None where the Pod has no address of the family that
+    an EndpointSlice may have.
     """
     addresses = tuple(address for each in _addresses(pod, address_type) if (address := endpoint_address(each)))
     if not addresses:
         return None
     meta, spec = pod.metadata, pod.spec
-    serving = says_ready(pod.status.conditions)
+    serving = has_ready_condition(pod.status.conditions)
     terminating = meta.deletion_timestamp is not None
     ready = service.spec.publish_not_ready_addresses is True or (serving and not terminating)
     named = spec.hostname and spec.subdomain == service.metadata.name
@@ -93,7 +89,7 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
 
 
 def has_refused_address(pod: Pod, address_type: str) -> bool:
-    """Whether a Pod has addresses of a family, and an API server takes none of them in an EndpointSlice."""
+    """Whether a Pod has addresses of a family, but none that an API server accepts in an EndpointSlice."""
     addresses = _addresses(pod, address_type)
     return bool(addresses) and not any(map(endpoint_address, addresses))
 
@@ -103,11 +99,11 @@ def _addresses(pod: Pod, address_type: str) -> list[str]:
     return [ip for ip in ips if ip and (":" in ip) == (address_type == IPV6)]
 
 
-class Recipe:
-    """How Pods become endpoints of one Service.
+class EndpointBuilder:
+    """Builds the endpoints of one Service from Pods.
 
-    ``node_zones`` has every Node that exists, with its zone or None. A Pod on a Node that does not is left out, unless
-    the Service publishes addresses that are not ready, or ``keep_without_node`` says that no Nodes are known at all.
+    ``node_zones`` has every Node that exists, with its zone or None. A Pod on any other Node is left out, unless the
+    Service publishes addresses that are not ready, or ``keep_without_node`` says that no Nodes are known at all.
     """
 
     def __init__(
@@ -120,13 +116,13 @@ class Recipe:
         self._common = None if common is None else (port_key(common), common)
 
     def ports(self, pod: Pod) -> tuple[PortKey, tuple[EndpointPort, ...]]:
-        """The ports that a Pod serves, and what makes them the same as another's."""
+        """The ports that a Pod serves, and their key."""
         if self._common is not None:
             return self._common
         ports = ports_of(self._service, pod)
         return port_key(ports), ports
 
-    def is_gone(self, pod: Pod) -> bool:
+    def is_node_gone(self, pod: Pod) -> bool:
         """Whether a Pod is left out because its Node is gone."""
         return not self._keep and pod.spec.node_name not in self._node_zones
 
@@ -136,23 +132,187 @@ class Recipe:
         return endpoint_of(pod, self._service, zone=zone, address_type=address_type)
 
 
-def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> dict[PortKey, PortGroup]:
-    """The endpoints that slices hold already, for snapshots without Pods: each once, without its hints."""
-    groups: dict[PortKey, PortGroup] = {}
-    seen: set[Identity] = set()
-    for each in sorted(slices, key=lambda each: each.metadata.name):
-        for endpoint in each.endpoints or ():
-            key = identity(endpoint)
-            if key in seen:
-                continue
-            seen.add(key)
-            group = groups.setdefault(port_key(each.ports), PortGroup(each.ports or (), {}))
-            group.endpoints[key] = without_hints(endpoint)
-    return groups
+# --- the endpoints of a Service ---------------------------------------------------------------------------------------
+
+
+class PodEndpoint(IndexedEndpoint):
+    """An endpoint without hints, as its Pod has it, and the ports that it serves."""
+
+    __slots__ = ("ports",)
+
+    def __init__(
+        self, endpoint: Endpoint, key: EndpointIdentity, previous_group: ZoneGroup | None, ports: PortKey
+    ) -> None:
+        # Without a call of the other `__init__`: there are tens of thousands of endpoints.
+        self.endpoint = endpoint
+        self.identity = key
+        self.previous_group = previous_group
+        self.bucket = None
+        self.ports = ports
+
+
+class PortGroup:
+    """Endpoints that serve the same ports and may therefore share slices.
+
+    ``pods`` counts the Pods that serve these ports, ``size`` those of them that have an endpoint here. Where it is not
+    ``counted``, decisions do not see the endpoints: they have no ports, and no proxy ever picks them.
+    """
+
+    __slots__ = ("counted", "pods", "ports", "size")
+
+    def __init__(self, ports: tuple[EndpointPort, ...], *, counted: bool) -> None:
+        self.ports = ports
+        self.counted = counted
+        self.pods = 0
+        self.size = 0
+
+
+class ServiceEndpoints:
+    """The endpoints of one Service in one address family: what the first step of a plan comes to.
+
+    ``count_without_ports``: decisions also count endpoints without ports (upstream; a Service without ports).
+    """
+
+    def __init__(
+        self, address_type: str, builder: EndpointBuilder, *, merge_addresses: bool, count_without_ports: bool
+    ) -> None:
+        self.address_type: Final = address_type
+        self.builder = builder
+        self.index: Final = EndpointIndex(merge_addresses=merge_addresses)
+        self.by_identity: Final[dict[EndpointIdentity, PodEndpoint]] = {}
+        self.port_groups: Final[dict[PortKey, PortGroup]] = {}
+        self.node_gone: Final[set[str]] = set()
+        """The names of Pods that are left out because their Node is gone."""
+        self.address_refused: Final[set[str]] = set()
+        """The names of Pods that are left out because no EndpointSlice may have their address."""
+        self._count_without_ports = count_without_ports
+
+    def endpoint_of(self, pod: Pod) -> Endpoint | None:
+        """The endpoint that a Pod has here as it is now, or None."""
+        if not has_endpoint(pod) or self.builder.is_node_gone(pod):
+            return None
+        return self.builder.endpoint(pod, self.address_type)
+
+    def find(self, pod: Pod) -> PodEndpoint | None:
+        """The endpoint of a Pod that was added as it is."""
+        endpoint = self.endpoint_of(pod)
+        return self.by_identity[identity(endpoint)] if endpoint is not None else None
+
+    def add_pod(self, pod: Pod, previous_groups: PreviousGroups) -> PodEndpoint | None:
+        """Add a Pod; its endpoint, or None where it has none. ``previous_groups`` says which group it was in."""
+        if not has_endpoint(pod):
+            return None
+        builder = self.builder
+        ports, numbered = builder.ports(pod)
+        group = self._port_group(ports, numbered)
+        group.pods += 1
+        if builder.is_node_gone(pod):
+            self.node_gone.add(pod.metadata.name)
+            return None
+        endpoint = builder.endpoint(pod, self.address_type)
+        if endpoint is None:
+            if has_refused_address(pod, self.address_type):
+                self.address_refused.add(pod.metadata.name)
+            return None
+        key = identity(endpoint)
+        return self._add(PodEndpoint(endpoint, key, previous_groups(key), ports), group)
+
+    def add_from_slices(self, slices: Iterable[EndpointSlice], previous_groups: PreviousGroups) -> None:
+        """Add the endpoints that slices list, for snapshots without Pods: each once, without its hints."""
+        for each in sorted(slices, key=lambda each: each.metadata.name):
+            for endpoint in each.endpoints or ():
+                key = identity(endpoint)
+                if key in self.by_identity:
+                    continue
+                ports = port_key(each.ports)
+                group = self._port_group(ports, each.ports or ())
+                group.pods += 1
+                self._add(PodEndpoint(without_hints(endpoint), key, previous_groups(key), ports), group)
+
+    def remove_pod(self, pod: Pod, member: PodEndpoint | None) -> None:
+        """Remove a Pod as it was added; ``member`` is its endpoint, if it has one."""
+        if not has_endpoint(pod):
+            return
+        self.node_gone.discard(pod.metadata.name)
+        self.address_refused.discard(pod.metadata.name)
+        ports = self.builder.ports(pod)[0]
+        group = self.port_groups[ports]
+        if member is not None:
+            del self.by_identity[member.identity]
+            group.size -= 1
+            if group.counted:
+                self.index.remove(member)
+        group.pods -= 1
+        if not group.pods:
+            del self.port_groups[ports]
+
+    def update(self, member: PodEndpoint, endpoint: Endpoint, previous_group: ZoneGroup | None) -> None:
+        """Replace an endpoint, or the group that it was in. Its identity and its ports stay the same."""
+        counted = self.port_groups[member.ports].counted
+        if counted:
+            self.index.remove(member)
+        member.endpoint, member.previous_group = endpoint, previous_group
+        if counted:
+            self.index.add(member)
+
+    def _port_group(self, ports: PortKey, numbered: tuple[EndpointPort, ...]) -> PortGroup:
+        group = self.port_groups.get(ports)
+        if group is None:
+            counted = self._count_without_ports or bool(numbered)
+            group = self.port_groups[ports] = PortGroup(numbered, counted=counted)
+        return group
+
+    def _add(self, member: PodEndpoint, group: PortGroup) -> PodEndpoint:
+        self.by_identity[member.identity] = member
+        group.size += 1
+        if group.counted:
+            self.index.add(member)
+        return member
+
+
+def collect_endpoints(
+    address_type: str,
+    service: Service,
+    pods: Iterable[Pod],
+    existing: ExistingSlices,
+    cluster_state: ClusterState,
+) -> ServiceEndpoints:
+    """Collect the endpoints of one address family from Pods, or from the slices where no Pods are known."""
+    upstream = cluster_state.configuration.upstream
+    endpoints = ServiceEndpoints(
+        address_type,
+        endpoint_builder(service, cluster_state),
+        merge_addresses=not upstream,
+        # A Pod that has none of the ports serves nobody: slices list it, and no proxy ever picks it.
+        count_without_ports=upstream or not service.spec.ports,
+    )
+    previous_group = existing.previous_groups().get
+    if cluster_state.pods_known:
+        for pod in pods:
+            endpoints.add_pod(pod, previous_group)
+    else:
+        listing = (*in_order(existing.replaced), *in_order(existing.own))
+        endpoints.add_from_slices((each.slice for each in listing if each.has_placement), previous_group)
+    return endpoints
+
+
+def endpoint_builder(service: Service, cluster_state: ClusterState) -> EndpointBuilder:
+    """Without any Node in a snapshot, nothing says that the Node of a Pod is gone."""
+    zones = cluster_state.node_zones
+    keep = not zones and not cluster_state.configuration.upstream
+    return EndpointBuilder(service, node_zones=zones, keep_without_node=keep)
+
+
+def planned_address_types(service: Service, pods: Iterable[Pod], cluster_state: ClusterState) -> tuple[str, ...]:
+    """The address families to plan."""
+    spec = service.spec
+    if spec.ip_families or spec.cluster_ip or cluster_state.configuration.upstream:
+        return address_types(service)
+    return address_types(service, pods)
 
 
 def without_hints(endpoint: Endpoint) -> Endpoint:
-    """The same endpoint with nothing said about who should consume it."""
+    """The same endpoint without its hints."""
     if endpoint.hints is None:
         return endpoint
     return Endpoint(

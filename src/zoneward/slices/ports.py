@@ -8,18 +8,19 @@ PortKey = tuple[tuple[str, int, str, str], ...]
 
 
 def port_key(ports: Iterable[EndpointPort] | None) -> PortKey:
-    """What makes two lists of ports the same one, whatever their order; ``null`` and empty are alike."""
+    """A key that is the same for equal lists of ports, in any order; ``null`` and empty are equal."""
     keys = [(port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or "") for port in ports or ()]
     return tuple(sorted(keys))
 
 
 def has_named_targets(service: Service) -> bool:
-    """Whether a port's number depends on the Pod."""
+    """Whether the number of a port depends on the Pod."""
     return any(isinstance(port.target_port, str) for port in service.spec.ports or ())
 
 
 def ports_of(service: Service, pod: Pod | None) -> tuple[EndpointPort, ...]:
-    """The ports of a Service on one Pod, as upstream resolves them: a target name that the Pod lacks drops that port.
+    """The ports of a Service on one Pod, as upstream resolves them: without a container port of the target's name, the
+    port is left out.
 
     ``pod`` may be None where no target is a name. A headless Service may have no ports at all.
     """
@@ -34,10 +35,8 @@ def ports_of(service: Service, pod: Pod | None) -> tuple[EndpointPort, ...]:
 
 
 def target_of(port: ServicePort, pod: Pod | None) -> int | None:
-    """The number behind a Service port on a Pod: a number, the port itself where no target is given, or a name looked
-    up.
-
-    Names are looked up in containers, then in sidecars (init containers that always restart), by name and protocol.
+    """The number of a Service port on a Pod: the target, the port itself where there is no target, or the container
+    port of the target's name and protocol, in containers first, then in sidecars (init containers that always restart).
     """
     target = port.target_port
     if target is None or target == 0 or target == "":

@@ -1,33 +1,31 @@
-"""Rules of a decision that only the slices show."""
+"""Rules of a decision that only the Pods' ports and the slices show: `zoneward explain` lists them after all others."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointPort, EndpointSlice, Service, is_ready
+from zoneward.kube.objects import EndpointSlice, Service, is_ready
 from zoneward.routing.rules import Rule, counted, listed
-from zoneward.routing.selection.selection import is_proxied
-from zoneward.slices.packing import SliceChanges
+from zoneward.routing.selection.endpoint_selection import is_proxied
+from zoneward.slices.changes import SliceChanges
+from zoneward.slices.endpoints import ServiceEndpoints
 
 
-def more_rules(
+def rules_of_slices(
     service: Service,
-    *,
-    sizes: Iterable[tuple[tuple[EndpointPort, ...], int]],
-    gone: Collection[str],
-    refused: Collection[str] = (),
+    endpoints: ServiceEndpoints,
     changes: SliceChanges,
     others: Sequence[EndpointSlice],
+    *,
     zone_hints: bool,
     node_hints: bool,
 ) -> tuple[Rule, ...]:
-    """Rules that only the slices show.
+    """The rules about Pods that are left out, ports, and slices.
 
-    ``sizes``: how many endpoints serve which ports; ``gone`` names the Pods that are left out because their Node is
-    gone, ``refused`` those of which no address may be in an EndpointSlice. ``zone_hints`` and ``node_hints``: whether
-    the slices may hold any; where not, nobody looks.
+    ``zone_hints`` and ``node_hints``: whether our slices may have such hints. Without them, no slice is looked into.
     """
-    rules = list(_target_rules(service, sizes))
+    rules = list(_target_rules(service, endpoints))
+    gone, refused = endpoints.node_gone, endpoints.address_refused
     if gone:
         names_ = tuple(nsmallest(3, gone))
         detail = f"{counted(len(gone), 'pod')} left out: their node is gone ({listed(names_, number=len(gone))})"
@@ -38,10 +36,10 @@ def more_rules(
         rules.append(Rule("pod-addresses", False, detail))
     if others:
         written = changes.create, changes.update, changes.unchanged
-        endpoints = [each.endpoints or () for slices in written for each in slices]
-        hinted = zone_hints and any(one.hints for each in endpoints for one in each)
-        nodes = node_hints and any(one.hints and one.hints.for_nodes for each in endpoints for one in each)
-        rules.extend(others_rules(others, hinted=hinted, nodes=nodes))
+        hints = [one.hints for slices in written for each in slices for one in each.endpoints or () if one.hints]
+        hinted = zone_hints and bool(hints)
+        nodes = node_hints and any(each.for_nodes for each in hints)
+        rules.extend(rules_of_others(others, hinted=hinted, nodes=nodes))
     if service.spec.internal_traffic_policy == "Local":
         rules.append(
             Rule(
@@ -57,9 +55,12 @@ def more_rules(
     return tuple(rules)
 
 
-def _target_rules(service: Service, sizes: Iterable[tuple[tuple[EndpointPort, ...], int]]) -> Iterator[Rule]:
-    """Ports that some Pods do not serve, because they have no container port of the name that the target has."""
-    served = [({(each.name or "", each.protocol or "TCP") for each in ports}, number) for ports, number in sizes]
+def _target_rules(service: Service, endpoints: ServiceEndpoints) -> Iterator[Rule]:
+    """Ports that some Pods do not serve, because they have no container port with the name of the target."""
+    served = [
+        ({(each.name or "", each.protocol or "TCP") for each in group.ports}, group.size)
+        for group in endpoints.port_groups.values()
+    ]
     for port in service.spec.ports or ():
         key = (port.name, port.protocol)
         without = sum(number for keys, number in served if key not in keys)
@@ -68,11 +69,11 @@ def _target_rules(service: Service, sizes: Iterable[tuple[tuple[EndpointPort, ..
             yield Rule("target-ports", False, f"{detail}: no container port is called {port.target_port!r}")
 
 
-def others_rules(others: Sequence[EndpointSlice], *, hinted: bool = True, nodes: bool = False) -> tuple[Rule, ...]:
-    """Slices of others count too, and one ready endpoint without hints voids all hints (KEP-2433 § Observability)."""
+def rules_of_others(others: Sequence[EndpointSlice], *, hinted: bool = True, nodes: bool = False) -> tuple[Rule, ...]:
+    """Slices of others count too: one ready endpoint without hints there voids all hints (KEP-2433 § Observability)."""
     if not others:
         return ()
-    where = f"{listed(tuple(sorted(each.metadata.name for each in others)))} managed by {listed(managers(others))}"
+    where = f"{listed(tuple(sorted(each.metadata.name for each in others)))} managed by {listed(managers_of(others))}"
     if hinted and any(_voids_hints(each, nodes=nodes) for each in others):
         detail = f"{where}: left alone; endpoints without such hints there void those of the Service"
         return (Rule("slices-of-others", False, detail),)
@@ -80,7 +81,7 @@ def others_rules(others: Sequence[EndpointSlice], *, hinted: bool = True, nodes:
 
 
 def _voids_hints(each: EndpointSlice, *, nodes: bool) -> bool:
-    """Whether a ready endpoint of the slice says nothing about zones, or ``nodes``: proxies then heed no such hint."""
+    """Whether a ready endpoint of the slice has no hint for zones, or ``nodes``: proxies then ignore all such hints."""
     for endpoint in each.endpoints or ():
         hints = endpoint.hints
         if is_ready(endpoint) and not (hints and (hints.for_nodes if nodes else hints.for_zones)):
@@ -88,7 +89,7 @@ def _voids_hints(each: EndpointSlice, *, nodes: bool) -> bool:
     return False
 
 
-def managers(slices: Iterable[EndpointSlice]) -> tuple[str, ...]:
-    """Who says to manage some slices."""
+def managers_of(slices: Iterable[EndpointSlice]) -> tuple[str, ...]:
+    """The managers that some slices name."""
     found = {(each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) or "nobody named" for each in slices}
     return tuple(sorted(found))

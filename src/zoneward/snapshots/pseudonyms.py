@@ -1,6 +1,6 @@
 """Made-up names for real ones, in the same order: what is chosen by the order of names is chosen as before.
 
-Names are numbered by their place among all of their kind, with as many digits each, so that as text they sort as the
+NameMap are numbered by their place among all of their kind, with as many digits each, so that as text they sort as the
 originals do. No made-up name is one that stood for something in the original, and equal input gives equal names.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import count, islice
 from typing import Final, Literal, Protocol
 
-from zoneward.snapshots.impersonal import is_public_place
+from zoneward.snapshots.public_values import is_public_place
 
-Kind = Literal[
+NameKind = Literal[
     "namespace",
     "service",
     "pod",
@@ -28,7 +28,7 @@ Kind = Literal[
     "region",
     "unknown",
 ]
-_FORMS: Final[dict[Kind, str]] = {
+_FORMS: Final[dict[NameKind, str]] = {
     "namespace": "namespace-",
     "service": "service-",
     "pod": "pod-",
@@ -52,21 +52,21 @@ _HASHES: Final = ("0", "g")
 """A slice that is made up later ends in a hash, whose first character lies between these."""
 
 
-class Names(Protocol):
+class NameMap(Protocol):
     """Asked for every name in turn, what it is to be."""
 
-    def name(self, kind: Kind, text: str) -> str: ...
+    def name(self, kind: NameKind, text: str) -> str: ...
     def slice(self, service: str, text: str) -> str: ...
 
 
-class Gathering:
+class NameCollector:
     """Every name that there is, by kind; it returns what it is given."""
 
     def __init__(self) -> None:
-        self._names: defaultdict[Kind, set[str]] = defaultdict(set)
+        self._names: defaultdict[NameKind, set[str]] = defaultdict(set)
         self._slices: defaultdict[str, set[str]] = defaultdict(set)
 
-    def name(self, kind: Kind, text: str) -> str:
+    def name(self, kind: NameKind, text: str) -> str:
         """A name that is empty stays so, and stands for nothing."""
         self._names[kind].add(text)
         return text
@@ -79,7 +79,7 @@ class Gathering:
     def pseudonyms(self) -> "Pseudonyms":
         """One for each name that was gathered."""
         real = {name for names in (*self._names.values(), *self._slices.values()) for name in names} - {""}
-        names: dict[Kind, dict[str, str]] = {}
+        names: dict[NameKind, dict[str, str]] = {}
         for kind, texts in self._names.items():
             texts.discard("")
             if kind in _PLACES and all(map(is_public_place, texts)):
@@ -99,12 +99,12 @@ class Gathering:
 
 
 class Pseudonyms:
-    """What stands for what. Made by `Gathering`, and asked the same questions."""
+    """What stands for what. Made by `NameCollector`, and asked the same questions."""
 
-    def __init__(self, names: dict[Kind, dict[str, str]], slices: dict[str, dict[str, str]]) -> None:
+    def __init__(self, names: dict[NameKind, dict[str, str]], slices: dict[str, dict[str, str]]) -> None:
         self._names, self._slices = names, slices
 
-    def name(self, kind: Kind, text: str) -> str:
+    def name(self, kind: NameKind, text: str) -> str:
         return self._names[kind][text] if text else text
 
     def slice(self, service: str, text: str) -> str:

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from zoneward.client.api_errors import Unreachable, api_error
-from zoneward.controller.leader.candidate import Candidate
-from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
@@ -71,7 +71,7 @@ class Network:
 
 
 class Host:
-    """A machine with one candidate, and clocks of its own: ``rate`` seconds pass on it in one."""
+    """A machine with one elector, and clocks of its own: ``rate`` seconds pass on it in one."""
 
     def __init__(
         self, place: "Place", name: str, *, rate: float = 1.0, skew: timedelta = timedelta(0), is_stuck: bool = False
@@ -83,19 +83,20 @@ class Host:
         self.told: list[tuple[float, bool]] = []
         """When leadership was told to begin or to end, by the clock of all."""
         self.troubles: list[Exception] = []
-        self.candidate = Candidate(
+        self.elector = LeaderElector(
             self,
             key=KEY,
             identity=name,
             timing=place.timing,
-            on_change=lambda leads: self.told.append((seconds(), leads)),
-            on_trouble=self.troubles.append,
+            callbacks=LeaderCallbacks(
+                on_change=lambda leads: self.told.append((seconds(), leads)), on_error=self.troubles.append
+            ),
             clock=lambda: self._start + seconds() * self._rate,
             now=self._now,
             sleep=self._sleep,
             chance=place.chance.random,
         )
-        self.running = asyncio.create_task(self.candidate.run())
+        self.running = asyncio.create_task(self.elector.run())
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> bytes:
         assert query is None
@@ -194,7 +195,7 @@ class Place:
     """An API server, and hosts that reach it over one network. At no time may two of them write."""
 
     chance: Random
-    timing: Timing
+    timing: LeaseTiming
     network: Network = Network()
     registry: Registry = field(default_factory=lambda: new_registry(now=lambda: NOON))
     hosts: list[Host] = field(default_factory=list)
@@ -210,7 +211,7 @@ class Place:
 
     def leader(self) -> str:
         """Who may write now."""
-        names = [each.candidate.identity for each in self.hosts if each.candidate.may_write()]
+        names = [each.elector.identity for each in self.hosts if each.elector.may_write()]
         assert len(names) <= 1, f"at {seconds():.3f} s {' and '.join(names)} may write"
         return names[0] if names else ""
 
@@ -250,8 +251,10 @@ class Place:
 
 
 @asynccontextmanager
-async def a_place(*, seed: int, timing: Timing | None = None, network: Network | None = None) -> AsyncIterator[Place]:
-    place = Place(chance=Random(seed), timing=timing or Timing(), network=network or Network())
+async def a_place(
+    *, seed: int, timing: LeaseTiming | None = None, network: Network | None = None
+) -> AsyncIterator[Place]:
+    place = Place(chance=Random(seed), timing=timing or LeaseTiming(), network=network or Network())
     looking = asyncio.create_task(place._look())
     try:
         yield place

@@ -1,17 +1,24 @@
-"""What a candidate does about the Lease that it sees, and what nobody should set."""
+"""What an elector does about the Lease that it sees, and what nobody should set."""
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.client.resources import Lease, LeaseSpec
-from zoneward.controller.leader.election import Claim, Seen, Timing, Wait, decide, release, seen
-from zoneward.kube.objects import ObjectMeta
+from zoneward.controller.leader.election import (
+    LeaseClaim,
+    LeaseTiming,
+    LeaseWait,
+    ObservedLease,
+    decide_about_lease,
+    observe_lease,
+    released_lease,
+)
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta
 
 KEY = ("kube-system", "zoneward")
 STAMP = "2026-01-01T12:00:00.000000Z"
-TIMING = Timing()
+TIMING = LeaseTiming()
 
 
 def a_lease(holder: str | None, *, version: str = "7", renewed: str = "long ago", **fields: object) -> Lease:
@@ -31,18 +38,18 @@ def _convert(spec: dict[str, object]) -> LeaseSpec:
     return msgspec.convert(spec, LeaseSpec)
 
 
-def decided(known: Seen, *, now: float = 100.0, timing: Timing = TIMING) -> Wait | Claim:
-    return decide(known, key=KEY, identity="me", timing=timing, now=now, stamp=STAMP)
+def decided(known: ObservedLease, *, now: float = 100.0, timing: LeaseTiming = TIMING) -> LeaseWait | LeaseClaim:
+    return decide_about_lease(known, key=KEY, identity="me", timing=timing, now=now, stamp=STAMP)
 
 
-def claimed(known: Seen, *, now: float = 100.0) -> Lease:
+def claimed(known: ObservedLease, *, now: float = 100.0) -> Lease:
     move = decided(known, now=now)
-    assert isinstance(move, Claim)
+    assert isinstance(move, LeaseClaim)
     return move.lease
 
 
 def test_where_there_is_no_lease_one_is_created() -> None:
-    lease = claimed(seen(None, before=None, at=100.0))
+    lease = claimed(observe_lease(None, before=None, at=100.0))
     assert lease.metadata == ObjectMeta(namespace="kube-system", name="zoneward")
     assert lease.spec == LeaseSpec(
         holder_identity="me", lease_duration_seconds=15, acquire_time=STAMP, renew_time=STAMP, lease_transitions=0
@@ -50,7 +57,7 @@ def test_where_there_is_no_lease_one_is_created() -> None:
 
 
 def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() -> None:
-    lease = claimed(seen(a_lease(""), before=None, at=100.0))
+    lease = claimed(observe_lease(a_lease(""), before=None, at=100.0))
     assert lease.metadata == a_lease("").metadata, "the version that was seen, its labels, its uid"
     spec = lease.spec
     assert (spec.holder_identity, spec.acquire_time, spec.renew_time) == ("me", STAMP, STAMP)
@@ -58,60 +65,60 @@ def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() ->
 
 
 def test_a_count_of_changes_that_is_full_stays_as_it_is() -> None:
-    lease = claimed(seen(a_lease("", leaseTransitions=2**31 - 1), before=None, at=100.0))
+    lease = claimed(observe_lease(a_lease("", leaseTransitions=2**31 - 1), before=None, at=100.0))
     assert lease.spec.lease_transitions == 2**31 - 1, "an API server refuses more"
 
 
 def test_our_own_is_renewed_and_nothing_else_of_it_changes() -> None:
-    spec = claimed(seen(a_lease("me"), before=None, at=100.0)).spec
+    spec = claimed(observe_lease(a_lease("me"), before=None, at=100.0)).spec
     assert (spec.acquire_time, spec.renew_time, spec.lease_transitions) == ("first", STAMP, 3)
 
 
 def test_another_s_is_left_alone_for_its_duration_from_when_it_was_first_seen() -> None:
-    known = seen(a_lease("other"), before=None, at=100.0)
-    assert decided(known, now=100.0) == Wait(15.0)
-    assert decided(known, now=114.5) == Wait(0.5)
+    known = observe_lease(a_lease("other"), before=None, at=100.0)
+    assert decided(known, now=100.0) == LeaseWait(15.0)
+    assert decided(known, now=114.5) == LeaseWait(0.5)
     assert claimed(known, now=115.0).spec.lease_transitions == 4
 
 
 def test_the_duration_that_counts_is_the_holder_s_or_ours_where_it_says_none() -> None:
-    longer = seen(a_lease("other", leaseDurationSeconds=60), before=None, at=100.0)
-    assert decided(longer) == Wait(60.0)
-    without = seen(a_lease("other", leaseDurationSeconds=None), before=None, at=100.0)
-    assert decided(without) == Wait(15.0)
+    longer = observe_lease(a_lease("other", leaseDurationSeconds=60), before=None, at=100.0)
+    assert decided(longer) == LeaseWait(60.0)
+    without = observe_lease(a_lease("other", leaseDurationSeconds=None), before=None, at=100.0)
+    assert decided(without) == LeaseWait(15.0)
 
 
 def test_only_a_change_of_what_the_holder_writes_begins_the_time_anew() -> None:
-    first = seen(a_lease("other"), before=None, at=100.0)
-    labelled = seen(a_lease("other", version="8"), before=first, at=105.0)
+    first = observe_lease(a_lease("other"), before=None, at=100.0)
+    labelled = observe_lease(a_lease("other", version="8"), before=first, at=105.0)
     assert (labelled.since, labelled.lease) == (100.0, a_lease("other", version="8"))
-    renewed = seen(a_lease("other", version="9", renewed="now"), before=labelled, at=106.0)
+    renewed = observe_lease(a_lease("other", version="9", renewed="now"), before=labelled, at=106.0)
     assert renewed.since == 106.0
 
 
 def test_a_lease_that_is_deleted_under_its_holder_is_not_created_before_the_holder_must_have_noticed() -> None:
-    known = seen(None, before=seen(a_lease("other"), before=None, at=100.0), at=105.0)
-    assert decided(known, now=105.0) == Wait(10.0)
+    known = observe_lease(None, before=observe_lease(a_lease("other"), before=None, at=100.0), at=105.0)
+    assert decided(known, now=105.0) == LeaseWait(10.0)
     lease = claimed(known, now=115.0)
     assert (lease.metadata.resource_version, lease.metadata.uid) == (None, "")
     assert lease.spec.lease_transitions == 4
 
 
 def test_its_holder_creates_it_again_at_once() -> None:
-    lease = claimed(seen(None, before=seen(a_lease("me"), before=None, at=100.0), at=100.0))
+    lease = claimed(observe_lease(None, before=observe_lease(a_lease("me"), before=None, at=100.0), at=100.0))
     assert (lease.metadata.resource_version, lease.spec.lease_transitions) == (None, 3)
 
 
 def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:
-    claim = release(seen(a_lease("me"), before=None, at=100.0), identity="me", stamp=STAMP)
+    claim = released_lease(observe_lease(a_lease("me"), before=None, at=100.0), identity="me", stamp=STAMP)
     assert claim is not None
     assert claim.lease.metadata == a_lease("me").metadata
     assert claim.lease.spec == LeaseSpec(
         holder_identity="", lease_duration_seconds=1, acquire_time=STAMP, renew_time=STAMP, lease_transitions=3
     )
-    others = seen(a_lease("other"), before=None, at=100.0)
-    gone = seen(None, before=seen(a_lease("me"), before=None, at=100.0), at=101.0)
-    assert [release(each, identity="me", stamp=STAMP) for each in (others, gone)] == [None, None]
+    others = observe_lease(a_lease("other"), before=None, at=100.0)
+    gone = observe_lease(None, before=observe_lease(a_lease("me"), before=None, at=100.0), at=101.0)
+    assert [released_lease(each, identity="me", stamp=STAMP) for each in (others, gone)] == [None, None]
 
 
 TIMES = st.text(max_size=3)
@@ -126,10 +133,12 @@ TIMES = st.text(max_size=3)
 )
 def test_the_times_in_a_lease_decide_nothing(written: LeaseSpec, since: float, passed: float) -> None:
     plain = LeaseSpec(holder_identity=written.holder_identity)
-    moves = [decided(seen(Lease(spec=spec), before=None, at=since), now=since + passed) for spec in (written, plain)]
+    moves = [
+        decided(observe_lease(Lease(spec=spec), before=None, at=since), now=since + passed) for spec in (written, plain)
+    ]
     assert type(moves[0]) is type(moves[1])
-    assert isinstance(moves[0], Claim) or moves == [moves[0]] * 2
-    assert isinstance(moves[0], Wait) == (written.holder_identity == "other" and since + 15 - (since + passed) > 0)
+    assert isinstance(moves[0], LeaseClaim) or moves == [moves[0]] * 2
+    assert isinstance(moves[0], LeaseWait) == (written.holder_identity == "other" and since + 15 - (since + passed) > 0)
 
 
 @pytest.mark.parametrize(
@@ -145,10 +154,10 @@ def test_the_times_in_a_lease_decide_nothing(written: LeaseSpec, since: float, p
 def test_times_with_which_nobody_could_lead_are_refused(times: tuple[float, float, float], problem: str) -> None:
     duration, deadline, period = times
     with pytest.raises(ValueError) as caught:  # noqa: PT011  (its words are what is tested)
-        Timing(lease_duration=duration, renew_deadline=deadline, retry_period=period)
+        LeaseTiming(lease_duration=duration, renew_deadline=deadline, retry_period=period)
     assert str(caught.value) == problem
 
 
 def test_a_lease_never_promises_less_than_is_waited_for() -> None:
-    timing = Timing(lease_duration=1.2, renew_deadline=0.8, retry_period=0.2)
+    timing = LeaseTiming(lease_duration=1.2, renew_deadline=0.8, retry_period=0.2)
     assert (timing.whole_seconds, TIMING.whole_seconds) == (2, 15)

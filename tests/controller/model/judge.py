@@ -12,7 +12,7 @@ from tests.controller.leader.an_election import LEASES, seconds
 from tests.controller.model.cluster import NAMESPACE, SLICES, Cluster
 from tests.controller.model.network import Link, Sent
 
-from zoneward.client.resources import Key
+from zoneward.kube.objects import ObjectKey
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import Record, StoredChange
 from zoneward.sandbox.server.requests import ResourcePath
@@ -60,7 +60,7 @@ class Judge:
         self.checked = self.excused = 0
         cluster.registry.store.listeners.append(self._note)
 
-    def planned(self, service: Key, ready: frozenset[str], slices: Mapping[str, int]) -> None:
+    def planned(self, service: ObjectKey, ready: frozenset[str], slices: Mapping[str, int]) -> None:
         """The worker that runs plans a Service from this."""
         self.plans[asyncio.current_task()] = Planned(service[1], ready, slices, self._cluster.registry.store.version)
 

@@ -14,7 +14,7 @@ import msgspec
 from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
-from zoneward.client.retries import Retries
+from zoneward.client.transport import RetryPolicy
 from zoneward.sandbox.server.list_pages import list_objects, list_options
 from zoneward.sandbox.server.object_store import head_of
 from zoneward.sandbox.server.patches import patch_object
@@ -28,7 +28,7 @@ _JSON: Final = "application/json"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _BOOKMARKS: Final = 300.0
 _LONGEST_HANG: Final = 20.0
-_RETRIES: Final = Retries()
+_RETRIES: Final = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Sent:
     planned: Any = None
 
 
-class Observer(Protocol):
+class ReplicaObserver(Protocol):
     """Is told of every write that leaves, and may add what it was planned from; and says whose write is being done."""
 
     current: Sent | None
@@ -117,7 +117,7 @@ class Network:
 class Link:
     """The connection of one replica, ``name``."""
 
-    def __init__(self, network: Network, name: str, observer: Observer) -> None:
+    def __init__(self, network: Network, name: str, observer: ReplicaObserver) -> None:
         self.name: Final = name
         self._network, self._observer = network, observer
         self._registry = network.registry

@@ -10,22 +10,26 @@ from tests.controller.leader.an_election import KEY, seconds
 from tests.controller.model.judge import Judge
 from tests.controller.model.network import Link, Network
 
-from zoneward.client import api_errors, listing
+from zoneward.client import api_errors, list_pager
 from zoneward.client import writer as writing
-from zoneward.client.resources import RESOURCES, Key
-from zoneward.controller.leader.candidate import Candidate
-from zoneward.controller.leader.election import Timing
-from zoneward.controller.loop import Controller
+from zoneward.client.resources import CACHED_RESOURCES
+from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector, always_leading
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
-from zoneward.kube.objects import Service, says_ready
+from zoneward.controller.status.status_writer import StatusWriter, StatusWriteRate
+from zoneward.kube.objects import ObjectKey, Service, has_ready_condition
 from zoneward.routing.configuration import Configuration
 
-TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)
+TIMING: Final = LeaseTiming(lease_duration=9, renew_deadline=6, retry_period=2)
 _CALM: Final = 3.0
 _FAILURES: Final = {
-    name for module in (api_errors, writing, listing) for name, each in vars(module).items() if isinstance(each, type)
+    name
+    for module in (api_errors, writing, list_pager)
+    for name, each in vars(module).items()
+    if isinstance(each, type)
 }
 
 
@@ -50,21 +54,21 @@ class Notes:
         self._judge.faults.append(f"{seconds():.3f} s: {self._name}: {event}: {fields}")
 
 
-class _Telling(Teller):
+class _Telling(StatusWriter):
     """It is asked what was told of a Service immediately before each plan: the judge learns what is known then."""
 
     def watched_by(self, replica: "Replica") -> None:
         self._replica = replica
 
-    def as_told(self, service: Service) -> Service:
+    def as_reported(self, service: Service) -> Service:
         self._plans((service.metadata.namespace, service.metadata.name), self._replica.ready(service))
-        return super().as_told(service)
+        return super().as_reported(service)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         self._plans(key, frozenset())
         super().forget(key)
 
-    def _plans(self, key: Key, ready: frozenset[str]) -> None:
+    def _plans(self, key: ObjectKey, ready: frozenset[str]) -> None:
         slices = self._replica.controller.cache.slices_of(*key)
         versions = {each.metadata.name: int(each.metadata.resource_version or 0) for each in slices}
         self._replica.judge.planned(key, ready, versions)
@@ -86,42 +90,47 @@ class Replica:
         self.name, self.judge = name, judge
         chance = Random(network.chance.random())
         self.link = Link(network, name, judge)
-        self.candidate: Candidate | None = None
+        self.elector: LeaderElector | None = None
         self.tasks: list[asyncio.Task[Any]] = []
         if elects:
-            self.candidate = Candidate(
+            self.elector = LeaderElector(
                 Link(network, name, judge),
                 key=KEY,
                 identity=name,
                 timing=TIMING,
-                on_change=self._leads,
+                callbacks=LeaderCallbacks(on_change=self._leads),
                 clock=seconds,
                 now=lambda: network.registry.now,
                 chance=chance.random,
             )
-            judge.deadlines[name] = lambda: judge.renewed.get(name, -60.0) + TIMING.renew_deadline - TIMING.write
-            writer = writing.Writer(self.link, limit=TIMING.write, may_write=self.candidate.may_write)
+            judge.deadlines[name] = lambda: (
+                judge.renewed.get(name, -60.0) + TIMING.renew_deadline - TIMING.write_timeout
+            )
+            writer = writing.Writer(self.link, limit=TIMING.write_timeout, may_write=self.elector.may_write)
         else:
-            writer = writing.Writer(self.link, limit=TIMING.write)
-        self.teller = _Telling(
-            writer, instance=name, calm=_CALM, log=Notes(judge, name), now=lambda: network.registry.now
+            writer = writing.Writer(self.link, limit=TIMING.write_timeout)
+        self.status_writer = _Telling(
+            writer,
+            instance=name,
+            rate=StatusWriteRate(message_period=_CALM),
+            log=Notes(judge, name),
+            now=lambda: network.registry.now,
         )
-        self.teller.watched_by(self)
-        self.controller = Controller(
-            self.link,
+        self.status_writer.watched_by(self)
+        context = ControllerContext(
+            connection=self.link,
             configuration=configuration,
             mode=Mode.TAKE_OVER,
             writer=writer,
-            leading=None if self.candidate is None else self.candidate.leading,
-            teller=self.teller,
+            leading=always_leading() if self.elector is None else self.elector.leading,
+            status_writer=self.status_writer,
             log=Notes(judge, name),
-            batching=batching,
-            chance=chance,
         )
+        self.controller = EndpointSliceController(context, ControllerOptions(batching=batching, random=chance))
         self._network = network
         self._run(self.controller.run())
-        if self.candidate is not None:
-            self._run(self.candidate.run())
+        if self.elector is not None:
+            self._run(self.elector.run())
 
     def _run(self, work: Any) -> None:
         self.tasks.append(asyncio.create_task(work))
@@ -133,12 +142,12 @@ class Replica:
     @property
     def writes(self) -> bool:
         """Whether what has to be written is its work now."""
-        return self.candidate is None or self.candidate.leading.is_set()
+        return self.elector is None or self.elector.leading.is_set()
 
     @property
-    def is_settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it has seen everything, written and told what comes of it, and the server has nothing newer."""
-        return self.controller.is_settled and not len(self.teller) and self._has_seen_all()
+        return self.controller.is_idle and not len(self.status_writer) and self._has_seen_all()
 
     def ready(self, service: Service) -> frozenset[str]:
         """The addresses that the cache knows to be ready for a Service."""
@@ -149,7 +158,7 @@ class Replica:
             each.ip
             for pod in cache.pods
             if selector <= (pod.metadata.labels or {}).items()
-            and (publishes or (pod.spec.node_name in nodes and says_ready(pod.status.conditions)))
+            and (publishes or (pod.spec.node_name in nodes and has_ready_condition(pod.status.conditions)))
             and (publishes or pod.metadata.deletion_timestamp is None)
             and pod.status.phase not in ("Failed", "Succeeded")
             for each in pod.status.pod_ips or ()
@@ -158,7 +167,7 @@ class Replica:
 
     def _has_seen_all(self) -> bool:
         store, cache = self._network.registry.store, self.controller.cache
-        for resource in RESOURCES:
+        for resource in CACHED_RESOURCES:
             kind = self._network.registry.kinds[_full_name(resource)]
             held: Iterable[Any] = cache.store(resource)
             if {record.version for _, record in store.records(kind)} != {
@@ -185,8 +194,8 @@ class Replica:
         """As on SIGTERM."""
         await self.controller.drain(10.0)
         await self.kill()
-        if self.candidate is not None:
-            await self.candidate.let_go()
+        if self.elector is not None:
+            await self.elector.release()
 
 
 def _full_name(resource: Any) -> str:

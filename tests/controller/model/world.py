@@ -16,15 +16,16 @@ from tests.controller.model.replica import Replica
 from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
 
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.conditions import ours, says_the_same
+from zoneward.controller.status.status_writer import are_equal, own_conditions
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
+from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.events import DISABLED, ENABLED
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.slices.plan import Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
@@ -193,7 +194,7 @@ class World:
             self.check()
             self.cluster.collect()
             writing = [each for each in self.replicas if each.writes]
-            if writing and not self._is_busy() and all(each.is_settled for each in writing):
+            if writing and not self._is_busy() and all(each.is_idle for each in writing):
                 # A Pod that came and went leaves nothing to see but the events, which may still be on their way.
                 if looked == (looked := len(self.judge.log)):
                     return
@@ -209,7 +210,7 @@ class World:
 
     def _problems(self) -> str:
         return "; ".join(
-            f"{each.name} writes={each.writes} {each.controller.queue.depth()} telling={len(each.teller)}"
+            f"{each.name} writes={each.writes} {each.controller.queue.depth()} telling={len(each.status_writer)}"
             for each in self.replicas
         )
 
@@ -248,14 +249,14 @@ class World:
             slices=convert(objects(SLICES), tuple[EndpointSlice, ...]),
             lists_pods=True,
         )
-        surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
-            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+        cluster_state = ClusterState(
+            demand=compute_demand(snapshot.nodes),
+            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
             configuration=self.configuration,
         )
         for service in snapshot.services:
             pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-            plan = plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+            plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
             changes = [each.changes for each in plan.families]
             left = [
                 [each.create, each.update, each.delete] for each in changes if each.create or each.update or each.delete
@@ -263,9 +264,9 @@ class World:
             name = service.metadata.name
             assert not left, f"{name}: a plan would write {left}"
             assert not plan.surplus, f"{name}: a plan would delete {plan.surplus}"
-            told = ours(service)
+            told = own_conditions(service)
             assert _states(told) == _states(plan.conditions), f"{name}: told {told}, a plan says {plan.conditions}"
-            if not says_the_same(told, plan.conditions):
+            if not are_equal(told, plan.conditions):
                 self._reworded.add(("services", name))
             assert not plan.events, f"{name}: a plan would tell {plan.events}"
             self._check_events(service)
@@ -275,7 +276,7 @@ class World:
         if self.schedule.elects or self._ends:
             # Whoever ends between the two has told one without the other.
             return
-        programmed = next((each for each in ours(service) if each.type == names.PROGRAMMED_CONDITION), None)
+        programmed = next((each for each in own_conditions(service) if each.type == names.PROGRAMMED_CONDITION), None)
         if programmed is None or not programmed.message.startswith("Hints/"):
             return
         uid = service.metadata.uid

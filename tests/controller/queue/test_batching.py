@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.queue.batching import NEVER_WRITTEN, Batching, Pace
+from zoneward.controller.queue.batching import NO_WRITES, Batching, WritePace
 
 FREE = 1e9
 """Slices a second that nobody writes: only the period counts."""
@@ -17,11 +17,11 @@ FREE = 1e9
 def gives(changes: list[float], batching: Batching, *, writes: int = 1) -> list[tuple[float, int]]:
     """When the changes of one Service are given out, and how many each time, with work that takes no time."""
     given: list[tuple[float, int]] = []
-    pace, waiting, due = NEVER_WRITTEN, 0, inf
+    pace, waiting, due = NO_WRITES, 0, inf
     for changed in [*sorted(changes), inf]:
         while waiting and due < changed:
             given.append((due, waiting))
-            pace, waiting = batching.after(pace, given=due, writes=writes), 0
+            pace, waiting = batching.after(pace, taken=due, writes=writes), 0
         if changed < inf:
             due = min(due, batching.due(changed, pace)) if waiting else batching.due(changed, pace)
             waiting += 1
@@ -49,15 +49,15 @@ def test_without_a_period_every_change_is_given_out_at_once() -> None:
 
 def test_work_that_wrote_nothing_leaves_the_service_as_quiet_as_it_was() -> None:
     batching = Batching(period=1.0)
-    assert batching.after(NEVER_WRITTEN, given=5.0, writes=0) == NEVER_WRITTEN
-    assert batching.due(5.1, NEVER_WRITTEN) == 5.1
+    assert batching.after(NO_WRITES, taken=5.0, writes=0) == NO_WRITES
+    assert batching.due(5.1, NO_WRITES) == 5.1
 
 
 def test_many_writes_are_paid_for_by_a_wait_and_few_are_not() -> None:
     batching = Batching(writes_per_second=10, burst=10, longest=0.8)
-    assert batching.due(1.0, batching.after(NEVER_WRITTEN, given=1.0, writes=10)) == 1.0
-    assert batching.due(1.0, batching.after(NEVER_WRITTEN, given=1.0, writes=15)) == pytest.approx(1.5)
-    assert batching.due(1.0, batching.after(NEVER_WRITTEN, given=1.0, writes=1000)) == 1.8
+    assert batching.due(1.0, batching.after(NO_WRITES, taken=1.0, writes=10)) == 1.0
+    assert batching.due(1.0, batching.after(NO_WRITES, taken=1.0, writes=15)) == pytest.approx(1.5)
+    assert batching.due(1.0, batching.after(NO_WRITES, taken=1.0, writes=1000)) == 1.8
 
 
 CHANGES = st.lists(st.integers(0, 6000).map(lambda each: each / 8), max_size=60)
@@ -104,7 +104,7 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_
     chance, batching = Random(1), Batching()
     changes = [number / pods_a_second + moved for number in range(1000) for moved in (0.0, 0.05)]
     rest = [(changed, chance.randrange(10)) for changed in sorted(changes)]
-    pace, writes = NEVER_WRITTEN, 0
+    pace, writes = NO_WRITES, 0
     while rest:
         first = rest[0][0]
         due = batching.due(first, pace)
@@ -112,7 +112,7 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_
         touched = {slice_ for changed, slice_ in rest if changed <= due}
         rest = [each for each in rest if each[0] > due]
         writes += len(touched)
-        pace = batching.after(pace, given=due, writes=len(touched))
+        pace = batching.after(pace, taken=due, writes=len(touched))
     assert writes <= most_writes
 
 
@@ -129,5 +129,5 @@ def test_a_rate_of_no_writes_is_refused() -> None:
 
 
 def test_a_pace_says_what_it_was() -> None:
-    pace = Batching(writes_per_second=4).after(Pace(written=1.0, paid=3.0), given=2.0, writes=2)
-    assert pace == Pace(written=2.0, paid=3.5)
+    pace = Batching(writes_per_second=4).after(WritePace(written=1.0, paid=3.0), taken=2.0, writes=2)
+    assert pace == WritePace(written=2.0, paid=3.5)

@@ -2,23 +2,25 @@
 
 from msgspec.structs import replace
 
-from zoneward.client.node_leases import LIVES, Programmed, lease_of
-from zoneward.client.resources import Key, Lease
-from zoneward.controller.status.node_proxies import FIRST, GRACE, SILENCE, NodeProxies, Presence
+from zoneward.controller.status.node_proxies import ABSENT_AFTER, COMMON_SILENCE, FIRST_RENEWAL, NodeProxies, Presence
+from zoneward.kube.objects import Lease, ObjectKey
+from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 
 
 class Place:
     def __init__(self, *nodes: str) -> None:
         self.now, self.nodes, self.version = 1000.0, set(nodes), 0
         self.proxies = NodeProxies(has_node=self.nodes.__contains__, clock=lambda: self.now)
-        self.keys: set[Key] = set()
+        self.keys: set[ObjectKey] = set()
 
     def renew(
-        self, node: str, services: int = 1, slices: int = 1, *, name: str = "", but: tuple[Key, ...] = ()
+        self, node: str, services: int = 1, slices: int = 1, *, name: str = "", but: tuple[ObjectKey, ...] = ()
     ) -> None:
         self.version += 1
-        said = Programmed(services, slices, but)
-        lease = lease_of(node, said, namespace="kube-system", proxy_name=name, renewed=f"{self.version:09}", owner=None)
+        said = ProgrammedReport(services, slices, but)
+        lease = build_proxy_lease(
+            node, said, namespace="kube-system", proxy_name=name, renewed=f"{self.version:09}", owner=None
+        )
         self.put(lease)
 
     def put(self, lease: Lease) -> None:
@@ -28,14 +30,14 @@ class Place:
         self.proxies.leases.put(lease)
 
     def listed(self) -> None:
-        self.proxies.leases.keep_only(self.keys)
+        self.proxies.leases.retain_only(self.keys)
 
     def live(self, name: str = "") -> set[str]:
-        found = self.proxies.look().get(name)
+        found = self.proxies.groups().get(name)
         return set(found.nodes) if found is not None else set()
 
     def presence(self, name: str = "") -> Presence | None:
-        found = self.proxies.look().get(name)
+        found = self.proxies.groups().get(name)
         return found.presence if found is not None else None
 
     def past(self, seconds: float, *renewing: str) -> None:
@@ -45,7 +47,7 @@ class Place:
             self.now = min(end, self.now + 30)
             for each in renewing:
                 self.renew(each)
-            self.proxies.look()
+            self.proxies.groups()
 
 
 def a_place(*nodes: str) -> Place:
@@ -63,7 +65,7 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
     place.renew("n2", 20, 20, but=(("shop", "cart"),))
     place.renew("n3", 30, 40)
     place.renew("n3", 5, 6, name="edge")
-    seen = place.proxies.look()
+    seen = place.proxies.groups()
     own, edge = seen[""], seen["edge"]
     assert (own.services, own.slices, own.unable) == (10, 20, frozenset({("shop", "cart")}))
     assert (edge.services, edge.slices, set(edge.nodes)) == (5, 6, {"n3"})
@@ -73,7 +75,7 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
 
 def test_a_proxy_that_is_no_longer_heard_of_is_dead_while_others_are() -> None:
     place = a_place("n1", "n2")
-    place.past(LIVES - 10, "n1")
+    place.past(LEASE_DURATION - 10, "n1")
     assert place.live() == {"n1", "n2"}
     place.past(20, "n1")
     assert place.live() == {"n1"}
@@ -91,20 +93,20 @@ def test_a_node_that_is_gone_counts_no_more_and_one_that_is_back_does() -> None:
 
 def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
     place = a_place("n1", "n2", "n3")
-    place.past(10 * LIVES)
+    place.past(10 * LEASE_DURATION)
     assert place.live() == {"n1", "n2", "n3"}
     # Those who come back first are not all there are.
-    place.past(LIVES - SILENCE, "n1")
+    place.past(LEASE_DURATION - COMMON_SILENCE, "n1")
     assert place.live() == {"n1", "n2", "n3"}
-    place.past(LIVES, "n1")
+    place.past(LEASE_DURATION, "n1")
     assert place.live() == {"n1"}
 
 
 def test_a_watch_in_trouble_makes_nobody_dead() -> None:
     place = a_place("n1", "n2")
-    place.past(LIVES - 30, "n1")
-    place.proxies.trouble()
-    place.past(LIVES - 30, "n1")
+    place.past(LEASE_DURATION - 30, "n1")
+    place.proxies.watch_failed()
+    place.past(LEASE_DURATION - 30, "n1")
     assert place.live() == {"n1", "n2"}
     place.past(60, "n1")
     assert place.live() == {"n1"}
@@ -117,7 +119,7 @@ def test_a_lease_that_was_there_before_us_counts_until_it_should_have_been_renew
     place.listed()
     assert place.presence() is Presence.UNKNOWN
     assert place.live() == {"n1", "n2"}
-    place.past(FIRST + 30, "n2")
+    place.past(FIRST_RENEWAL + 30, "n2")
     assert place.presence() is Presence.PRESENT
     assert place.live() == {"n2"}
 
@@ -127,7 +129,7 @@ def test_leases_that_nobody_renews_are_in_the_end_those_of_nobody() -> None:
     place.renew("n1")
     assert place.presence() is Presence.UNKNOWN
     place.listed()
-    place.past(GRACE - 30)
+    place.past(ABSENT_AFTER - 30)
     assert place.presence() is Presence.UNKNOWN
     place.past(60)
     assert place.presence() is Presence.ABSENT
@@ -140,7 +142,7 @@ def test_where_the_last_node_goes_its_proxy_may_come_back() -> None:
     assert place.presence() is Presence.PRESENT
     place.nodes.clear()
     assert place.presence() is Presence.UNKNOWN
-    place.past(GRACE - 30)
+    place.past(ABSENT_AFTER - 30)
     assert place.presence() is Presence.UNKNOWN
     place.past(60)
     assert place.presence() is None
@@ -151,12 +153,14 @@ def test_a_lease_that_says_nothing_holds_up_all() -> None:
     place.put(
         Lease(
             metadata=replace(
-                lease_of(
-                    "n2", Programmed(1, 1), namespace="kube-system", proxy_name="", renewed="x", owner=None
+                build_proxy_lease(
+                    "n2", ProgrammedReport(1, 1), namespace="kube-system", proxy_name="", renewed="x", owner=None
                 ).metadata,
                 annotations=None,
             ),
-            spec=lease_of("n2", Programmed(1, 1), namespace="", proxy_name="", renewed="x", owner=None).spec,
+            spec=build_proxy_lease(
+                "n2", ProgrammedReport(1, 1), namespace="", proxy_name="", renewed="x", owner=None
+            ).spec,
         )
     )
-    assert place.proxies.look()[""].services == -1
+    assert place.proxies.groups()[""].services == -1

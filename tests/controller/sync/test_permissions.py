@@ -10,11 +10,16 @@ from tests.client.calling import transport
 from tests.client.serving import access_to, served
 
 from zoneward.client.api_errors import CallFailed, Forbidden, ServerFault
-from zoneward.client.error_messages import complaint
+from zoneward.client.error_messages import to_input_error
 from zoneward.client.resources import SERVICES, SLICES
-from zoneward.controller.sync.permissions import Right, check_rights
+from zoneward.controller.sync.permissions import Permission, check_permissions
 
-RIGHTS: tuple[Right, ...] = (("PATCH", SERVICES), ("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES))
+REQUIRED_PERMISSIONS: tuple[Permission, ...] = (
+    ("PATCH", SERVICES),
+    ("POST", SLICES),
+    ("PUT", SLICES),
+    ("DELETE", SLICES),
+)
 
 
 def asked(*, denied: str = "", status: int = 201) -> tuple[list[object], CallFailed | None, str]:
@@ -34,9 +39,9 @@ def asked(*, denied: str = "", status: int = 201) -> tuple[list[object], CallFai
 
         async with served(review) as server, transport(access_to(server.url)) as connection:
             try:
-                await check_rights(connection, RIGHTS, namespace="shop")
+                await check_permissions(connection, REQUIRED_PERMISSIONS, namespace="shop")
             except CallFailed as error:
-                return seen, error, str(complaint(error, connection.access, now=datetime.now(UTC)))
+                return seen, error, str(to_input_error(error, connection.access, now=datetime.now(UTC)))
         return seen, None, ""
 
     return asyncio.run(run())
@@ -82,8 +87,8 @@ def test_a_subresource_is_asked_for_as_one() -> None:
 
         async with served(review) as server, transport(access_to(server.url)) as connection:
             with pytest.raises(Forbidden) as caught:
-                await check_rights(connection, [("PATCH", SERVICES, "status")], namespace="")
-            told = str(complaint(caught.value, connection.access, now=datetime.now(UTC)))
+                await check_permissions(connection, [("PATCH", SERVICES, "status")], namespace="")
+            told = str(to_input_error(caught.value, connection.access, now=datetime.now(UTC)))
         assert told.endswith('{apiGroups: [""], resources: ["services/status"], verbs: ["patch"]}')
         assert seen == [
             {"namespace": "", "verb": "patch", "group": "", "resource": "services", "subresource": "status"}

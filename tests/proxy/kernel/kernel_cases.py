@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.proxy.ruleset.ruleset import Declared, Elements
+from zoneward.proxy.ruleset.ruleset import Elements, SetDeclaration
 
 TABLE: Final = "tested"
 SETS: Final = {
-    "services": Declared("map", "type ipv4_addr . inet_proto . inet_service : verdict"),
-    "endpoints": Declared(
+    "services": SetDeclaration("map", "type ipv4_addr . inet_proto . inet_service : verdict"),
+    "endpoints": SetDeclaration(
         "map", "typeof ip daddr . meta l4proto . th dport . numgen random mod 65536 : ip daddr . tcp dport"
     ),
-    "cluster-ips": Declared("set", "type ipv4_addr"),
+    "cluster-ips": SetDeclaration("set", "type ipv4_addr"),
 }
 BEGIN: Final = "\n".join(
     (

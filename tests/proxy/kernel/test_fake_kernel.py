@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.proxy.drawn_services import changes
 from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
 from tests.proxy.kernel.kernel_checks import check, check_batch, check_changes, check_what_is_not_there
-from tests.proxy.services import changes
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.fake_kernel import FakeKernel

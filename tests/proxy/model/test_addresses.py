@@ -5,9 +5,9 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.hostile import TEXTS
+from tests.proxy.hostile_objects import TEXTS
 
-from zoneward.proxy.model.addresses import address_of, is_within, range_of, special
+from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
 
 
 @pytest.mark.parametrize(
@@ -36,17 +36,17 @@ from zoneward.proxy.model.addresses import address_of, is_within, range_of, spec
     ],
 )
 def test_an_address_is_written_as_the_kernel_writes_it_and_all_else_is_none(written: str, read: str | None) -> None:
-    assert address_of(written) == read
+    assert parse_address(written) == read
 
 
 @settings(max_examples=300)
 @given(text=st.sampled_from(TEXTS) | st.text() | st.text("0123456789abcdef:.%/ \n", max_size=20))
 def test_what_is_taken_for_an_address_is_exactly_one(text: str) -> None:
-    found = address_of(text)
+    found = parse_address(text)
     if found is not None:
         assert str(ip_address(found)) == found
         assert "%" not in found
-    some = range_of(text)
+    some = parse_cidr(text)
     assert some is None or (str(ip_address(some.partition("/")[0])) + "/" + str(int(some.partition("/")[2]))) == some
 
 
@@ -68,7 +68,7 @@ def test_what_is_taken_for_an_address_is_exactly_one(text: str) -> None:
     ],
 )
 def test_a_range_has_an_address_and_a_length(written: str, read: str | None) -> None:
-    assert range_of(written) == read
+    assert parse_cidr(written) == read
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_range_has_an_address_and_a_length(written: str, read: str | None) -> 
     ],
 )
 def test_addresses_that_no_host_has_to_itself_are_special(address: str, expected: str | None) -> None:
-    assert special(address) == expected
+    assert special_use(address) == expected
 
 
 def test_an_address_is_within_its_range_and_is_itself() -> None:
-    assert is_within("10.1.2.3", "10.0.0.0/8")
-    assert is_within("fd00::1", "fd00::1")
-    assert not is_within("10.1.2.3", "fd00::/8")
+    assert is_in_cidr("10.1.2.3", "10.0.0.0/8")
+    assert is_in_cidr("fd00::1", "fd00::1")
+    assert not is_in_cidr("10.1.2.3", "fd00::/8")

@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.ruleset.base_rules import LAYOUT, LayoutOptions, base_chains, base_sets, shared_chain
+from zoneward.proxy.ruleset.base_rules import LAYOUT_CHAIN, RulesetOptions, base_chains, base_sets, shared_chain
 
 OTHERWISE: list[dict[str, Any]] = [
     {},
-    {"pod_ranges": {"ip": "10.0.0.0/8", "ip6": "fd00::/64"}},
+    {"pod_cidrs": {"ip": "10.0.0.0/8", "ip6": "fd00::/64"}},
     {"pod_interfaces": "veth*"},
     {"masquerade_all": True},
-    {"mark": 1 << 15},
-    {"service_ranges": {"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]}},
-    {"node_addresses": {"ip": ["192.0.2.0/24"], "ip6": ["2001:db8::/64"]}},
+    {"masquerade_mark": 1 << 15},
+    {"service_cidrs": {"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]}},
+    {"node_port_cidrs": {"ip": ["192.0.2.0/24"], "ip6": ["2001:db8::/64"]}},
     {"count_connections": False},
 ]
 
 
-def node_rules(family: Family, options: LayoutOptions) -> list[str]:
+def node_rules(family: Family, options: RulesetOptions) -> list[str]:
     """Those that have to do with node ports."""
     chains = base_chains(family, options)
     return [
@@ -36,8 +36,8 @@ def test_tables_by_different_options_are_told_apart(family: Family) -> None:
     names = [
         name
         for each in OTHERWISE
-        for name in base_chains(family, LayoutOptions(**each))
-        if name.startswith(f"{LAYOUT}-")
+        for name in base_chains(family, RulesetOptions(**each))
+        if name.startswith(f"{LAYOUT_CHAIN}-")
     ]
     assert len(set(names)) == len(names) == len(OTHERWISE)
 
@@ -45,7 +45,7 @@ def test_tables_by_different_options_are_told_apart(family: Family) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rules_name_only_sets_and_chains_that_there_are(family: Family) -> None:
     for each in OTHERWISE:
-        options = LayoutOptions(**each)
+        options = RulesetOptions(**each)
         sets, chains = base_sets(family, options), base_chains(family, options)
         shared = {f"{kind}-3": shared_chain(f"{kind}-3", family) for kind in ("c", "l")}
         for chain in (*chains.values(), *shared.values()):
@@ -57,12 +57,12 @@ def test_rules_name_only_sets_and_chains_that_there_are(family: Family) -> None:
 
 @pytest.mark.parametrize("ranges", [None, {"ip": []}, {"ip": ["10.0.0.0/8", "0.0.0.0/0"]}, {"ip6": ["fd00::/8"]}])
 def test_node_ports_are_served_on_all_addresses_but_loopback(ranges: Any) -> None:
-    for rule in node_rules("ip", LayoutOptions(node_addresses=ranges)):
+    for rule in node_rules("ip", RulesetOptions(node_port_cidrs=ranges)):
         assert "fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto" in rule
 
 
 def test_node_ports_are_served_on_addresses_in_ranges() -> None:
-    rules = node_rules("ip", LayoutOptions(node_addresses={"ip": ["10.0.0.0/8", "192.0.2.0/24"]}))
+    rules = node_rules("ip", RulesetOptions(node_port_cidrs={"ip": ["10.0.0.0/8", "192.0.2.0/24"]}))
     assert len(rules) == 2
     assert all(" ip daddr { 10.0.0.0/8, 192.0.2.0/24 } meta l4proto" in rule for rule in rules)
 

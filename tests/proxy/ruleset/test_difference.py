@@ -1,33 +1,33 @@
 """Changes are written so that no packet meets half of them."""
 
-from zoneward.proxy.ruleset.difference import apart, difference, merged
-from zoneward.proxy.ruleset.ruleset import Chain, Changes, Declared, Ruleset
+from zoneward.proxy.ruleset.difference import diff_rulesets, merge_changes, split_changes
+from zoneward.proxy.ruleset.ruleset import Chain, Ruleset, RulesetChanges, SetDeclaration
 
-CHANGES = Changes(
+CHANGES = RulesetChanges(
     family="ip",
     table="zoneward",
-    sets={"kept": Declared("set", "type ipv4_addr")},
+    sets={"kept": SetDeclaration("set", "type ipv4_addr")},
     chains={"c-3": Chain(("drop",))},
-    removed={"services": {"a": "goto c-2"}},
-    added={"services": {"a": "goto c-3"}},
-    gone_chains=frozenset({"c-2"}),
+    removed_elements={"services": {"a": "goto c-2"}},
+    added_elements={"services": {"a": "goto c-3"}},
+    deleted_chains=frozenset({"c-2"}),
 )
 
 
 def test_a_chain_is_there_before_anything_leads_to_it_and_goes_after_nothing_does() -> None:
-    ahead, rest, behind = apart(CHANGES)
+    ahead, rest, behind = split_changes(CHANGES)
     assert (ahead.sets, ahead.chains) == (CHANGES.sets, CHANGES.chains)
-    assert not any((ahead.added, ahead.removed, ahead.gone_chains))
-    assert (rest.removed, rest.added) == (CHANGES.removed, CHANGES.added)
-    assert not any((rest.chains, rest.gone_chains))
-    assert behind.gone_chains == CHANGES.gone_chains
-    assert not any((behind.chains, behind.added, behind.removed))
-    assert merged([ahead, rest, behind]) == CHANGES
+    assert not any((ahead.added_elements, ahead.removed_elements, ahead.deleted_chains))
+    assert (rest.removed_elements, rest.added_elements) == (CHANGES.removed_elements, CHANGES.added_elements)
+    assert not any((rest.chains, rest.deleted_chains))
+    assert behind.deleted_chains == CHANGES.deleted_chains
+    assert not any((behind.chains, behind.added_elements, behind.removed_elements))
+    assert merge_changes([ahead, rest, behind]) == CHANGES
 
 
 def test_changes_of_elements_alone_are_one_transaction() -> None:
-    changes = Changes(family="ip", table="zoneward", added={"services": {"a": "goto c-3"}})
-    ahead, rest, behind = apart(changes)
+    changes = RulesetChanges(family="ip", table="zoneward", added_elements={"services": {"a": "goto c-3"}})
+    ahead, rest, behind = split_changes(changes)
     assert not ahead
     assert not behind
     assert rest == changes
@@ -37,6 +37,6 @@ def test_a_table_that_is_made_is_made_at_once() -> None:
     whole = Ruleset(
         family="ip", table="zoneward", sets={}, chains=CHANGES.chains, elements={"services": {"a": "goto c-3"}}
     )
-    changes = difference(None, whole)
-    assert not apart(changes)[0]
-    assert apart(changes)[1] is changes
+    changes = diff_rulesets(None, whole)
+    assert not split_changes(changes)[0]
+    assert split_changes(changes)[1] is changes

@@ -7,13 +7,13 @@ from typing import Final
 
 from tests.reference import kep_2004
 
-from zoneward.routing.algorithms.registry import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
-from zoneward.routing.algorithms.results import (
+from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.signature import (
     IMPOSSIBLE,
     REALS_PER_ZONE,
     SCRATCH_PER_ZONE,
-    Allocate,
-    most_groups,
+    AllocateFunction,
+    max_groups,
 )
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
@@ -71,12 +71,14 @@ class Result:
         return measures
 
 
-def run(rule: Allocate, demand: Sequence[int], supply: Sequence[int], threshold: Fraction = HALF) -> Result | None:
+def run(
+    rule: AllocateFunction, demand: Sequence[int], supply: Sequence[int], threshold: Fraction = HALF
+) -> Result | None:
     """None where it is impossible. The room that a rule gets is full of sevens: it must not read what it did not
     write."""
     zones = len(demand)
-    composition = [0] * (most_groups(zones) * zones)
-    weights = [0.0] * (most_groups(zones) * zones)
+    composition = [0] * (max_groups(zones) * zones)
+    weights = [0.0] * (max_groups(zones) * zones)
     groups = rule(
         tuple(demand),
         tuple(supply),
@@ -89,11 +91,11 @@ def run(rule: Allocate, demand: Sequence[int], supply: Sequence[int], threshold:
     )
     if groups == IMPOSSIBLE:
         return None
-    assert 0 <= groups <= most_groups(zones)
+    assert 0 <= groups <= max_groups(zones)
     return Result(tuple(demand), groups, composition, weights)
 
 
-def rule_of(algorithm: str) -> Allocate:
+def rule_of(algorithm: str) -> AllocateFunction:
     return {**SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}[algorithm].allocate
 
 

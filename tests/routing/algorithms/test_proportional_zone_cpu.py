@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints, proportional_zone_cpu
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 
 START: Final = Fraction(1, 5)
 KEEP: Final = Fraction(3, 10)
@@ -28,8 +28,8 @@ def run(
     """
     zones = len(demand)
     flat = transposed([cell for row in previous for cell in row], zones) if previous else [0] * zones**2
-    composition = [0] * (most_groups(zones) * zones)
-    weights = [0.0] * (most_groups(zones) * zones)
+    composition = [0] * (max_groups(zones) * zones)
+    weights = [0.0] * (max_groups(zones) * zones)
     parameters = [*threshold.as_integer_ratio(), *start.as_integer_ratio()]
     scratch, reals = [7] * (zones * SCRATCH_PER_ZONE), [7.0] * (zones * REALS_PER_ZONE)
     result = proportional_zone_cpu(demand, supply, parameters, flat, composition, weights, scratch, reals)

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.clusters import an_endpoint
 
-from zoneward.kube.objects import Identity
-from zoneward.routing.placement.crowd import Cell, Member
+from zoneward.kube.objects import EndpointIdentity
+from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.placement.placement import Lot, with_guests_kept
-from zoneward.routing.placement.placement import place as place_lots
+from zoneward.routing.placement.placement import PlacementUnit, with_guests_kept
+from zoneward.routing.placement.placement import place as place_units
 
 ZONES = 3
 
 
-def identities(number: int) -> list[Identity]:
+def identities(number: int) -> list[EndpointIdentity]:
     return [((f"10.0.0.{each}",), "shop", f"pod-{each}") for each in range(number)]
 
 
@@ -27,29 +27,29 @@ GROUPS = ZONES + 2
 
 
 def place(
-    located: list[int], before: list[int], names: list[Identity], counts: list[int], zones: int
+    located: list[int], before: list[int], names: list[EndpointIdentity], counts: list[int], zones: int
 ) -> list[int | None]:
-    """Place endpoints that lie in cells; the group of each."""
-    cells = {key: Cell(str(key[0]), own_group(str(key[1])), True) for key in zip(located, before, strict=True)}
-    members = [Member(an_endpoint(), name) for name in names]
+    """Place endpoints that lie in buckets; the group of each."""
+    buckets = {key: Bucket(str(key[0]), own_group(str(key[1])), True) for key in zip(located, before, strict=True)}
+    members = [IndexedEndpoint(an_endpoint(), name) for name in names]
     for member, key in zip(members, zip(located, before, strict=True), strict=True):
-        member.cell = cells[key]
-        cells[key].add(member)
-    lots = {key: Lot(cell, *key) for key, cell in cells.items()}
-    found = place_lots(lots.values(), counts, zones)
-    for (lot, group), number in found.parts.items():
-        inside = [found.apart.get(each, found.whole.get(lot)) for each in lot.in_order()]
+        member.bucket = buckets[key]
+        buckets[key].add(member)
+    units = {key: PlacementUnit(bucket, *key) for key, bucket in buckets.items()}
+    found = place_units(units.values(), counts, zones)
+    for (unit, group), number in found.part_sizes.items():
+        inside = [found.endpoint_groups.get(each, found.unit_groups.get(unit)) for each in unit.in_order()]
         assert inside.count(group) == number
     return [
-        found.apart.get(member, found.whole.get(lots[key]))
+        found.endpoint_groups.get(member, found.unit_groups.get(units[key]))
         for member, key in zip(members, zip(located, before, strict=True), strict=True)
     ]
 
 
 def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int | None]:
     """``allocation``: how many of a zone are to be in a group."""
-    cells = [allocation.get((zone, group), 0) for group in range(GROUPS) for zone in range(ZONES)]
-    return place(located, before, identities(len(located)), cells, ZONES)
+    buckets = [allocation.get((zone, group), 0) for group in range(GROUPS) for zone in range(ZONES)]
+    return place(located, before, identities(len(located)), buckets, ZONES)
 
 
 def test_who_was_placed_before_stays() -> None:
@@ -154,21 +154,21 @@ def lent(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
 
 def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
     """Every allocation in which zones lend and borrow as many as in this one."""
-    cells = [cell for cell in range(zones * zones) if cell % zones != cell // zones]
-    lends = [sum(counts[cell] for cell in cells if cell % zones == zone) for zone in range(zones)]
-    borrows = [sum(counts[cell] for cell in cells if cell // zones == zone) for zone in range(zones)]
+    buckets = [bucket for bucket in range(zones * zones) if bucket % zones != bucket // zones]
+    lends = [sum(counts[bucket] for bucket in buckets if bucket % zones == zone) for zone in range(zones)]
+    borrows = [sum(counts[bucket] for bucket in buckets if bucket // zones == zone) for zone in range(zones)]
     found = [list(counts)]
-    for cell in cells:
-        found[0][cell] = 0
-    for cell in cells:
-        home, zone = cell % zones, cell // zones
+    for bucket in buckets:
+        found[0][bucket] = 0
+    for bucket in buckets:
+        home, zone = bucket % zones, bucket // zones
         grown = []
         for each in found:
-            lent_out = sum(each[other] for other in cells if other % zones == home)
-            borrowed = sum(each[other] for other in cells if other // zones == zone)
+            lent_out = sum(each[other] for other in buckets if other % zones == home)
+            borrowed = sum(each[other] for other in buckets if other // zones == zone)
             for number in range(min(lends[home] - lent_out, borrows[zone] - borrowed) + 1):
                 more = list(each)
-                more[cell] = number
+                more[bucket] = number
                 grown.append(more)
         found = grown
     return [each for each in found if sum(each) == sum(counts)]

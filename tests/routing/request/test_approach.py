@@ -1,30 +1,28 @@
 """Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015, KEP-2004)."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import product
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import pytest
-from msgspec.structs import replace
 from tests.clusters import a_service
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     STARTING_THRESHOLD_EXPECTED,
     Configuration,
-    DefaultApproach,
-    Gates,
+    FeatureGates,
     HintsSettings,
     SubsettingSettings,
 )
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked, asked_for, topology_annotation
-from zoneward.routing.request.asked import Approach, Asked
-from zoneward.routing.request.own_values import SHARE_EXPECTED
-from zoneward.routing.rules import Rules
+from zoneward.routing.request.annotations import SHARE_EXPECTED, topology_annotation
+from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
+from zoneward.routing.request.what_if import WHAT_IF_VALUES
+from zoneward.routing.rules import Reason, Rule, RuleLog
 
 OLD: Final = names.TOPOLOGY_AWARE_HINTS_ANNOTATION
 NEW: Final = names.TOPOLOGY_MODE_ANNOTATION
@@ -32,15 +30,19 @@ SUBSETTING: Final = names.SUBSETTING_ANNOTATION
 THRESHOLD: Final = names.HINTS_THRESHOLD_ANNOTATION
 
 
-def asked(service: Service, configuration: Configuration | None = None) -> Asked:
-    return asked_for(service, configuration if configuration is not None else Configuration(), Rules())
+def asked(service: Service, configuration: Configuration | None = None) -> RequestedApproach:
+    return requested_approach(service, configuration if configuration is not None else Configuration(), RuleLog())
 
 
 def rules(service: Service, configuration: Configuration | None = None) -> list[tuple[str, bool]]:
-    """Names of the rules that were asked, in order, and their answers."""
-    asking = Rules()
-    asked_for(service, configuration if configuration is not None else Configuration(), asking)
-    return [(rule.rule, rule.passed) for rule in asking.as_tuple()]
+    """Names of the recorded rules, in order, and whether they passed."""
+    return [(rule.rule, rule.passed) for rule in recorded(service, configuration)]
+
+
+def recorded(service: Service, configuration: Configuration | None = None) -> tuple[Rule, ...]:
+    log = RuleLog()
+    requested_approach(service, configuration if configuration is not None else Configuration(), log)
+    return log.as_tuple()
 
 
 def outcome(service: Service, configuration: Configuration | None = None) -> str:
@@ -78,6 +80,7 @@ VALUES: Final[Mapping[str, Values]] = {
     " Auto": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "Disabled": Values("nothing", "nothing", UNKNOWN, subsetting="nothing"),
     "disabled": Values("nothing", "nothing", UNKNOWN),
+    "disable": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "Disable": Values(UNKNOWN, UNKNOWN, UNKNOWN, subsetting="nothing"),
     "DISABLED": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "": Values("nothing", "nothing", UNKNOWN, subsetting="nothing"),
@@ -138,65 +141,89 @@ def test_every_value_that_is_known_to_any_place_is_in_the_table() -> None:
 def test_without_settings_nothing_is_asked_for() -> None:
     found = asked(a_service())
     assert (found.approach, found.heuristic, found.refusal, found.accepted) == (Approach.CLUSTER_WIDE, None, None, None)
-    assert rules(a_service()) == [("annotation", False), ("traffic-distribution", False)]
 
 
 # --- precedence -------------------------------------------------------------------------------------------------------
 
+SAME_ZONE: Final = "TrafficDistribution/PreferSameZone"
+ASKED: Final[Mapping[str | None, str]] = {
+    None: "absent",
+    "": "absent",
+    "Auto": LOCAL,
+    "Require": REQUIRED,
+    "Disabled": "nothing",
+    "Banana": UNKNOWN,
+}
+"""Values of the subsetting annotation."""
 
-class Setting(NamedTuple):
-    """A way to fill each of the four places, that for subsetting, and the controller's default."""
 
-    keys: Sequence[str] | None
+class Hints(NamedTuple):
+    """A hints setting: the values of both annotations and of the field, and what they come to without subsetting."""
+
     old: str | None
     new: str | None
-    distribution: str | None
-    subsetting: str | None = None
-    default: DefaultApproach = "ClusterWide"
+    field: str | None
+    outcome: str
+    accepted: bool | None
 
 
-KEYS: Final = (None, (), ("kubernetes.io/hostname", "*"))
-OLDS: Final = (None, "Auto", "Disabled", "", "Banana", "PreferZone")
-NEWS: Final = (None, "PreferZone", "Disabled", "Banana")
-FIELDS: Final = (None, "PreferSameNode", "Banana")
-SUBSETTINGS: Final = (None, "Auto", "Require", "Disabled", "", "Banana")
+HINTS: Final[Mapping[str, Hints]] = {
+    "no hints": Hints(None, None, None, "nothing", None),
+    "mode": Hints(None, "Auto", None, PROPORTIONAL, True),
+    "mode off": Hints(None, "Disabled", None, "nothing", None),
+    "mode unknown": Hints(None, "Banana", None, UNKNOWN, False),
+    "field": Hints(None, None, "PreferSameZone", SAME_ZONE, True),
+    "field unknown": Hints(None, None, "Banana", UNKNOWN, False),
+    "mode and field": Hints(None, "Auto", "PreferSameZone", PROPORTIONAL, True),
+    "mode off and field": Hints(None, "Disabled", "PreferSameZone", SAME_ZONE, True),
+    "mode unknown and field": Hints(None, "Banana", "PreferSameZone", SAME_ZONE, False),
+    "mode and field unknown": Hints(None, "PreferZone", "Banana", "Hints/PreferZone", True),
+    "old": Hints("Auto", None, None, PROPORTIONAL, True),
+    "old and mode": Hints("Auto", "PreferZone", "PreferSameZone", PROPORTIONAL, True),
+    "old off and mode": Hints("Disabled", "Auto", None, "nothing", None),
+    "old empty and mode": Hints("", "Auto", None, "nothing", None),
+    "old empty, mode and field": Hints("", "Auto", "PreferSameZone", SAME_ZONE, True),
+    "old unknown and mode": Hints("PreferZone", "PreferZone", None, UNKNOWN, False),
+    "old unknown, mode and field": Hints("Banana", "Auto", "PreferSameZone", SAME_ZONE, False),
+}
 
 
-def expected_of(setting: Setting) -> str:
-    """The rules of precedence, told once more: topologyKeys, then subsetting, then the annotation, then the field,
-    then the default, which is for Services whose subsetting annotation is absent or empty."""
-    if setting.keys:
-        return "TopologyKeys"
-    if setting.subsetting in ("Auto", "Require"):
-        return LOCAL if setting.subsetting == "Auto" else REQUIRED
-    hints = expected_of_hints(setting)
-    if hints not in ("nothing", UNKNOWN):
-        return hints
-    if not setting.subsetting and setting.default == "Subsetting":
-        return LOCAL
-    return UNKNOWN if setting.subsetting == "Banana" else hints
+class Expected(NamedTuple):
+    outcome: str
+    accepted: bool | None
 
 
-def expected_of_hints(setting: Setting) -> str:
-    annotation = setting.new if setting.old is None else setting.old
-    known = {"Auto": PROPORTIONAL, **({"PreferZone": "Hints/PreferZone"} if setting.old is None else {})}
-    if annotation in known:
-        return known[annotation]
-    if setting.distribution == "PreferSameNode":
-        return "TrafficDistribution/PreferSameNode"
-    unknown = annotation not in (None, "Disabled", "") or setting.distribution is not None
-    return UNKNOWN if unknown else "nothing"
+def expected_of(value: str | None, hints: Hints, *, gate: bool, default: bool, keys: bool) -> Expected:
+    """The precedence: topologyKeys, then the subsetting annotation, then hints, then the default, which is for Services
+    whose subsetting annotation is absent or empty. An unknown value or a gate that is off leaves the next one."""
+    says = ASKED[value]
+    asks = says in (LOCAL, REQUIRED)
+    if keys:
+        newer = value is not None or hints != HINTS["no hints"]
+        return Expected("TopologyKeys", False if newer else None)
+    if asks and gate:
+        return Expected(says, True)
+    if says == "absent" and default and gate and "/" not in hints.outcome:
+        return Expected(LOCAL, hints.accepted)
+    if says in ("absent", "nothing"):
+        return Expected(hints.outcome, hints.accepted)
+    refused = "FeatureGateOff" if asks else UNKNOWN
+    return Expected(hints.outcome if hints.outcome != "nothing" else refused, False)
 
 
-@pytest.mark.parametrize("setting", [Setting(*each) for each in product(KEYS, OLDS, NEWS, FIELDS)])
-def test_precedence(setting: Setting) -> None:
-    """All places, filled in every way together."""
-    for subsetting, default in product(SUBSETTINGS, get_args(DefaultApproach)):
-        each = setting._replace(subsetting=subsetting, default=default)
-        service = a_service(
-            each.new, old=each.old, distribution=each.distribution, keys=each.keys, subsetting=subsetting
+@pytest.mark.parametrize("value", ASKED, ids=repr)
+@pytest.mark.parametrize("setting", HINTS)
+def test_precedence(setting: str, value: str | None) -> None:
+    """Every hints setting beside every value for subsetting, with and without gate, default and topologyKeys."""
+    hints = HINTS[setting]
+    for gate, default, keys in product((True, False), (True, False), (None, (), ("kubernetes.io/hostname", "*"))):
+        service = a_service(hints.new, old=hints.old, distribution=hints.field, keys=keys, subsetting=value)
+        configuration = Configuration(
+            gates=FeatureGates(topology_aware_subsetting=gate),
+            default_approach="Subsetting" if default else "ClusterWide",
         )
-        assert outcome(service, Configuration(default_approach=default)) == expected_of(each), each
+        got = Expected(outcome(service, configuration), asked(service, configuration).accepted)
+        assert got == expected_of(value, hints, gate=gate, default=default, keys=bool(keys)), (gate, default, keys)
 
 
 def test_the_old_annotation_hides_the_new_one_even_where_it_is_empty() -> None:
@@ -205,42 +232,91 @@ def test_the_old_annotation_hides_the_new_one_even_where_it_is_empty() -> None:
     assert topology_annotation(a_service()) is None
 
 
-def test_rules_stand_in_the_order_in_which_they_are_asked() -> None:
-    service = a_service("Auto", distribution="PreferClose")
-    assert rules(service) == [
-        ("annotation", True),
-        ("traffic-distribution", False),
-        ("gate-topology-aware-hints", True),
-    ]
-    service = a_service("Banana", distribution="PreferSameNode")
-    assert rules(service) == [
-        ("annotation", False),
-        ("traffic-distribution", True),
-        ("gate-service-traffic-distribution", True),
-        ("gate-topology-aware-hints", True),
-        ("gate-prefer-same-traffic-distribution", True),
-    ]
-    assert rules(a_service("Auto", keys=("*",))) == [("topology-keys", False)]
-    service = a_service("Auto", distribution="PreferClose", subsetting="Auto", algorithm="Banana", starting="2")
-    assert rules(service) == [
-        ("subsetting-algorithm", False),
-        ("starting-threshold-annotation", True),
-        ("subsetting-annotation", True),
-        ("gate-topology-aware-subsetting", True),
-        ("annotation", False),
-        ("traffic-distribution", False),
-    ]
-    assert rules(a_service(subsetting="Disabled")) == [
-        ("subsetting-annotation", False),
-        ("annotation", False),
-        ("traffic-distribution", False),
-    ]
-    assert rules(a_service(), Configuration(default_approach="Subsetting")) == [
-        ("annotation", False),
-        ("traffic-distribution", False),
-        ("gate-topology-aware-subsetting", True),
-        ("default-approach", True),
-    ]
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+NO_SUBSETTING: Final = Configuration(gates=FeatureGates(topology_aware_subsetting=False))
+BY_DEFAULT: Final = Configuration(default_approach="Subsetting")
+NO_HINTS: Final = (("annotation", False), ("traffic-distribution", False))
+SUBSETTING_WINS: Final = (("subsetting-annotation", True), ("gate-topology-aware-subsetting", True))
+RULES: Final[Mapping[str, tuple[Service, Configuration, tuple[tuple[str, bool], ...]]]] = {
+    "nothing": (a_service(), Configuration(), NO_HINTS),
+    "annotation over a field": (
+        a_service("Auto", distribution="PreferClose"),
+        Configuration(),
+        (("annotation", True), ("traffic-distribution", False), ("gate-topology-aware-hints", True)),
+    ),
+    "unknown annotation beside a field": (
+        a_service("Banana", distribution="PreferSameNode"),
+        Configuration(),
+        (
+            ("annotation", False),
+            ("traffic-distribution", True),
+            ("gate-service-traffic-distribution", True),
+            ("gate-topology-aware-hints", True),
+            ("gate-prefer-same-traffic-distribution", True),
+        ),
+    ),
+    "topologyKeys": (a_service("Auto", subsetting="Auto", keys=("*",)), Configuration(), (("topology-keys", False),)),
+    "Require": (a_service(subsetting="Require"), Configuration(), SUBSETTING_WINS),
+    "Disabled": (a_service(subsetting="Disabled"), Configuration(), (("subsetting-annotation", False), *NO_HINTS)),
+    "gate off": (
+        a_service(subsetting="Auto"),
+        NO_SUBSETTING,
+        (("subsetting-annotation", True), ("gate-topology-aware-subsetting", False), *NO_HINTS),
+    ),
+    "gate off, beside hints": (
+        a_service("Auto", subsetting="Auto"),
+        NO_SUBSETTING,
+        (
+            ("subsetting-annotation", True),
+            ("gate-topology-aware-subsetting", False),
+            ("annotation", True),
+            ("gate-topology-aware-hints", True),
+        ),
+    ),
+    "over both hints settings": (
+        a_service("Auto", distribution="PreferSameZone", subsetting="Auto"),
+        Configuration(),
+        (*SUBSETTING_WINS, *NO_HINTS),
+    ),
+    "over hints settings that request nothing": (
+        a_service("Disabled", subsetting="Auto"),
+        Configuration(),
+        SUBSETTING_WINS,
+    ),
+    "default": (
+        a_service(),
+        BY_DEFAULT,
+        (*NO_HINTS, ("gate-topology-aware-subsetting", True), ("default-approach", True)),
+    ),
+    "default, gate off": (
+        a_service(),
+        dataclasses.replace(BY_DEFAULT, gates=NO_SUBSETTING.gates),
+        (*NO_HINTS, ("gate-topology-aware-subsetting", False)),
+    ),
+    "own algorithm and threshold": (
+        a_service(subsetting="Auto", algorithm="Banana", starting="2"),
+        Configuration(),
+        (("subsetting-algorithm", False), ("starting-threshold-annotation", True), *SUBSETTING_WINS),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", RULES)
+def test_every_setting_that_is_read_is_a_rule_in_order(what: str) -> None:
+    service, configuration, expected = RULES[what]
+    assert tuple(rules(service, configuration)) == expected
+
+
+def test_rules_say_what_was_read_and_what_it_comes_to() -> None:
+    details = {rule.rule: rule.detail for rule in recorded(a_service(subsetting="Disables"))}
+    assert (
+        details["subsetting-annotation"] == f"{SUBSETTING}: 'Disables' is not a known value, so it counts as Disabled"
+    )
+    details = {rule.rule: rule.detail for rule in recorded(a_service("Auto", distribution="X", subsetting="Prefer"))}
+    assert details["subsetting-annotation"] == f"{SUBSETTING}: Prefer asks for local"
+    assert details["annotation"] == f"{NEW}: Auto is set too, but subsetting wins"
+    assert details["traffic-distribution"] == "X is set too, but subsetting wins"
 
 
 # --- acceptance -------------------------------------------------------------------------------------------------------
@@ -329,13 +405,8 @@ def test_acceptance_says_which_value_was_understood_or_not(what: str) -> None:
     service, accepted, detail = ACCEPTED[what]
     found = asked(service)
     assert (found.accepted, found.accepted_detail) == (accepted, detail)
-
-
-def test_an_unknown_annotation_does_not_keep_the_field_from_working() -> None:
-    """Unknown is like unset, but told: hints are set and Accepted is False."""
-    found = asked(a_service("Banana", distribution="PreferSameZone"))
-    assert found.heuristic is HEURISTICS["PreferSameZone"]
-    assert found.accepted is False
+    reason = Reason.TOPOLOGY_KEYS if "topologyKeys" in detail else Reason.UNKNOWN_VALUE
+    assert found.accepted_reason is (Reason.ACCEPTED if accepted is not False else reason) or accepted is None
 
 
 # --- a Service's own threshold ----------------------------------------------------------------------------------------
@@ -380,14 +451,105 @@ def test_a_threshold_matters_only_where_hints_balance(service: Service) -> None:
     assert "hints-threshold-annotation" not in dict(rules(service))
 
 
+# --- algorithm and starting threshold ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
+def test_a_service_names_its_algorithm(algorithm: str) -> None:
+    """Whatever the controller's is."""
+    for own in SUBSETTING_ALGORITHMS:
+        configuration = Configuration(subsetting=SubsettingSettings(algorithm=own))
+        assert outcome(a_service(subsetting="Auto"), configuration) == f"Subsetting/{own}"
+        service = a_service(subsetting="Auto", algorithm=algorithm)
+        assert (outcome(service, configuration), asked(service).accepted) == (f"Subsetting/{algorithm}", True)
+
+
+@pytest.mark.parametrize("value", ["", "Local", "localshared", " local", "RequireZone", "ProportionalZoneCPU", "Auto"])
+def test_an_unknown_algorithm_is_the_controller_s(value: str) -> None:
+    """With a rule that failed, and not accepted."""
+    configuration = Configuration(subsetting=SubsettingSettings(algorithm="local-opt"))
+    service = a_service(subsetting="Auto", algorithm=value)
+    assert (outcome(service, configuration), asked(service).accepted) == ("Subsetting/local-opt", False)
+    assert recorded(service, configuration)[0] == Rule(
+        "subsetting-algorithm",
+        False,
+        f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: {value!r} is none of them, local-opt is used",
+    )
+
+
+VALID: Final[Mapping[str, Fraction]] = {
+    "2": Fraction(2),
+    "2.5": Fraction(5, 2),
+    "1000": Fraction(1000),
+    "1000.0": Fraction(1000),
+    "0003": Fraction(3),
+    "0.1": Fraction(1, 10),
+    "0.000001": Fraction(1, 1_000_000),
+    "999.999999": Fraction(999_999_999, 1_000_000),
+}
+INVALID: Final = (
+    *("", " ", "0", "0.0", "-1", "+1", "abc", "1e3", "1001", "1000.1", "9999", "10000", "nan", "inf", "Infinity"),
+    *("1/2", "1,5", "1.", ".5", "1.0000001", " 2", "2 ", "2\n", "0x3", "1_0", "٣", "²", "½", "3" * 300),
+)
+
+
+@pytest.mark.parametrize("value", VALID)
+def test_a_valid_starting_threshold_counts(value: str) -> None:
+    """Exactly as it is written; the controller's does not."""
+    service = a_service(subsetting="Auto", starting=value)
+    assert (asked(service).starting_threshold, asked(service).accepted) == (VALID[value], True)
+    assert recorded(service)[0] == Rule(
+        "starting-threshold-annotation", True, f"{names.STARTING_THRESHOLD_ANNOTATION}: {value!r}"
+    )
+
+
+@pytest.mark.parametrize("value", INVALID, ids=lambda value: ascii(value)[:20])
+def test_an_invalid_starting_threshold_is_the_controller_s(value: str) -> None:
+    """With a rule that failed, and not accepted; in a few words, however long it is."""
+    configuration = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(9, 2)))
+    service = a_service(subsetting="Auto", starting=value)
+    found, rule = asked(service, configuration), recorded(service, configuration)[0]
+    assert (found.starting_threshold, found.accepted, outcome(service, configuration)) == (Fraction(9, 2), False, LOCAL)
+    assert (rule.rule, rule.passed, rule.detail) == ("starting-threshold-annotation", False, found.accepted_detail)
+    assert rule.detail.endswith("is not a number above 0 (3 is three endpoints a zone), at most 1000, so 4.5 is used")
+    assert len(rule.detail) < 200
+
+
+def test_two_invalid_values_are_both_told() -> None:
+    service = a_service(subsetting="Auto", algorithm="Banana", starting="Banana")
+    assert rules(service)[:2] == [("subsetting-algorithm", False), ("starting-threshold-annotation", False)]
+    for name in (names.SUBSETTING_ALGORITHM_ANNOTATION, names.STARTING_THRESHOLD_ANNOTATION):
+        assert f"{name}: 'Banana'" in asked(service).accepted_detail
+
+
+@pytest.mark.parametrize("value", ["Require", "Disabled", "Banana"])
+def test_algorithm_and_threshold_matter_only_where_something_is_balanced(value: str) -> None:
+    """Beside the other values nobody asks about them."""
+    with_them, without = a_service(subsetting=value, algorithm="Banana", starting="Banana"), a_service(subsetting=value)
+    assert (asked(with_them), recorded(with_them)) == (asked(without), recorded(without))
+
+
+def test_they_count_for_the_default_too() -> None:
+    """What is invalid there is told, though the default itself is no setting of the Service."""
+    service = a_service(algorithm="local-opt", starting="2")
+    found = asked(service, BY_DEFAULT)
+    assert (outcome(service, BY_DEFAULT), found.starting_threshold, found.accepted) == (
+        "Subsetting/local-opt",
+        Fraction(2),
+        None,
+    )
+    service = a_service(algorithm="Banana")
+    assert (outcome(service, BY_DEFAULT), asked(service, BY_DEFAULT).accepted) == (LOCAL, False)
+
+
 # --- gates ------------------------------------------------------------------------------------------------------------
 
-GATES: Final[Mapping[str, Gates]] = {
-    "all on": Gates(),
-    "no hints": Gates(topology_aware_hints=False),
-    "no traffic distribution": Gates(service_traffic_distribution=False),
-    "no new values of it": Gates(prefer_same_traffic_distribution=False),
-    "no subsetting": Gates(topology_aware_subsetting=False),
+GATES: Final[Mapping[str, FeatureGates]] = {
+    "all on": FeatureGates(),
+    "no hints": FeatureGates(topology_aware_hints=False),
+    "no traffic distribution": FeatureGates(service_traffic_distribution=False),
+    "no new values of it": FeatureGates(prefer_same_traffic_distribution=False),
+    "no subsetting": FeatureGates(topology_aware_subsetting=False),
 }
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode", "zoneward.dev/PreferZone")
 ANNOTATIONS: Final[Mapping[str, Service]] = {
@@ -427,13 +589,14 @@ def test_a_gate_refuses_its_own_settings_and_no_others(setting: str, gates: str)
     else:
         assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
         assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
+        assert found.accepted_reason is Reason.FEATURE_GATE_OFF
 
 
 @pytest.mark.parametrize("value", ["Auto", "Require"])
 @pytest.mark.parametrize("gate", ["TopologyAwareHints", "TopologyAwareSubsetting"])
 def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: str) -> None:
     hints_on = gate != "TopologyAwareHints"
-    off = Gates(topology_aware_hints=hints_on, topology_aware_subsetting=not hints_on)
+    off = FeatureGates(topology_aware_hints=hints_on, topology_aware_subsetting=not hints_on)
     configuration = Configuration(gates=off, subsetting=SubsettingSettings(encoding="hints"))
     found = asked(a_service(subsetting=value), configuration)
     assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
@@ -442,7 +605,7 @@ def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: 
 
 def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() -> None:
     configuration = Configuration(
-        gates=Gates(topology_aware_hints=False),
+        gates=FeatureGates(topology_aware_hints=False),
         default_approach="Subsetting",
         subsetting=SubsettingSettings(encoding="hints"),
     )
@@ -453,7 +616,7 @@ def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() 
 
 def test_a_refused_annotation_wins_all_the_same() -> None:
     """With its gate off the annotation gives no hints, and the field beside it does not step in."""
-    off = Configuration(gates=Gates(topology_aware_hints=False))
+    off = Configuration(gates=FeatureGates(topology_aware_hints=False))
     assert outcome(a_service("Auto", distribution="PreferClose"), off) == "FeatureGateOff"
 
 
@@ -465,85 +628,10 @@ UPSTREAM: Final = Configuration().as_upstream()
 @pytest.mark.parametrize("value", VALUES)
 def test_upstream_knows_no_value_of_ours(value: str) -> None:
     """Current Kubernetes knows Auto in both annotations and three values of the field."""
-    assert outcome(a_service(subsetting=value, algorithm=value), UPSTREAM) == "nothing"
+    for configuration in (UPSTREAM, dataclasses.replace(UPSTREAM, default_approach="Subsetting")):
+        assert outcome(a_service(subsetting=value, algorithm=value), configuration) == "nothing"
     for service in (a_service(value), a_service(old=value)):
         expected = VALUES[value].old if value in names.AUTO_VALUES + names.DISABLED_VALUES else UNKNOWN
         assert outcome(service, UPSTREAM) == expected
     expected = VALUES[value].field if value in names.TRAFFIC_DISTRIBUTIONS else UNKNOWN
     assert outcome(a_service(distribution=value), UPSTREAM) == expected
-
-
-# --- what if ----------------------------------------------------------------------------------------------------------
-
-WHAT_IF: Final[Mapping[str, str]] = {
-    "Auto": PROPORTIONAL,
-    "ProportionalZoneCPU": PROPORTIONAL,
-    "PreferZone": "Hints/PreferZone",
-    "PreferSameZone": "TrafficDistribution/PreferSameZone",
-    "PreferSameNode": "TrafficDistribution/PreferSameNode",
-    "local": LOCAL,
-    "local-shared": "Subsetting/local-shared",
-    "local-weighted": "Subsetting/local-weighted",
-    "local-opt": "Subsetting/local-opt",
-    "random": "Subsetting/random",
-    "RequireZone": REQUIRED,
-    "none": "nothing",
-}
-
-
-def test_every_value_that_may_be_asked_about_is_in_the_table() -> None:
-    assert tuple(WHAT_IF) == WHAT_IF_VALUES
-
-
-@pytest.mark.parametrize("value", WHAT_IF)
-@pytest.mark.parametrize(
-    "service",
-    [
-        a_service(),
-        a_service("PreferZone", old="Disabled", distribution="PreferSameNode"),
-        a_service("Banana", old="Auto", distribution="Banana"),
-        a_service("Auto", distribution="PreferSameNode", subsetting="Require", algorithm="local-opt"),
-        a_service(subsetting="Banana", algorithm="Banana"),
-    ],
-    ids=["nothing set", "other settings", "unknown settings", "subsetting", "unknown subsetting"],
-)
-@pytest.mark.parametrize("default", get_args(DefaultApproach))
-def test_what_if_asks_for_the_value_and_for_nothing_else(
-    service: Service, value: str, default: DefaultApproach
-) -> None:
-    """Not even for what the controller gives to whoever asks for nothing."""
-    asking = as_if_asked(service, value)
-    configuration = Configuration(default_approach=default)
-    assert outcome(asking, configuration) == WHAT_IF[value]
-    assert asked(asking, configuration).accepted is (None if value == "none" else True)
-
-
-def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
-    """They would still be there, so the answer counts them in."""
-    service = a_service("Auto", keys=("*",), internal="Local", external="Local")
-    others = {"example.com/owner": "web", names.STARTING_THRESHOLD_ANNOTATION: "2"}
-    annotations = {**(service.metadata.annotations or {}), **others}
-    service = replace(service, metadata=replace(service.metadata, annotations=annotations))
-    for value in WHAT_IF:
-        changed = as_if_asked(service, value)
-        assert outcome(changed) == "TopologyKeys"
-        assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
-        assert others.items() <= (changed.metadata.annotations or {}).items()
-    assert as_if_asked(service, "PreferSameZone").metadata.annotations == {
-        **others,
-        names.SUBSETTING_ANNOTATION: "Disabled",
-    }
-
-
-def test_what_if_leaves_the_service_itself_alone() -> None:
-    service = a_service("Auto", distribution="PreferClose")
-    as_if_asked(service, "none")
-    assert service == a_service("Auto", distribution="PreferClose")
-
-
-@pytest.mark.parametrize(
-    "value", ["PreferClose", "auto", "Banana", "", "zoneward.dev/PreferZone", "Require", "Prefer", "Disabled", "Local"]
-)
-def test_what_if_takes_no_other_value(value: str) -> None:
-    with pytest.raises(ValueError, match=r"^expected one of Auto, ProportionalZoneCPU, .*none, got "):
-        as_if_asked(a_service(), value)

@@ -1,1 +1,1 @@
-"""Services that are taken over from the built-in controller, or given back to it."""
+"""Handing Services over between Zoneward and the built-in controller, and the Endpoints objects that go with them."""

@@ -1,1 +1,1 @@
-"""Which replica leads."""
+"""Leader election: which replica writes."""

@@ -1,11 +1,11 @@
-"""Who leads: what a candidate does about the Lease as it last saw it. Values in, values out.
+"""What a replica does about the Lease of leader election, as it last observed it. Values in, values out.
 
-Two clocks never meet here. The times in a Lease are of whoever wrote them, and are only told to people. A candidate
-counts, by a clock of its own that never goes back, how long a Lease has stayed as it is. Three facts make it so that
-no two may write at once, however late anything comes, as long as clocks run about equally fast:
+The clocks of two replicas are never compared. The times in a Lease are of the replica that wrote them, and are only for
+people. A replica measures with its own monotonic clock how long a Lease has not changed. Three facts ensure that no two
+replicas may write at once, however late anything arrives, as long as their clocks run about equally fast:
 
 1. A leader may write for ``renew_deadline`` from the moment at which it *began* the last write of the Lease that is
-   known to have been done. The Lease was written then or later.
+   known to be done. The Lease was written then or later.
 2. Another takes over only when it has *seen* the Lease unchanged for the duration in it, which is longer. It saw it
    when it was written or later.
 3. It takes over by a write that the server refuses if the Lease has changed since it was seen.
@@ -17,26 +17,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Key, Lease, LeaseSpec
-from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta
 
 _LEAST_DEADLINE: Final = 1.2
-"""In retry periods, as client-go has it: time for one more attempt after a failed one."""
+"""In retry periods, as in client-go: time for one more attempt after a failed one."""
 _MOST_TRANSITIONS: Final = 2**31 - 1
-"""An API server refuses a Lease with more, and nobody could lead any more."""
+"""An API server refuses a Lease with more, and no replica could lead any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Seconds; client-go's defaults. Raises ValueError where a leader could not renew in time, or others not tell."""
+class LeaseTiming:
+    """Seconds; client-go's defaults. Raises ValueError where a leader could not renew in time, or others not notice."""
 
     lease_duration: float = 15.0
-    """For so long others leave a Lease alone that does not change; written as whole seconds, rounded up."""
+    """For so long other replicas leave a Lease alone that does not change; written as whole seconds, rounded up."""
     renew_deadline: float = 10.0
-    """For so long a leader may write without having renewed. What is left to ``lease_duration`` is for clocks that run
-    unequally, and for writes that arrive late."""
+    """For so long a leader may write without renewing. The rest of ``lease_duration`` is for clocks that run at
+    different speeds, and for writes that arrive late."""
     retry_period: float = 2.0
-    """The longest time between two looks at the Lease, or renewals of it."""
+    """The longest time between two reads or renewals of the Lease."""
 
     def __post_init__(self) -> None:
         duration, deadline, period = self.lease_duration, self.renew_deadline, self.retry_period
@@ -53,13 +52,13 @@ class Timing:
             raise ValueError(f"leaseDuration: expected at least 1 s, got {duration:g} s")
 
     @property
-    def call(self) -> float:
-        """Seconds after which a call about the Lease is given up: three of them fit before the deadline."""
+    def call_timeout(self) -> float:
+        """Seconds for a call about the Lease: three of them fit before the deadline."""
         return self.renew_deadline / 3
 
     @property
-    def write(self) -> float:
-        """Seconds that a leader's other writes may take: while renewals come in their time, that much is left."""
+    def write_timeout(self) -> float:
+        """Seconds for a leader's other writes: while it renews in time, that much is always left."""
         return self.renew_deadline / 2
 
     @property
@@ -69,11 +68,11 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedLease:
     """The Lease when it was last read or written.
 
-    ``since``: by our own clock, when it was first seen as it is. ``is_gone``: there is none any more, ``since`` is of
-    the last one that was seen; or there never was one, and ``lease`` is None.
+    ``since``: by our own clock, when we first saw it in this state. ``is_gone``: it does not exist any more, and
+    ``since`` is of the last one that we saw; or it never existed, and ``lease`` is None.
     """
 
     lease: Lease | None
@@ -86,82 +85,84 @@ class Seen:
 
     @property
     def holder(self) -> str:
-        """Empty: nobody."""
+        """The holder's identity; empty for none."""
         return self.spec.holder_identity or ""
 
 
-def seen(lease: Lease | None, *, before: Seen | None, at: float) -> Seen:
-    """``lease`` None: there is none. ``at``: when the answer was there, not when it was asked for."""
+def observe_lease(lease: Lease | None, *, before: ObservedLease | None, at: float) -> ObservedLease:
+    """``lease`` None: it does not exist. ``at``: when the answer arrived, not when the request was sent."""
     if lease is None:
-        return Seen(lease=None, since=at, is_gone=True) if before is None else _gone(before)
+        return ObservedLease(lease=None, since=at, is_gone=True) if before is None else _gone(before)
     is_same = before is not None and before.lease is not None and before.lease.spec == lease.spec
-    return Seen(lease=lease, since=before.since if before is not None and is_same else at)
+    return ObservedLease(lease=lease, since=before.since if before is not None and is_same else at)
 
 
-def _gone(before: Seen) -> Seen:
-    # Whoever held it may not have noticed, and may write until its deadline.
-    return Seen(lease=before.lease, since=before.since, is_gone=True)
+def _gone(before: ObservedLease) -> ObservedLease:
+    # Its holder may not have noticed, and may write until its deadline.
+    return ObservedLease(lease=before.lease, since=before.since, is_gone=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Somebody else leads, for ``seconds`` more if nothing more is heard of it."""
+class LeaseWait:
+    """Another replica leads, for ``seconds`` more unless it renews."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Write this: to create it where it has no version, else over the version it has."""
+class LeaseClaim:
+    """The Lease to write: create it where it has no version, else update that version."""
 
     lease: Lease
 
 
-def decide(known: Seen, *, key: Key, identity: str, timing: Timing, now: float, stamp: str) -> Wait | Claim:
-    """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``known.since``.
+def decide_about_lease(
+    observed: ObservedLease, *, key: ObjectKey, identity: str, timing: LeaseTiming, now: float, stamp: str
+) -> LeaseWait | LeaseClaim:
+    """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``observed.since``.
 
-    ``stamp``: the time of day for people to read, other than in every earlier claim of ours: by it others see that the
-    Lease was renewed.
+    ``stamp``: the time of day, for people; it differs from all our earlier stamps, because by it other replicas see
+    that the Lease was renewed.
     """
-    if known.holder not in ("", identity):
-        left = known.since + _duration(known.spec, timing) - now
+    if observed.holder not in ("", identity):
+        left = observed.since + _duration(observed.spec, timing) - now
         if left > 0:
-            return Wait(left)
-    old = known.spec
-    is_ours = known.holder == identity
+            return LeaseWait(left)
+    old = observed.spec
+    is_ours = observed.holder == identity
     spec = LeaseSpec(
         holder_identity=identity,
         lease_duration_seconds=timing.whole_seconds,
         acquire_time=old.acquire_time if is_ours and old.acquire_time else stamp,
         renew_time=stamp,
         lease_transitions=min(
-            (old.lease_transitions or 0) + (known.lease is not None and not is_ours), _MOST_TRANSITIONS
+            (old.lease_transitions or 0) + (observed.lease is not None and not is_ours), _MOST_TRANSITIONS
         ),
     )
-    return Claim(_written(known, spec, key))
+    return LeaseClaim(_lease_with(observed, spec, key))
 
 
-def release(known: Seen, *, identity: str, stamp: str) -> Claim | None:
-    """The Lease let go, so that others need not wait; None where it is not ours. As client-go lets go."""
-    if known.holder != identity or known.is_gone or known.lease is None:
+def released_lease(observed: ObservedLease, *, identity: str, stamp: str) -> LeaseClaim | None:
+    """The released Lease, so that others need not wait, as client-go releases it; None where it is not ours."""
+    if observed.holder != identity or observed.is_gone or observed.lease is None:
         return None
     spec = LeaseSpec(
         holder_identity="",
         lease_duration_seconds=1,
         acquire_time=stamp,
         renew_time=stamp,
-        lease_transitions=known.spec.lease_transitions,
+        lease_transitions=observed.spec.lease_transitions,
     )
-    return Claim(replace(known.lease, spec=spec))
+    return LeaseClaim(replace(observed.lease, spec=spec))
 
 
-def _duration(spec: LeaseSpec, timing: Timing) -> float:
-    # What its holder counts on, which may be set otherwise than we are.
+def _duration(spec: LeaseSpec, timing: LeaseTiming) -> float:
+    # The duration that its holder relies on, which may differ from ours.
     return spec.lease_duration_seconds or timing.lease_duration
 
 
-def _written(known: Seen, spec: LeaseSpec, key: Key) -> Lease:
-    if known.lease is not None and not known.is_gone:
-        return replace(known.lease, spec=spec)
+def _lease_with(observed: ObservedLease, spec: LeaseSpec, key: ObjectKey) -> Lease:
+    if observed.lease is not None and not observed.is_gone:
+        return replace(observed.lease, spec=spec)
     namespace, name = key
     return Lease(metadata=ObjectMeta(namespace=namespace, name=name), spec=spec)

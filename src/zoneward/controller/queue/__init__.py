@@ -1,1 +1,1 @@
-"""Which Service is synced next, and when."""
+"""The work queue of the controller."""

@@ -1,13 +1,13 @@
-"""When a change of a Service is given out, and when a Service that failed is tried again.
+"""When the queue hands out a changed Service, and when it retries a failed one.
 
-Values in, values out: times are seconds on any clock that never goes back, chance is passed in. A change that finds a
-Service quiet is given out at once. One that follows is gathered with those behind it, for two reasons:
+Values in, values out: times are seconds of any clock that never goes back, random numbers are passed in. A change of a
+quiet Service is handed out at once. A change that follows is batched with those behind it, for two reasons:
 
-- ``period``, the operator's: as upstream's ``--endpointslice-updates-batch-period``, by which upstream delays every
-  change, here those alone that follow another within the period. That costs one write more than upstream has in each
-  burst, the first, and no other: from there on both gather alike.
-- the cost of what was written: a rollout of 1,000 Pods touches ten slices with every few Pods. Each Service may write
-  ``burst`` slices at once and then ``writes_per_second``; what is beyond waits, ``longest`` at most, since freshness is
+- ``period``, which the operator sets, as upstream's ``--endpointslice-updates-batch-period``. Upstream delays every
+  change by it; here only changes that follow another one within the period wait. That costs one write more than
+  upstream in each burst, the first one.
+- the cost of writes: a rollout of 1,000 Pods touches ten slices with every few Pods. Each Service may write ``burst``
+  slices at once and then ``writes_per_second``; further changes wait, for ``longest`` at most, because freshness is
   worth more than writes. Upstream's whole controller has 20 requests a second and a burst of 30, and no such limit.
 """
 
@@ -19,15 +19,14 @@ from zoneward.client.backoff import Backoff
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """What is remembered of one Service: when it was last given out and written (s), and until when its writes are
-    paid for at the rate allowed (s)."""
+class WritePace:
+    """When a Service was last handed out and written (s), and until when the allowed rate pays for its writes (s)."""
 
     written: float = -inf
     paid: float = -inf
 
 
-NEVER_WRITTEN: Final = Pace()
+NO_WRITES: Final = WritePace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,30 +48,30 @@ class Batching:
         if not self.writes_per_second > 0:
             raise ValueError(f"writes_per_second: expected a number above 0, got {self.writes_per_second}")
 
-    def due(self, changed: float, pace: Pace) -> float:
-        """When a change is given out that came at ``changed`` and found no other waiting."""
+    def due(self, changed: float, pace: WritePace) -> float:
+        """When a change that came at ``changed`` is handed out, if no other one waits."""
         if changed >= self.quiet_from(pace):
             return changed
         return max(changed + self.period, min(self._affordable(pace), changed + self.longest))
 
-    def quiet_from(self, pace: Pace) -> float:
-        """From when on a change is given out at once."""
+    def quiet_from(self, pace: WritePace) -> float:
+        """From when on a change is handed out at once."""
         return max(pace.written + self.period, self._affordable(pace))
 
-    def forgotten_from(self, pace: Pace) -> float:
-        """From when on a pace says no more than none: all that was written is paid for."""
+    def forgotten_from(self, pace: WritePace) -> float:
+        """From when on a pace is the same as none: all writes are paid for."""
         return max(pace.written + self.period, pace.paid)
 
-    def after(self, pace: Pace, *, given: float, writes: int) -> Pace:
-        """The pace after so many slices were written for what was given out at ``given``.
+    def after(self, pace: WritePace, *, taken: float, writes: int) -> WritePace:
+        """The pace after so many writes of slices for the change that was handed out at ``taken``.
 
-        Without writes nothing has to be gathered: the next change finds the Service as quiet as it was.
+        Without writes there is nothing to batch: the Service is as quiet as before.
         """
         if not writes:
             return pace
-        return Pace(written=given, paid=max(pace.paid, given) + writes / self.writes_per_second)
+        return WritePace(written=taken, paid=max(pace.paid, taken) + writes / self.writes_per_second)
 
-    def _affordable(self, pace: Pace) -> float:
+    def _affordable(self, pace: WritePace) -> float:
         return pace.paid - self.burst / self.writes_per_second
 
 
@@ -83,8 +82,8 @@ BACKOFF: Final = Backoff(initial=0.25, cap=60.0, jitter=0.5)
 class RequeueDelay:
     """How long a Service waits after failures, in seconds.
 
-    ``with_news``: what failed may well go better after a change, so that one waits no longer than this. A time that
-    the server asked for is always waited out, and with a change nothing more.
+    ``with_news``: after a change the next try may succeed, so it waits no longer than this. A time that the server
+    asked for is always respected; after a change nothing is added to it.
     """
 
     backoff: Backoff = BACKOFF

@@ -1,1 +1,1 @@
-"""What the controller writes about Services: Events and conditions."""
+"""What the controller reports about Services: conditions and Events."""

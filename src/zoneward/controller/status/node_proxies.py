@@ -1,115 +1,131 @@
-"""The proxies of ours that run on nodes, and what they say is in their kernels: from their Leases.
+"""The node proxies of ours, and what they report to be in their kernels: read from one Lease per node.
 
-A proxy lives while its Lease is renewed, and its Node is there. Only renewals that are seen count, by our own clock.
-Where none is seen of anybody, or the watch of Leases is in trouble, it is not the proxies that are silent: then none is
-taken for dead until they had time to be heard again.
+A proxy is live while its Lease is renewed and its Node exists. Only renewals that we see count, by our own clock. Where
+we see none of any proxy, or the watch of Leases fails, the proxies are not to blame: none counts as dead until it had
+time to renew its Lease once more.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from random import Random
+from typing import Final, NoReturn
 
-from zoneward.client.node_leases import LIVES, RENEWED, Programmed, read
-from zoneward.client.resources import Key, Lease
-from zoneward.client.store import Store
-from zoneward.client.unreadable import OnUnreadable
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableHandler
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
+from zoneward.client.resources import LEASES
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.kube.objects import Lease, ObjectKey
+from zoneward.kube.proxy_lease import (
+    LEASE_DURATION,
+    PROXY_LEASE_SELECTOR,
+    RENEW_INTERVAL,
+    ProgrammedReport,
+    parse_proxy_lease,
+)
 
-FIRST: Final = 1.5 * RENEWED
-"""Seconds in which a Lease that was there before us must be renewed. All proxies that live do so."""
-SILENCE: Final = 1.5 * RENEWED
-"""Seconds without a renewal by anybody, after which it is something else that keeps them all from it."""
-GRACE: Final = 600.0
-"""Seconds in which it is not known whether proxies are gone for good, of which we saw nothing since our beginning, or
-since they were last there."""
-_NOTHING: Final = Programmed(-1, -1)
+FIRST_RENEWAL: Final = 1.5 * RENEW_INTERVAL
+"""Seconds within which a Lease that was there before us must be renewed. All live proxies do so."""
+COMMON_SILENCE: Final = 1.5 * RENEW_INTERVAL
+"""Seconds without a renewal of any Lease, after which the cause is not the single proxy."""
+ABSENT_AFTER: Final = 600.0
+"""Seconds until proxies count as absent, since we began, or since we last saw one."""
+REFUSED_PAUSE: Final = 600.0
+"""Seconds until Leases are requested again after a refusal."""
+_NOTHING_PROGRAMMED: Final = ProgrammedReport(-1, -1)
 
 
 class Presence(StrEnum):
+    """Whether there are proxies of one name."""
+
     ABSENT = "absent"
-    """There are none: somebody else's proxy serves the Services."""
+    """There are none: another proxy serves the Services."""
     UNKNOWN = "unknown"
     PRESENT = "present"
 
 
 @dataclass(frozen=True, slots=True)
-class Proxies:
-    """All proxies of one name. ``nodes``: what each that lives has programmed; ``services`` and ``slices``: what all
-    have, -1 where there is one of which nothing is known; ``unable``: Services that some node could not program."""
+class ProxyGroup:
+    """All proxies of one name. ``nodes``: what each live proxy has programmed; ``services`` and ``slices``: the
+    versions that all have, -1 where nothing is known of one; ``unable``: Services that some node could not program."""
 
     presence: Presence
-    nodes: Mapping[str, Programmed]
+    nodes: Mapping[str, ProgrammedReport]
     services: int = -1
     slices: int = -1
-    unable: frozenset[Key] = frozenset()
+    unable: frozenset[ObjectKey] = frozenset()
 
-    def behind(self, service: Key, services: int, slices: int) -> list[str]:
-        """The nodes that live and do not have these versions of a Service and its slices, sorted."""
+    def behind(self, service: ObjectKey, services: int, slices: int) -> list[str]:
+        """The nodes with a live proxy that lacks these versions of a Service or its slices, sorted."""
         return sorted(
             node
             for node, has in self.nodes.items()
-            if has.services < services or has.slices < slices or service in has.but
+            if has.services < services or has.slices < slices or service in has.excluded
         )
 
 
-NONE: Final = Proxies(Presence.ABSENT, {})
-UNHEARD: Final = Proxies(Presence.UNKNOWN, {})
+NO_PROXIES: Final = ProxyGroup(Presence.ABSENT, {})
+UNKNOWN_PROXIES: Final = ProxyGroup(Presence.UNKNOWN, {})
 
 
 @dataclass(slots=True)
 class _Proxy:
     node: str
     proxy_name: str
-    programmed: Programmed
+    programmed: ProgrammedReport
     renewed: str | None
     seen: float
-    """When it was last seen to be renewed, or first seen at all."""
+    """When we last saw a renewal, or first saw the Lease."""
     has_renewed: bool
     is_dead: bool = False
 
 
 class NodeProxies:
-    """Feed `leases` by a reflector; `look` now and then. ``has_node`` says whether there is a Node of a name,
-    ``on_unreadable`` is told of Leases that cannot be read."""
+    """A reflector fills `leases` (`follow_node_proxies`). ``has_node`` returns whether a Node exists; ``on_unreadable``
+    gets the Leases that cannot be read."""
 
     def __init__(
         self,
         *,
         has_node: Callable[[str], bool],
         clock: Callable[[], float],
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
         self._has_node, self._clock = has_node, clock
-        self._proxies: dict[Key, _Proxy] = {}
+        self._proxies: dict[ObjectKey, _Proxy] = {}
         self._began: float | None = None
         """When all Leases were first listed."""
-        self._heard = clock()
-        """The last renewal of anybody."""
+        self._last_renewal = clock()
+        """When any Lease was last renewed."""
         self._excused = clock()
-        """Until when silence was not the proxies' own."""
-        self._present: dict[str, float] = {}
-        """When there last were proxies of a name."""
-        self.leases: Final = Store[Lease](self._change, listed=self._listed, on_unreadable=on_unreadable)
+        """Until when the proxies are not to blame for a missing renewal."""
+        self._last_present: dict[str, float] = {}
+        """By proxy name, when there last were proxies."""
+        self.leases: Final = ObjectStore[Lease](self._change, on_listed=self._listed, on_unreadable=on_unreadable)
 
     def __len__(self) -> int:
         return len(self._proxies)
 
-    def trouble(self) -> None:
+    def watch_failed(self) -> None:
         """The watch of Leases broke off."""
         self._excused = self._clock()
 
-    def look(self) -> Mapping[str, Proxies]:
-        """The proxies that there are, by the name for which they serve Services. Of a name that is not there, there are
-        none: `NONE`, but `UNHEARD` before all Leases were listed."""
+    def groups(self) -> Mapping[str, ProxyGroup]:
+        """The proxies by the proxy name of the Services that they serve. A name that is missing has `NO_PROXIES`, or
+        `UNKNOWN_PROXIES` before all Leases were listed."""
         now = self._clock()
-        if now - self._heard > SILENCE:
+        if now - self._last_renewal > COMMON_SILENCE:
             self._excused = now
-        by_name: dict[str, list[_Proxy]] = {name: [] for name in self._present}
+        by_name: dict[str, list[_Proxy]] = {name: [] for name in self._last_present}
         for each in self._proxies.values():
             each.is_dead = each.is_dead or now > self._limit(each)
             if self._has_node(each.node):
                 by_name.setdefault(each.proxy_name, []).append(each)
-        return {name: self._together(name, some, now) for name, some in by_name.items()}
+        return {name: self._group(name, members, now) for name, members in by_name.items()}
 
     @property
     def are_listed(self) -> bool:
@@ -117,47 +133,81 @@ class NodeProxies:
 
     def _limit(self, proxy: _Proxy) -> float:
         if not proxy.has_renewed:
-            return proxy.seen + FIRST
-        return max(proxy.seen, self._excused) + LIVES
+            return proxy.seen + FIRST_RENEWAL
+        return max(proxy.seen, self._excused) + LEASE_DURATION
 
-    def _together(self, name: str, everyone: Collection[_Proxy], now: float) -> Proxies:
-        nodes = {each.node: each.programmed for each in everyone if not each.is_dead}
-        if any(each.has_renewed for each in everyone):
-            presence, self._present[name] = Presence.PRESENT, now
+    def _group(self, name: str, members: Collection[_Proxy], now: float) -> ProxyGroup:
+        nodes = {each.node: each.programmed for each in members if not each.is_dead}
+        if any(each.has_renewed for each in members):
+            presence, self._last_present[name] = Presence.PRESENT, now
         else:
             # Those that were there before us may be of living proxies, and Nodes may come back.
-            since = self._present.get(name, now if self._began is None else self._began)
-            presence = Presence.UNKNOWN if now - since < GRACE else Presence.ABSENT
+            since = self._last_present.get(name, now if self._began is None else self._began)
+            presence = Presence.UNKNOWN if now - since < ABSENT_AFTER else Presence.ABSENT
             if presence is Presence.ABSENT:
-                self._present.pop(name, None)
-        return Proxies(
+                self._last_present.pop(name, None)
+        return ProxyGroup(
             presence,
             nodes,
             services=min((each.services for each in nodes.values()), default=-1),
             slices=min((each.slices for each in nodes.values()), default=-1),
-            unable=frozenset(key for each in nodes.values() for key in each.but),
+            unable=frozenset(key for each in nodes.values() for key in each.excluded),
         )
 
     def _listed(self) -> None:
         if self._began is None:
-            self._began = self._heard = self._clock()
+            self._began = self._last_renewal = self._clock()
 
-    def _change(self, key: Key, _old: Lease | None, new: Lease | None) -> None:
+    def _change(self, key: ObjectKey, _old: Lease | None, new: Lease | None) -> None:
         if new is None:
             self._proxies.pop(key, None)
             return
-        said, renewed, now = read(new), new.spec.renew_time, self._clock()
+        report, renewed, now = parse_proxy_lease(new), new.spec.renew_time, self._clock()
         before = self._proxies.get(key)
         has_renewed = self._began is not None if before is None else before.has_renewed or renewed != before.renewed
-        is_seen = before is None or renewed != before.renewed
-        if has_renewed and is_seen:
-            self._heard = now
+        is_renewal = before is None or renewed != before.renewed
+        if has_renewed and is_renewal:
+            self._last_renewal = now
         self._proxies[key] = _Proxy(
-            node=said.node,
-            proxy_name=said.proxy_name,
-            programmed=said.programmed or _NOTHING,
+            node=report.node,
+            proxy_name=report.proxy_name,
+            programmed=report.programmed or _NOTHING_PROGRAMMED,
             renewed=renewed,
-            seen=now if before is None or is_seen else before.seen,
+            seen=now if before is None or is_renewal else before.seen,
             has_renewed=has_renewed,
-            is_dead=before is not None and not is_seen and before.is_dead,
+            is_dead=before is not None and not is_renewal and before.is_dead,
         )
+
+
+async def follow_node_proxies(
+    connection: ReadTransport,
+    proxies: NodeProxies,
+    *,
+    namespace: str,
+    timing: ReflectorSettings | None = None,
+    random: Random | None = None,
+    on_watch_error: Callable[[CallFailed], None] = lambda _error: None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> NoReturn:
+    """Keep `NodeProxies.leases` current with the proxies' Leases in a namespace, until cancelled."""
+
+    def watch_failed(error: CallFailed) -> None:
+        proxies.watch_failed()
+        on_watch_error(error)
+
+    while True:
+        reflector = Reflector(
+            connection,
+            LEASES,
+            proxies.leases,
+            options=ListScope(namespace=namespace, label_selector=PROXY_LEASE_SELECTOR),
+            settings=timing,
+            runtime=ReflectorRuntime(random=random or Random()),
+            on_error=watch_failed,
+        )
+        try:
+            await reflector.run()
+        except CallFailed as error:
+            # Nothing else depends on it.
+            on_watch_error(error)
+            await sleep(REFUSED_PAUSE)

@@ -1,1 +1,1 @@
-"""One sync of one Service: its slices as they should be, and the writes that make them so."""
+"""One sync of a Service: the plan, its writes, and what is kept between syncs."""

@@ -1,4 +1,4 @@
-"""Rights to write: which there are to be, and whether we have them, asked before the first of several writes."""
+"""The permissions to write that the controller needs, and a check whether it has them before it starts to write."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,62 +7,62 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.client.api_errors import ApiError, Forbidden, NotFound
-from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, Place
-from zoneward.client.writer import Sender
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
-Right = tuple[str, Place[Any]] | tuple[str, Place[Any], str]
-"""An HTTP method, and the kind that it is for, or a subresource of it (``status``)."""
-RIGHTS: Final[tuple[Right, ...]] = (
+Permission = tuple[str, ApiResource[Any]] | tuple[str, ApiResource[Any], str]
+"""An HTTP method, the kind that it is for, and maybe a subresource (``status``)."""
+REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
     *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
     *((method, EVENTS) for method in ("POST", "PATCH")),
     ("PATCH", SERVICES, "status"),
 )
-"""To write, which a controller needs in any case; without the Lease, of which the election tells."""
-RIGHTS_OF_MARKED: Final[tuple[Right, ...]] = (
+"""Every controller needs these. The leader election reports a missing permission for the Lease."""
+ADOPTION_PERMISSIONS: Final[tuple[Permission, ...]] = (
     ("PATCH", SERVICES),
     *((method, ENDPOINTS) for method in ("POST", "PUT", "DELETE")),
 )
-"""And what it needs for Services that were adopted, where all that are its own are."""
+"""What it needs in addition for adopted Services."""
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _ReviewStatus(msgspec.Struct, frozen=True, gc=False):
     allowed: bool = False
 
 
-class _Review(msgspec.Struct, frozen=True, gc=False):
-    status: _Status = _Status()
+class _SubjectAccessReview(msgspec.Struct, frozen=True, gc=False):
+    status: _ReviewStatus = _ReviewStatus()
 
 
-async def check_rights(connection: Sender, rights: Iterable[Right], *, namespace: str) -> None:
-    """Raises Forbidden for the first right that is missing, as the server would; CallFailed where it can't be asked.
+async def check_permissions(connection: WriteTransport, permissions: Iterable[Permission], *, namespace: str) -> None:
+    """Raises Forbidden for the first missing permission, as the server would; CallFailed where the check fails.
 
-    A server that cannot be asked, or does not let us, leaves it to the writes themselves.
+    Where the server has no such API, or does not let us use it, the writes themselves will show.
     """
-    found = tuple(rights)
-    answers = await asyncio.gather(*(_is_granted(connection, right, namespace) for right in found))
+    found = tuple(permissions)
+    answers = await asyncio.gather(*(_is_allowed(connection, permission, namespace) for permission in found))
     for (method, place, *rest), is_granted in zip(found, answers, strict=True):
         if not is_granted:
             path = "/".join([place.path(namespace=namespace, name=None if method == "POST" else "any"), *rest])
             raise Forbidden(403, "Forbidden", "", method=method, path=path)
 
 
-async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
-    method, place, *rest = right
-    asked = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
+async def _is_allowed(connection: WriteTransport, permission: Permission, namespace: str) -> bool:
+    method, place, *rest = permission
+    attributes = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
     if rest:
-        asked["subresource"] = rest[0]
+        attributes["subresource"] = rest[0]
     review = {
         "kind": "SelfSubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": attributes},
     }
     try:
         body = await connection.send("POST", _PATH, msgspec.json.encode(review), idempotent=True)
-        return decode(body, _Review).status.allowed
-    except (NotFound, Forbidden, *FAILURES):
+        return decode_json(body, _SubjectAccessReview).status.allowed
+    except (NotFound, Forbidden, *DECODE_ERRORS):
         return True
     except ApiError as error:
         if error.status == 405:

@@ -1,4 +1,4 @@
-"""``/proxyMode``: which kind of proxy this is. Scripts and tests ask kube-proxy for it, on ``localhost:10249``."""
+"""``/proxyMode``: which kind of proxy runs here. Scripts and tests ask kube-proxy for it, on ``localhost:10249``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,10 +17,10 @@ _LAST_MOMENT: Final = 0.5
 
 
 class ProxyModeServer:
-    """Answers while it `run`s.
+    """Serves ``/proxyMode`` while it `run`s.
 
-    ``on_trouble`` is told why the address can't be had, once for each reason: kube-proxy may still have it. It is tried
-    again every ``again`` seconds. ``on_listening`` is told the port.
+    ``on_trouble`` gets why the address cannot be opened, once for each reason: kube-proxy may still have it. That is
+    tried again every ``again`` seconds. ``on_listening`` gets the port.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class ProxyModeServer:
         runner = web.ServerRunner(server, shutdown_timeout=_LAST_MOMENT)
         await runner.setup()
         try:
-            await self._begin(runner)
+            await self._listen_until_free(runner)
             self._on_listening(runner.addresses[0][1])
             while True:
                 await asyncio.Event().wait()
         finally:
             await runner.cleanup()
 
-    async def _begin(self, runner: web.ServerRunner) -> None:
-        told = ""
+    async def _listen_until_free(self, runner: web.ServerRunner) -> None:
+        reported = ""
         while True:
             site = web.TCPSite(runner, self._listen.host, self._listen.port)
             try:
@@ -57,8 +57,8 @@ class ProxyModeServer:
             except OSError as error:
                 await site.stop()
                 why = error.strerror or str(error)
-                if why != told:
-                    told = why
+                if why != reported:
+                    reported = why
                     self._on_trouble(why)
                 await self._sleep(self._again)
             else:

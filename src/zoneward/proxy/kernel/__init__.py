@@ -1,1 +1,1 @@
-"""The rules of a node in its kernel: written, read back and mended."""
+"""The rules of a node in its kernel: written, read back and repaired."""

@@ -1,21 +1,222 @@
-"""A kernel's tables in memory: it takes the commands that the proxy writes, refuses what a kernel refuses, and answers.
+"""A kernel's nf_tables in memory: it takes the commands that the proxy writes, refuses what a kernel refuses, and
+answers.
 
-All or nothing, as one transaction of nft. It knows the commands and forms that the proxy uses, and no others; the same
-tables of tests are run on it and on the real one. It can be told to die, to hang and to refuse, so that whoever uses a
-`zoneward.proxy.kernel.applying.Kernel` can be tested without any rights.
+All or nothing, as one transaction of nft. It knows the commands and requests that the proxy uses, and no others; the
+same tests run on it and on the real kernel. Faults let it die, hang and refuse, so that whoever uses a
+`zoneward.proxy.kernel.nft_client.KernelClient` can be tested without permissions.
 """
 
 import asyncio
 import errno
 import re
-from collections.abc import Mapping
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.netlink.messages import Family, error_text, status
-from zoneward.proxy.kernel.applying import Lost, Refused
-from zoneward.proxy.kernel.fake_answers import Table, answer, commands_of
-from zoneward.proxy.ruleset.ruleset import Declared, Hook
+from zoneward.netlink.messages import (
+    DONE,
+    ERROR,
+    GENERIC,
+    HEADER,
+    Family,
+    attribute,
+    attributes,
+    error_message,
+    error_number,
+    messages,
+    nested,
+    read_string,
+    string_attribute,
+)
+from zoneward.netlink.nftables import (
+    CHAIN_HOOK,
+    CHAIN_NAME,
+    CHAIN_POLICY,
+    CHAIN_TABLE,
+    CHAIN_TYPE,
+    DEL_ELEMENTS,
+    ELEMENTS,
+    FAMILY_NUMBERS,
+    GENERATION_ID,
+    GET_CHAIN,
+    GET_ELEMENTS,
+    GET_GENERATION,
+    GET_RULE,
+    GET_SET,
+    GET_TABLE,
+    HOOK_NUMBER,
+    HOOK_PRIORITY,
+    HOOKS,
+    IS_MAP,
+    NEW_CHAIN,
+    NEW_ELEMENTS,
+    NEW_GENERATION,
+    NEW_RULE,
+    NEW_SET,
+    NEW_TABLE,
+    RULE_CHAIN,
+    RULE_EXPRESSIONS,
+    RULE_HANDLE,
+    RULE_TABLE,
+    SET,
+    SET_COUNT,
+    SET_FLAGS,
+    SET_NAME,
+    SET_TABLE,
+    SUBSYSTEM,
+    TABLE,
+    TABLE_FLAGS,
+    TABLE_NAME,
+    TABLE_USE,
+    ElementReader,
+    ElementWriter,
+    Hook,
+    parse_field_types,
+)
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.table_writer import BEGIN, END
+from zoneward.proxy.ruleset.ruleset import SetDeclaration
+
+_VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
+_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
+
+
+@dataclass
+class FakeTable:
+    """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: the table is dormant."""
+
+    sets: dict[str, SetDeclaration] = field(default_factory=dict)
+    chains: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    hooks: dict[str, Hook] = field(default_factory=dict)
+    elements: dict[str, dict[str, str]] = field(default_factory=dict)
+    flags: int = 0
+
+    def copy(self) -> "FakeTable":
+        """An independent copy."""
+        return FakeTable(
+            sets=dict(self.sets),
+            chains={name: list(rules) for name, rules in self.chains.items()},
+            hooks=dict(self.hooks),
+            elements={name: dict(some) for name, some in self.elements.items()},
+            flags=self.flags,
+        )
+
+
+FakeTables = Mapping[tuple[str, str], FakeTable]
+
+
+def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes:
+    """The answer to one netlink request, with the message that ends it. Requests that are not for nf_tables get an
+    empty one."""
+    _, kind, flags, _, _ = HEADER.unpack_from(request)
+    number, _, _ = GENERIC.unpack_from(request, HEADER.size)
+    asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
+    end = _message(DONE if flags & 0x300 else ERROR, struct.pack("=i", 0))
+    if kind >> 8 != SUBSYSTEM:
+        return end
+    if kind & 0xFF == GET_GENERATION:
+        generation_attribute = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
+        return _messages(NEW_GENERATION, socket.AF_UNSPEC, generation_attribute) + end
+    family = _FAMILIES[number]
+    found = _found(kind & 0xFF, family, asked, tables)
+    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if found is None else found + end
+
+
+def decode_transaction(batch: bytes, tables: FakeTables) -> str:
+    """A transaction of element messages as nft commands."""
+    found = []
+    kinds = []
+    for kind, body in messages(batch):
+        kinds.append(kind)
+        if kind in (BEGIN, END):
+            continue
+        assert kind in _VERBS, f"not a message of ours: {kind}"
+        family = _FAMILIES[GENERIC.unpack_from(body)[0]]
+        parts = dict(attributes(body, GENERIC.size))
+        table, name = read_string(parts[TABLE]), read_string(parts[SET])
+        there = tables.get((family, table))
+        declared = None if there is None else there.sets.get(name)
+        known = None if declared is None else parse_field_types(declared.spec)
+        if known is None:
+            raise KernelRefused(error_message(errno.ENOENT), errno.ENOENT)
+        raw = [element for _, element in attributes(parts[ELEMENTS])]
+        some = ElementReader(family, known).read(raw)
+        elements = ", ".join(f"{key} : {value}" if value else key for key, value in some.items())
+        found.append(f"{_VERBS[kind]} element {family} {table} {name} {{ {elements} }}\n")
+    assert (kinds[0], kinds[-1]) == (BEGIN, END), "a transaction has a beginning and an end"
+    return "".join(found)
+
+
+def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
+    number = FAMILY_NUMBERS[family]
+    if kind == GET_CHAIN:
+        every = (
+            _chain(name, chain, table) for (of, name), table in tables.items() if of == family for chain in table.chains
+        )
+        return _messages(NEW_CHAIN, number, every)
+    name = asked[TABLE_NAME]
+    table = tables.get((family, name))
+    if kind == GET_RULE:
+        return _messages(NEW_RULE, number, () if table is None else _rules(name, table, asked.get(RULE_CHAIN)))
+    if table is None:
+        return None
+    if kind == GET_TABLE:
+        flags = attribute(TABLE_FLAGS, struct.pack(">I", table.flags))
+        use = attribute(TABLE_USE, struct.pack(">I", len(table.chains) + len(table.sets)))
+        return _messages(NEW_TABLE, number, [string_attribute(TABLE_NAME, name) + flags + use])
+    if kind == GET_SET:
+        return _messages(NEW_SET, number, (_set(name, each, table) for each in table.sets))
+    assert kind == GET_ELEMENTS, f"not a request of ours: {kind}"
+    if asked[SET] not in table.sets:
+        return None
+    return _messages(NEW_ELEMENTS, number, _elements(family, name, asked[SET], table))
+
+
+def _messages(kind: int, family: int, bodies: Iterable[bytes]) -> bytes:
+    return b"".join(_message(SUBSYSTEM << 8 | kind, GENERIC.pack(family, 0, 0) + body) for body in bodies)
+
+
+def _message(kind: int, body: bytes) -> bytes:
+    return HEADER.pack(HEADER.size + len(body), kind, 2, 1, 0) + body + b"\0" * (-len(body) % 4)
+
+
+def _chain(name: str, chain: str, table: FakeTable) -> bytes:
+    found = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
+    hook = table.hooks.get(chain)
+    if hook is not None:
+        number = attribute(HOOK_NUMBER, struct.pack(">I", HOOKS.index(hook.name)))
+        found += nested(CHAIN_HOOK, [number, attribute(HOOK_PRIORITY, struct.pack(">i", hook.priority))])
+        found += attribute(CHAIN_POLICY, struct.pack(">I", 1)) + string_attribute(CHAIN_TYPE, hook.type)
+    return found
+
+
+def _rules(name: str, table: FakeTable, of: str | None) -> Iterator[bytes]:
+    for chain, rules in table.chains.items():
+        if of in (None, chain):
+            for handle, rule in rules:
+                where = string_attribute(RULE_TABLE, name) + string_attribute(RULE_CHAIN, chain)
+                what = attribute(RULE_EXPRESSIONS, rule.encode())
+                yield where + attribute(RULE_HANDLE, struct.pack(">Q", handle)) + what
+
+
+def _set(name: str, each: str, table: FakeTable) -> bytes:
+    flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[each].kind == "map" else 0))
+    count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[each])))
+    return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, each) + flags + count
+
+
+def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterator[bytes]:
+    parts = parse_field_types(there.sets[name].spec)
+    if parts is None:
+        return
+    writer = ElementWriter(family, parts)
+    for key, value in there.elements[name].items():
+        yield (
+            string_attribute(TABLE, table) + string_attribute(SET, name) + nested(ELEMENTS, [writer.write(key, value)])
+        )
+
 
 _COMMAND: Final = re.compile(r"(add|delete|flush) (table|chain|rule|set|map|element) (\S+) (\S+)(?: (\S+))?(?: (.*))?")
 _LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
@@ -25,70 +226,70 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
 
 @dataclass(slots=True)
-class Faults:
-    """What goes wrong with the next requests. ``refused``: words; a transaction that has one of them is refused.
+class KernelFaults:
+    """What goes wrong with the next requests.
 
-    ``lost``: words; a transaction that has one of them is not done, and takes longer than anybody waits.
-    ``deaths``: as many transactions end with the process, of which ``done_deaths`` are done before. ``held`` holds
-    transactions up until it is set; None: it does not.
+    ``refused_words``: a transaction that contains one of them is refused. ``lost_words``: one that contains one of them
+    is not done, and takes longer than anybody waits. ``deaths``: so many transactions end with the process, of which
+    ``done_deaths`` are done before. ``hold_until`` holds transactions up until it is set; None: it does not.
     """
 
-    refused: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
+    refused_words: set[str] = field(default_factory=set)
+    lost_words: set[str] = field(default_factory=set)
     deaths: int = 0
     done_deaths: int = 0
-    held: asyncio.Event | None = None
+    hold_until: asyncio.Event | None = None
 
 
 class FakeKernel:
-    """A Kernel. ``tables`` by family and name; ``ran``: the transactions that it took, of as many as were ``begun``."""
+    """A KernelClient. ``tables`` by family and name; ``transactions``: what it took, of ``transactions_begun``."""
 
     def __init__(self) -> None:
-        self.tables: dict[tuple[str, str], Table] = {}
-        self.faults = Faults()
-        self.ran: list[str] = []
-        self.begun = self.taken = 0
+        self.tables: dict[tuple[str, str], FakeTable] = {}
+        self.faults = KernelFaults()
+        self.transactions: list[str] = []
+        self.transactions_begun = self.transactions_done = 0
         self.generation = 1
         self._handle = 0
 
     # --- a Kernel -----------------------------------------------------------------------------------------------------
 
-    async def run(self, commands: str) -> None:
+    async def run_commands(self, commands: str) -> None:
         faults = self.faults
-        self.begun += 1
+        self.transactions_begun += 1
         await asyncio.sleep(0)
-        if faults.held is not None:
-            await faults.held.wait()
+        if faults.hold_until is not None:
+            await faults.hold_until.wait()
         if faults.deaths:
             faults.deaths -= 1
-            raise Lost("it died")
-        if any(word in commands for word in faults.lost):
-            raise Lost("it did not answer")
-        for word in faults.refused:
+            raise KernelOutcomeUnknown("it died")
+        if any(word in commands for word in faults.lost_words):
+            raise KernelOutcomeUnknown("it did not answer")
+        for word in faults.refused_words:
             if word in commands:
-                raise Refused(f"refused: {word}", errno.EINVAL)
+                raise KernelRefused(f"refused: {word}", errno.EINVAL)
         self.load(commands)
         if faults.done_deaths:
             faults.done_deaths -= 1
-            raise Lost("it died after it was done")
-        self.taken += 1
-        self.ran.append(commands)
+            raise KernelOutcomeUnknown("it died after it was done")
+        self.transactions_done += 1
+        self.transactions.append(commands)
 
-    async def send(self, batch: bytes) -> None:
-        await self.run(commands_of(batch, self.tables))
+    async def send_batch(self, batch: bytes) -> None:
+        await self.run_commands(decode_transaction(batch, self.tables))
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
-        found = answer(request, self.tables, self.generation)
-        number = status(found)
+        found = answer_request(request, self.tables, self.generation)
+        number = error_number(found)
         if number:
-            raise Refused(error_text(number), number)
+            raise KernelRefused(error_message(number), number)
         return found
 
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     def elements(self, family: Family, table: str) -> Mapping[str, Mapping[str, str]]:
-        """Those that there are, without empty sets."""
+        """The elements that there are, without empty sets."""
         return {name: some for name, some in self.tables[family, table].elements.items() if some}
 
     def chains(self, family: Family, table: str) -> Mapping[str, tuple[str, ...]]:
@@ -96,12 +297,12 @@ class FakeKernel:
         return {name: tuple(rule for _, rule in rules) for name, rules in self.tables[family, table].chains.items()}
 
     def load(self, commands: str) -> None:
-        """One transaction by whoever may. Raises Refused, and then nothing has changed."""
+        """Run one transaction, whoever sends it. Raises KernelRefused, and then nothing has changed."""
         before = {each: table.copy() for each, table in self.tables.items()}
         try:
             for line in commands.splitlines():
                 self._one(line)
-        except Refused:
+        except KernelRefused:
             self.tables = before
             raise
         self.generation += 1
@@ -113,7 +314,7 @@ class FakeKernel:
         assert found, f"not a command of ours: {line}"
         verb, kind, family, name, what, rest = found.groups()
         if kind == "table" and verb == "add":
-            self.tables.setdefault((family, name), Table())
+            self.tables.setdefault((family, name), FakeTable())
             return
         table = self.tables.get((family, name))
         if table is None:
@@ -123,7 +324,7 @@ class FakeKernel:
             case "delete", "table":
                 del self.tables[family, name]
             case "add", "set" | "map":
-                declared = Declared(kind, rest.strip("{} ").removesuffix(";"))
+                declared = SetDeclaration(kind, rest.strip("{} ").removesuffix(";"))
                 if table.sets.setdefault(what, declared) != declared:
                     raise _refusal(_THERE, line)
                 table.elements.setdefault(what, {})
@@ -138,7 +339,7 @@ class FakeKernel:
             case _:
                 self._chain(table, verb, kind, what, rest, line)
 
-    def _chain(self, table: Table, verb: str, kind: str, what: str, rest: str, line: str) -> None:
+    def _chain(self, table: FakeTable, verb: str, kind: str, what: str, rest: str, line: str) -> None:
         if verb == "add" and kind == "chain":
             _add_chain(table, what, rest, line)
             return
@@ -160,11 +361,11 @@ class FakeKernel:
                 raise AssertionError(line)
 
 
-def _refusal(number: int, line: str) -> Refused:
-    return Refused(f"{error_text(number)}: {line}", number)
+def _refusal(number: int, line: str) -> KernelRefused:
+    return KernelRefused(f"{error_message(number)}: {line}", number)
 
 
-def _add_chain(table: Table, name: str, rest: str, line: str) -> None:
+def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
     hook = None
     if rest:
         found = _HOOK.fullmatch(rest)
@@ -178,7 +379,7 @@ def _add_chain(table: Table, name: str, rest: str, line: str) -> None:
         raise _refusal(_THERE, line)
 
 
-def _element(table: Table, verb: str, name: str, rest: str, line: str) -> None:
+def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> None:
     there = table.elements.get(name)
     if there is None:
         raise _refusal(_NOT_THERE, line)
@@ -194,18 +395,18 @@ def _element(table: Table, verb: str, name: str, rest: str, line: str) -> None:
         there[key] = value
 
 
-def _known(table: Table, words: str, line: str) -> None:
-    for name in (*_LEADS.findall(words), *_NAMES.findall(words)):
+def _known(table: FakeTable, read_string: str, line: str) -> None:
+    for name in (*_LEADS.findall(read_string), *_NAMES.findall(read_string)):
         if name not in table.chains and name not in table.sets:
             raise _refusal(_NOT_THERE, f"{name}: {line}")
 
 
-def _is_led_to(table: Table, chain: str) -> bool:
+def _is_led_to(table: FakeTable, chain: str) -> bool:
     """Whether a rule or an element leads to a chain, or it has rules that are not gone."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
     values = (value for some in table.elements.values() for value in some.values())
-    return any(chain in _LEADS.findall(words) for words in (*every, *values))
+    return any(chain in _LEADS.findall(read_string) for read_string in (*every, *values))
 
 
-def _is_named(table: Table, name: str) -> bool:
+def _is_named(table: FakeTable, name: str) -> bool:
     return any(name in _NAMES.findall(rule) for rules in table.chains.values() for _, rule in rules)

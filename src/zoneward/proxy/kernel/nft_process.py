@@ -40,7 +40,7 @@ _LIBRARY: Final = "libnftables.so.1"
 _NO_DNS: Final = 1
 
 
-class Library:
+class NftLibrary:
     """libnftables with a context of its own. Raises OSError where there is none."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Library:
         done, said = self._ran(self._library.nft_run_cmd_from_buffer, commands)
         if done or commands.count(b"\n") < 2:
             return done, said
-        # It tells which line is at fault only of a file; of anything else it shows the first one.
+        # It names the line at fault only for a file; for anything else it shows the first one.
         try:
             with os.fdopen(os.memfd_create("commands"), "wb") as file:
                 file.write(commands)
@@ -80,8 +80,8 @@ class Library:
         return status == 0, (said if status == 0 else wrong) or b""
 
 
-def answers(request: bytes) -> Iterator[bytes]:
-    """What the kernel answers to one request, up to what ends it. Raises OSError."""
+def query_kernel(request: bytes) -> Iterator[bytes]:
+    """The kernel's answer to one request, piece by piece. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.bind((0, 0))
         kernel.send(request)
@@ -92,8 +92,8 @@ def answers(request: bytes) -> Iterator[bytes]:
                 return
 
 
-class Sender:
-    """A way to send transactions."""
+class TransactionSocket:
+    """Sends transactions of netlink messages."""
 
     def __init__(self) -> None:
         self._begin()
@@ -104,7 +104,7 @@ class Sender:
         self._room = 0
 
     def answer(self, request: bytes) -> bytes:
-        """What the kernel says of one transaction, which ends with a message that asks for it. Raises OSError."""
+        """What the kernel answers to one transaction, whose last message asks for an answer. Raises OSError."""
         try:
             return self._answer(request)
         except OSError:
@@ -140,7 +140,9 @@ def _is_last(datagram: bytes) -> bool:
     return False
 
 
-def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[bytes, bytes], None]) -> None:
+def _answer(
+    library: NftLibrary, sender: TransactionSocket, request: bytes, say: Callable[[bytes, bytes], None]
+) -> None:
     if request[:1] == RUN:
         done, said = library.run(request[1:])
         say(DONE if done else REFUSED, said)
@@ -150,7 +152,7 @@ def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[byt
             say(DONE, sender.answer(request[1:]))
             return
         # Piece by piece: all at once it would be kept here twice.
-        for piece in answers(request[1:]):
+        for piece in query_kernel(request[1:]):
             say(MORE, piece)
     except OSError as error:
         say(REFUSED, f"{error.errno} {error.strerror}".encode())
@@ -158,8 +160,8 @@ def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[byt
         say(DONE, b"")
 
 
-def keep_one_right() -> None:
-    """Only CAP_NET_ADMIN stays, as far as it is there, and no program that is started gets more."""
+def keep_one_capability() -> None:
+    """Keep only CAP_NET_ADMIN, as far as it is there, and let no program that is started get more."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     head, words = struct.pack("=Ii", _CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
@@ -170,11 +172,11 @@ def keep_one_right() -> None:
     libc.capset(head, struct.pack("=6I", *kept))
 
 
-def ask_no_name_server() -> None:
-    """nft takes a word in the place of an address for the name of a host. It is looked for in files alone.
+def disable_dns() -> None:
+    """Look names of hosts up in files alone: nft takes a word in the place of an address for the name of a host.
 
-    A name server that does not answer holds up all that waits for the kernel, and it may be one that is reached by way
-    of these very rules. Newer versions of the library can be told so by themselves.
+    A name server that does not answer holds up everything that waits for the kernel, and it may be reached through
+    these very rules. Newer versions of the library have a flag for this.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "__nss_configure_lookup"):
@@ -182,7 +184,7 @@ def ask_no_name_server() -> None:
 
 
 def end_with_parent() -> None:
-    """What asked for a transaction is gone: one that comes late would undo what its successor does."""
+    """End when the parent does: a transaction that comes late would undo what the parent's successor does."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -191,18 +193,18 @@ def end_with_parent() -> None:
 
 def main() -> int:
     end_with_parent()
-    ask_no_name_server()
+    disable_dns()
     try:
-        library = Library()
+        library = NftLibrary()
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     try:
-        sender = Sender()
+        sender = TransactionSocket()
     except OSError as error:
         sys.stderr.write(f"the kernel has no nf_tables: {error.strerror}\n")
         return UNUSABLE
-    keep_one_right()
+    keep_one_capability()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
 
     def say(kind: bytes, text: bytes) -> None:

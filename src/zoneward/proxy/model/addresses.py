@@ -1,7 +1,7 @@
-"""Addresses and ranges of addresses, parsed once from what an API server, a person or a Node says.
+"""Parses addresses and ranges of addresses, once, from what an API server, a person or a Node says.
 
-What comes out of here is canonical text, as the kernel writes it: it compares, and it is safe in a command of nft. What
-is no address gives None: nft takes a word in the place of an address for the name of a host, and asks DNS for it.
+The result is canonical text, as the kernel writes it: it compares, and it is safe in a command of nft. What is no
+address gives None: nft takes a word in the place of an address for the name of a host, and asks DNS for it.
 """
 
 import re
@@ -14,7 +14,7 @@ _USUAL: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 """An address of IPv4 as everybody writes it."""
 
 
-def address_of(text: str) -> str | None:
+def parse_address(text: str) -> str | None:
     """The canonical text of one address, as Kubernetes reads it: numbers of IPv4 may begin with zeros, and an address
     of IPv4 that is written as one of IPv6 (``::ffff:10.0.0.1``) is one of IPv4. An address with a zone has no place in
     a packet.
@@ -39,10 +39,10 @@ def _unusual(text: str) -> str | None:
     return str(found)
 
 
-def range_of(text: str) -> str | None:
+def parse_cidr(text: str) -> str | None:
     """The canonical text of a range, ``ADDRESS/LENGTH``; bits beyond the length are cleared."""
     address, slash, length = text.partition("/")
-    found = address_of(address)
+    found = parse_address(address)
     if found is None or not slash or not (length.isascii() and length.isdecimal()):
         return None
     if (":" in address) != (":" in found):
@@ -54,13 +54,14 @@ def range_of(text: str) -> str | None:
         return None
 
 
-def is_within(address: str, ranges: str) -> bool:
+def is_in_cidr(address: str, ranges: str) -> bool:
     """Whether an address is in a range, or is the same address; both canonical."""
     return _parsed(address) in _network(ranges)
 
 
-def special(address: str) -> str | None:
-    """What an address is that no host has to itself, which so can be no external address of a Service; None: it is not.
+def special_use(address: str) -> str | None:
+    """The special use of an address that no host has to itself, and that so cannot be an external IP of a Service;
+    None: it has none.
 
     As ``ValidateNonSpecialIP`` of the API server, and all of multicast.
     """

@@ -1,1 +1,1 @@
-"""The rules of a node as values, and as text for nft."""
+"""The rules of a node: as values, their differences, and as commands of nft."""

@@ -9,13 +9,13 @@
                     its traffic policy; ``policy-local``
 ``inside``          for the external policy Local: where traffic from this node and its Pods goes;
                     ``outside``: all other traffic
-``refused``         what has nobody to serve it: rejected where no endpoint exists, else dropped
+``refused``         what has no endpoint to serve it: rejected where no endpoint exists, else dropped
 ``guarded``         load balancers' addresses with ranges of sources
 ``cluster-ips``     all cluster addresses; ``hairpin``: endpoints of this node, which may call themselves
-``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connections`)
+``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connection_set`)
 ==================  ==================================================================================
 
-What a chain does is told by its name, so that whoever finds a table needs no more than the names to know it.
+A chain does what its name says: who finds a table needs no more than the names to know what it does.
 Chains: ``c-N`` and ``l-N`` send to one of N slots (cluster, local). ``external-cluster`` and ``external-local`` are the
 external policies, ``to-cluster`` and ``to-local`` lead on from them. With ``node-`` before it the same for node ports.
 
@@ -31,13 +31,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.measure.connections import CONNECTIONS, COUNTING, connections_set, counting_chain
-from zoneward.proxy.ruleset.quoting import quoted
-from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared, Hook
+from zoneward.netlink.nftables import Hook
+from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, COUNTING_CHAIN, connections_set, counting_chain
+from zoneward.proxy.ruleset.nft_commands import quote
+from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
 
 TABLE: Final = "zoneward"
-LAYOUT: Final = "layout"
-"""The beginning of the name of a chain without rules, which tells of all that is not told by other names."""
+LAYOUT_CHAIN: Final = "layout"
+"""The beginning of the name of a chain without rules, that stands for everything that no other name says."""
 _PORT: Final = "meta l4proto . th dport"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
 """In this order: the map's values have the port of TCP, and where a rule names no protocol, or the first rule of a
@@ -46,63 +47,63 @@ _LOOPBACK: Final[dict[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutOptions:
-    """How a node is to be taken, by family where it differs.
+class RulesetOptions:
+    """What the operator and the Node say about the rules, by family where it differs.
 
-    ``pod_ranges`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an
-    interface, or the beginning of such names with a ``*``. ``service_ranges``: addresses of which those that nobody has
-    are dropped. ``node_addresses``: ranges of those of the node's addresses that node ports are served on; all where
-    there are none for a family, but never loopback. ``own_addresses``: the node's, which ranges of sources may have.
-    ``mark``: the bit that says to masquerade. ``count_connections``: by endpoint, as
-    `zoneward.proxy.measure.connections` says.
+    ``pod_cidrs`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an interface,
+    or the beginning of such names with a ``*``. ``service_cidrs``: ranges whose unused addresses are dropped.
+    ``node_port_cidrs``: ranges of the node's addresses that node ports are served on; all of them where there are none
+    for a family, but never loopback. ``node_ips``: the node's own, which ranges of sources may have.
+    ``masquerade_mark``: the bit that says to masquerade. ``count_connections``: by endpoint
+    (`zoneward.proxy.measure.connection_set`).
     """
 
-    pod_ranges: Mapping[Family, str] | None = None
+    pod_cidrs: Mapping[Family, str] | None = None
     pod_interfaces: str | None = None
     masquerade_all: bool = False
-    mark: int = 1 << 14
-    service_ranges: Mapping[Family, Sequence[str]] | None = None
-    node_addresses: Mapping[Family, Sequence[str]] | None = None
-    own_addresses: Mapping[Family, str] | None = None
+    masquerade_mark: int = 1 << 14
+    service_cidrs: Mapping[Family, Sequence[str]] | None = None
+    node_port_cidrs: Mapping[Family, Sequence[str]] | None = None
+    node_ips: Mapping[Family, str] | None = None
     count_connections: bool = True
 
     @property
-    def marked(self) -> str:
+    def mark_statement(self) -> str:
         """The statement that has a connection masqueraded."""
-        return f"meta mark set meta mark | {self.mark:#010x}"
+        return f"meta mark set meta mark | {self.masquerade_mark:#010x}"
 
 
 _SHARED: Final = ("c", "l")
 """Kinds of chains that ports share, whichever Service they are of."""
 
 
-def base_sets(family: Family, options: LayoutOptions) -> dict[str, Declared]:
+def base_sets(family: Family, options: RulesetOptions) -> dict[str, SetDeclaration]:
     """Sets and maps of a table, without elements."""
     address = ADDRESS[family]
     by_address, by_port = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     drawn = "numgen random mod 65536"
     found = {
-        "cluster-ips": Declared("set", f"type {address}"),
-        "hairpin": Declared("set", f"type {address} . {address} . inet_proto . inet_service"),
-        "to-cluster-ip": Declared("map", f"type {by_address} : {address}"),
-        "node-to-cluster-ip": Declared("map", f"type {by_port} : {address}"),
-        "node-to-port": Declared("map", f"type {by_port} : inet_service"),
+        "cluster-ips": SetDeclaration("set", f"type {address}"),
+        "hairpin": SetDeclaration("set", f"type {address} . {address} . inet_proto . inet_service"),
+        "to-cluster-ip": SetDeclaration("map", f"type {by_address} : {address}"),
+        "node-to-cluster-ip": SetDeclaration("map", f"type {by_port} : {address}"),
+        "node-to-port": SetDeclaration("map", f"type {by_port} : inet_service"),
     }
     for name in ("endpoints", "local-endpoints"):
-        found[name] = Declared("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
+        found[name] = SetDeclaration("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
     for name in ("services", "inside", "outside", "refused", "guarded", "policy-cluster", "policy-local"):
-        found[name] = Declared("map", f"type {by_address} : verdict")
+        found[name] = SetDeclaration("map", f"type {by_address} : verdict")
     for name in ("node-ports", "node-inside", "node-outside", "node-refused"):
-        found[name] = Declared("map", f"type {by_port} : verdict")
+        found[name] = SetDeclaration("map", f"type {by_port} : verdict")
     if options.count_connections:
-        found[CONNECTIONS] = connections_set(family)
+        found[CONNECTIONS_SET] = connections_set(family)
     return found
 
 
-def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
+def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
     """Chains that are there with or without Services, those without a hook first."""
     key = f"{family} daddr . {_PORT}"
-    node, mark, ours = _to_node(family, options), options.marked, _from_pods(family, options)
+    node, mark, ours = _to_node(family, options), options.mark_statement, _from_pods(family, options)
     services = []
     if options.masquerade_all:
         services.append(f"{family} daddr @cluster-ips {mark}")
@@ -113,7 +114,7 @@ def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
     # What is under way, and what was sent to an endpoint, has nothing to be refused.
     passing = ("ct state != new accept", "ct status dnat accept")
     unknown = [f"{family} daddr @cluster-ips goto nobody"]
-    unknown += [f"{family} daddr {each} drop" for each in (options.service_ranges or {}).get(family, ())]
+    unknown += [f"{family} daddr {each} drop" for each in (options.service_cidrs or {}).get(family, ())]
     refused = [f"{key} vmap @refused", f"{node} {_PORT} vmap @node-refused"]
 
     def local(prefix: str, lookup: str) -> Chain:
@@ -122,9 +123,10 @@ def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
         return Chain((*rules, f"{lookup} vmap @{prefix}outside"))
 
     rewritten = (f"{family} daddr set {key} map @to-cluster-ip",)
-    masquerade = f"meta mark & {options.mark:#010x} != 0x00000000 meta mark set meta mark ^ {options.mark:#010x}"
+    bit = f"{options.masquerade_mark:#010x}"
+    masquerade = f"meta mark & {bit} != 0x00000000 meta mark set meta mark ^ {bit}"
     chains = {
-        # Of messages that say so the kernel sends few in a second; a connection can be told without one.
+        # The kernel sends few ICMP messages in a second; a TCP connection is refused without one.
         "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
         "to-cluster": _onward(family, "cluster", rewritten),
         "to-local": _onward(family, "local", rewritten),
@@ -153,17 +155,19 @@ def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
     if options.count_connections:
         # Before any rule that masquerades, since that ends a chain. What goes to the node's own addresses leaves by the
         # hook input; what passes both hooks is asked in the first of them alone.
-        count = f"ct status dnat jump {COUNTING}"
+        count = f"ct status dnat jump {COUNTING_CHAIN}"
         after = chains["nat-postrouting"]
         chains |= {
-            COUNTING: counting_chain(family),
+            COUNTING_CHAIN: counting_chain(family),
             "nat-postrouting": Chain((count, *after.rules), after.hook),
             "nat-input": Chain((count,), Hook("nat", "input", 100)),
         }
     # What was written by other options, or another version, is known by it.
-    said = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
-    digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
-    return chains | {f"{LAYOUT}-{digest}": Chain()}
+    content = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
+    # A table that an older version wrote stays in service only if its layout has the same name: so does its text.
+    text = repr(content).replace("SetDeclaration(", "Declared(")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return chains | {f"{LAYOUT_CHAIN}-{digest}": Chain()}
 
 
 def shared_chain(name: str, family: Family) -> Chain:
@@ -183,7 +187,8 @@ def shared_chain(name: str, family: Family) -> Chain:
 
 
 def _onward(family: Family, kind: str, rewritten: Sequence[str]) -> Chain:
-    """To a Service's endpoints by way of its cluster address, to which the rules ``rewritten`` change the packet's."""
+    """To a Service's endpoints by way of its cluster IP, to which the rules ``rewritten`` change the packet's
+    destination."""
     return Chain((*rewritten, f"{family} daddr . {_PORT} vmap @policy-{kind}"))
 
 
@@ -199,19 +204,19 @@ def _from_node_port(family: Family) -> tuple[str, ...]:
     )
 
 
-def _to_node(family: Family, options: LayoutOptions) -> str:
+def _to_node(family: Family, options: RulesetOptions) -> str:
     """What matches traffic to the addresses that node ports are served on."""
     rule = f"fib daddr type local {family} daddr != {_LOOPBACK[family]}"
-    ranges = (options.node_addresses or {}).get(family, ())
+    ranges = (options.node_port_cidrs or {}).get(family, ())
     if not ranges or any(each.endswith("/0") for each in ranges):
         return rule
     return f"{rule} {family} daddr {{ {', '.join(ranges)} }}"
 
 
-def _from_pods(family: Family, options: LayoutOptions) -> tuple[str, str] | None:
-    """What matches traffic of this node's Pods, and what all other; None where nobody says which that is."""
+def _from_pods(family: Family, options: RulesetOptions) -> tuple[str, str] | None:
+    """What matches traffic of this node's Pods, and what all other; None where the options do not say."""
     if options.pod_interfaces is not None:
-        name = quoted(options.pod_interfaces)
+        name = quote(options.pod_interfaces)
         return f"iifname {name}", f"iifname != {name}"
-    found = (options.pod_ranges or {}).get(family)
+    found = (options.pod_cidrs or {}).get(family)
     return None if found is None else (f"{family} saddr {found}", f"{family} saddr != {found}")

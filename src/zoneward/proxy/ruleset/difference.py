@@ -1,58 +1,58 @@
-"""From one ruleset to another: what comes, what goes, and what gets another value."""
+"""From one ruleset to another: what is added, what is deleted, and what gets another value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from zoneward.proxy.ruleset.base_rules import LAYOUT
-from zoneward.proxy.ruleset.ruleset import Chain, Changes, Declared, Elements, Ruleset
+from zoneward.proxy.ruleset.base_rules import LAYOUT_CHAIN
+from zoneward.proxy.ruleset.ruleset import Chain, Elements, Ruleset, RulesetChanges, SetDeclaration
 
 T = TypeVar("T")
 
 
-def difference(old: Ruleset | None, new: Ruleset) -> Changes:
+def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
     """What makes ``new`` out of ``old``; None: there is no such table yet.
 
-    A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so that names are all that is compared of
-    them, and where the kernel enters them. A table of another layout is replaced as a whole, in the same moment.
+    A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so only the names are compared, and where the
+    kernel enters chains. A table of another layout is replaced as a whole, in the same moment.
     """
     if old is None or _layout(old) != _layout(new) or _entered_elsewhere(old, new):
-        return Changes(
+        return RulesetChanges(
             family=new.family,
             table=new.table,
-            is_new=True,
-            replaces=old is not None,
+            creates_table=True,
+            replaces_table=old is not None,
             sets=new.sets,
             chains=new.chains,
-            added={name: some for name, some in new.elements.items() if some},
+            added_elements={name: some for name, some in new.elements.items() if some},
         )
-    removed, added = elements_changed(old.elements, new.elements)
+    removed, added = diff_elements(old.elements, new.elements)
     gone_sets = frozenset(old.sets.keys() - new.sets.keys())
-    return Changes(
+    return RulesetChanges(
         family=new.family,
         table=new.table,
         sets={name: declared for name, declared in new.sets.items() if name not in old.sets},
         chains={name: chain for name, chain in new.chains.items() if name not in old.chains},
-        removed={name: some for name, some in removed.items() if name not in gone_sets},
-        added=added,
-        gone_chains=frozenset(old.chains.keys() - new.chains.keys()),
-        gone_sets=gone_sets,
+        removed_elements={name: some for name, some in removed.items() if name not in gone_sets},
+        added_elements=added,
+        deleted_chains=frozenset(old.chains.keys() - new.chains.keys()),
+        deleted_sets=gone_sets,
     )
 
 
 def _layout(ruleset: Ruleset) -> str | None:
-    return next((name for name in ruleset.chains if name.startswith(f"{LAYOUT}-")), None)
+    return next((name for name in ruleset.chains if name.startswith(f"{LAYOUT_CHAIN}-")), None)
 
 
 def _entered_elsewhere(old: Ruleset, new: Ruleset) -> bool:
     return any(old.chains[name].hook != chain.hook for name, chain in new.chains.items() if name in old.chains)
 
 
-def merged(changes: Sequence[Changes]) -> Changes:
-    """Changes that follow each other, as one: what one of them makes and a later one takes away is left out."""
+def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
+    """Changes that follow each other, as one: what one of them makes and a later one deletes is left out."""
     if len(changes) == 1:
         return changes[0]
-    sets: dict[str, Declared] = {}
+    sets: dict[str, SetDeclaration] = {}
     chains: dict[str, Chain] = {}
     rewritten: dict[str, Chain] = {}
     removed: dict[str, dict[str, str]] = {}
@@ -60,18 +60,18 @@ def merged(changes: Sequence[Changes]) -> Changes:
     gone_chains: set[str] = set()
     gone_sets: set[str] = set()
     for each in changes:
-        rewritten |= each.rewritten
+        rewritten |= each.rewritten_chains
         _come(sets, gone_sets, each.sets)
         _come(chains, gone_chains, each.chains)
-        for name, some in each.removed.items():
+        for name, some in each.removed_elements.items():
             there, here = removed.setdefault(name, {}), added.setdefault(name, {})
             for key, value in some.items():
                 if here.pop(key, None) is None:
                     there[key] = value
-        for name, some in each.added.items():
+        for name, some in each.added_elements.items():
             added.setdefault(name, {}).update(some)
-        _go(sets, gone_sets, each.gone_sets)
-        _go(chains, gone_chains, each.gone_chains)
+        _go(sets, gone_sets, each.deleted_sets)
+        _go(chains, gone_chains, each.deleted_chains)
     for name, some in added.items():
         there = removed.get(name, {})
         for key in [key for key in some if there.get(key) == some[key]]:
@@ -80,29 +80,29 @@ def merged(changes: Sequence[Changes]) -> Changes:
         changes[0],
         sets=sets,
         chains=chains,
-        rewritten=rewritten,
+        rewritten_chains=rewritten,
         # Elements of a set that goes go with it.
-        removed={name: some for name, some in removed.items() if some and name not in gone_sets},
-        added={name: some for name, some in added.items() if some and name not in gone_sets},
-        gone_chains=frozenset(gone_chains),
-        gone_sets=frozenset(gone_sets),
+        removed_elements={name: some for name, some in removed.items() if some and name not in gone_sets},
+        added_elements={name: some for name, some in added.items() if some and name not in gone_sets},
+        deleted_chains=frozenset(gone_chains),
+        deleted_sets=frozenset(gone_sets),
     )
 
 
-def apart(changes: Changes) -> tuple[Changes, Changes, Changes]:
-    """Changes as three transactions: chains that are made, what leads there and all the rest, and chains that go. Each
-    may be nothing.
+def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChanges, RulesetChanges]:
+    """Changes as three transactions: new chains, what leads there and everything else, and deleted chains. Each may be
+    empty.
 
-    A packet that is in the rules while a transaction ends finds its elements, but keeps to the rules of before: of a
-    chain that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long
-    as the transaction lasts that takes away the last element that leads there.
+    A packet that is in the rules while a transaction ends finds its elements, but keeps to the old rules: of a chain
+    that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long as the
+    transaction lasts that deletes the last element that leads there.
     """
-    nothing = Changes(family=changes.family, table=changes.table)
-    if changes.is_new:
+    nothing = RulesetChanges(family=changes.family, table=changes.table)
+    if changes.creates_table:
         return nothing, changes, nothing
     ahead = replace(nothing, sets=changes.sets, chains=changes.chains) if changes.chains else nothing
-    behind = replace(nothing, gone_chains=changes.gone_chains, gone_sets=changes.gone_sets)
-    rest = replace(changes, chains={}, gone_chains=frozenset(), gone_sets=frozenset())
+    behind = replace(nothing, deleted_chains=changes.deleted_chains, deleted_sets=changes.deleted_sets)
+    rest = replace(changes, chains={}, deleted_chains=frozenset(), deleted_sets=frozenset())
     return ahead, replace(rest, sets={}) if changes.chains else rest, behind
 
 
@@ -121,14 +121,14 @@ def _go(here: dict[str, T], gone: set[str], go: frozenset[str]) -> None:
             gone.add(name)
 
 
-def differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
+def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
     """How many ``chains``, ``sets`` and ``elements`` are wrong, without those that are none; None: it is another table.
 
     Rules are not compared.
     """
     if _layout(there) != _layout(wanted) or _entered_elsewhere(there, wanted):
         return None
-    removed, added = elements_changed(there.elements, wanted.elements)
+    removed, added = diff_elements(there.elements, wanted.elements)
     found = {
         "chains": len(there.chains.keys() ^ wanted.chains.keys()),
         "sets": len(there.sets.keys() ^ wanted.sets.keys()),
@@ -138,8 +138,8 @@ def differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
     return {what: number for what, number in found.items() if number}
 
 
-def elements_changed(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """What goes and what comes; an element with another value does both."""
+def diff_elements(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """What is removed and what is added; an element with another value is both."""
     removed: dict[str, dict[str, str]] = {}
     added: dict[str, dict[str, str]] = {}
     nothing: Mapping[str, str] = {}

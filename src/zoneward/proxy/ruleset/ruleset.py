@@ -1,6 +1,6 @@
 """What the kernel holds, as values: tables, chains with their rules, sets and maps with their elements.
 
-Rules, keys and values are words as ``nft`` reads and writes them, so that what was listed compares with what is wanted.
+Rules, keys and values are words as ``nft`` reads and writes them, so that what was read compares with what is wanted.
 """
 
 from collections.abc import Mapping
@@ -8,19 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zoneward.netlink.messages import Family
+from zoneward.netlink.nftables import Hook
 
 Elements = Mapping[str, Mapping[str, str]]
 """By set or map, then by key; the value is empty in a set."""
 ADDRESS: Final[dict[Family, str]] = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """Where the kernel enters a chain."""
-
-    type: str
-    name: str
-    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +22,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class SetDeclaration:
     """A set or a map without its elements. ``spec`` is what nft has between the braces."""
 
     kind: str
@@ -38,16 +30,17 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
-    """What one Service adds to a table. ``shared`` names chains that many use; ``chains`` and ``sets`` are its own."""
+class ServiceRuleset:
+    """What one Service adds to a table. ``shared_chains`` names chains that many Services use; ``chains`` and ``sets``
+    are its own."""
 
     elements: Elements = field(default_factory=dict)
-    shared: frozenset[str] = frozenset()
+    shared_chains: frozenset[str] = frozenset()
     chains: Mapping[str, Chain] = field(default_factory=dict)
-    sets: Mapping[str, Declared] = field(default_factory=dict)
+    sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
 
 
-NOTHING: Final = Portion()
+NO_RULES: Final = ServiceRuleset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,38 +49,39 @@ class Ruleset:
 
     family: Family
     table: str
-    sets: Mapping[str, Declared]
+    sets: Mapping[str, SetDeclaration]
     chains: Mapping[str, Chain]
     elements: Elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """From one state of a table to another, all at once. What is in ``removed`` and ``added`` gets another value.
+class RulesetChanges:
+    """From one state of a table to another, all at once. An element in ``removed_elements`` and ``added_elements`` gets
+    another value.
 
-    ``replaces``: whatever table there is goes as a whole; ``is_new``: the table has to be made. ``rewritten`` are
-    chains that are there, and get other rules.
+    ``replaces_table``: the table that is there is deleted as a whole; ``creates_table``: the table has to be made.
+    ``rewritten_chains`` are there, and get other rules.
     """
 
     family: Family
     table: str
-    is_new: bool = False
-    replaces: bool = False
-    sets: Mapping[str, Declared] = field(default_factory=dict)
+    creates_table: bool = False
+    replaces_table: bool = False
+    sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
     chains: Mapping[str, Chain] = field(default_factory=dict)
-    rewritten: Mapping[str, Chain] = field(default_factory=dict)
-    removed: Elements = field(default_factory=dict)
-    added: Elements = field(default_factory=dict)
-    gone_chains: frozenset[str] = frozenset()
-    gone_sets: frozenset[str] = frozenset()
+    rewritten_chains: Mapping[str, Chain] = field(default_factory=dict)
+    removed_elements: Elements = field(default_factory=dict)
+    added_elements: Elements = field(default_factory=dict)
+    deleted_chains: frozenset[str] = frozenset()
+    deleted_sets: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(
-            (self.is_new or self.sets or self.chains or self.rewritten)
-            or (self.removed or self.added or self.gone_chains or self.gone_sets)
+            (self.creates_table or self.sets or self.chains or self.rewritten_chains)
+            or (self.removed_elements or self.added_elements or self.deleted_chains or self.deleted_sets)
         )
 
     @property
-    def size(self) -> int:
+    def element_count(self) -> int:
         """How many elements come or go."""
-        return sum(len(each) for some in (self.removed, self.added) for each in some.values())
+        return sum(len(each) for some in (self.removed_elements, self.added_elements) for each in some.values())

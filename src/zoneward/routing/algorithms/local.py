@@ -1,27 +1,27 @@
 """local: every zone its own group, filled from zones that have more than they need (KEP-2004 § Local).
 
 It follows the prose to its end; `zoneward.routing.algorithms.local_kep_tool` ends as the proposal's tool does. Where
-the prose is silent, the tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold is no part of
-this: it is asked before.
+the prose is silent, the tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold is checked
+before.
 """
 
 from collections.abc import MutableSequence
 from typing import Final
 
-from zoneward.routing.algorithms.balance import all_at_home, fewest_below, lift
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import lift_to_minimum, min_endpoints_below, place_all_at_home
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 FEWEST_AT: Final = 1
 GIVERS_AT: Final = 2
 RECEIVERS_AT: Final = 3
-"""Where a stretch of the scratch space begins, in zones: after the counts what each zone must have, then two queues."""
+"""Where stretches of the scratch space begin, in zones: after the counts what each zone must have, then two queues."""
 
 
 def local(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
-    previous: Integers,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -29,8 +29,8 @@ def local(
 ) -> int:
     """First lift every zone below the threshold, then every zone to the floor of what it expects.
 
-    Impossible where some zone can't be lifted below the threshold: the proposal downgrades to one group for all then.
-    Zones that can't be lifted to the floor stay where they are.
+    Impossible where some zone cannot be lifted below the threshold: the proposal then downgrades to one group for all.
+    Zones that cannot be lifted to the floor stay where they are.
     """
     zones = len(demand)
     if lift_below_threshold(demand, supply, parameters, composition, weights, scratch, reals) < 0:
@@ -41,33 +41,35 @@ def local(
         total += supply[zone]
         total_demand += demand[zone]
     for zone in range(zones):
-        # A zone that has more than it expects has more than the floor of it, and keeps that.
+        # A zone that has more than it expects has more than its floor, and keeps that.
         floor = total * demand[zone] // total_demand
         scratch[FEWEST_AT * zones + zone] = max(scratch[FEWEST_AT * zones + zone], floor)
-    lift(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
+    lift_to_minimum(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
     return zones
 
 
 def lift_below_threshold(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> int:
-    """Every endpoint into its own zone's group, then every zone below the threshold; returns how many zones are queued
-    that can give still more, or `IMPOSSIBLE`.
+    """Put every endpoint into its own zone's group, then lift every zone below the threshold; returns how many queued
+    zones can still give more, or `IMPOSSIBLE`.
 
-    Counts are left at the beginning of ``scratch``, `FEWEST_AT`, `GIVERS_AT` and `RECEIVERS_AT` behind them, shares at
+    It leaves counts at the beginning of ``scratch``, `FEWEST_AT`, `GIVERS_AT` and `RECEIVERS_AT` behind them, shares at
     the beginning of ``reals``.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
-    total = all_at_home(demand, supply, composition, weights, scratch, reals)
+    total = place_all_at_home(demand, supply, composition, weights, scratch, reals)
     if total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
-        scratch[FEWEST_AT * zones + zone] = fewest_below(limit, total * reals[zone])
-    return lift(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
+        scratch[FEWEST_AT * zones + zone] = min_endpoints_below(limit, total * reals[zone])
+    return lift_to_minimum(
+        GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals
+    )

@@ -1,5 +1,5 @@
-"""local-kep-tool: `local` as the proposal's tool has it, by which the proposal's table was made
-(``docs/subsetting.md`` § The algorithms). For the lab alone.
+"""local-kep-tool: `local` as the proposal's tool computes it, which made the proposal's table (``docs/subsetting.md``
+§ The algorithms). For the lab alone.
 
 It ends earlier than the proposal's prose: when the zone that would give next has less than one endpoint to spare, or
 when the most loaded zone lacks less than one, whatever the others have.
@@ -7,17 +7,17 @@ when the most loaded zone lacks less than one, whatever the others have.
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.balance import lacking, move, spare
-from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
+from zoneward.routing.algorithms.endpoint_moves import lacking_endpoints, move_endpoints, spare_endpoints
 from zoneward.routing.algorithms.local import GIVERS_AT, RECEIVERS_AT, lift_below_threshold
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
+from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push
 
 
 def local_kep_tool(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
-    previous: Integers,  # noqa: ARG001 -- as for `local`
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,  # noqa: ARG001 -- as for `local`
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -39,13 +39,13 @@ def local_kep_tool(
     while giving > 0:
         giver = pop(GIVERS, scratch, givers, giving, share, count)
         giving -= 1
-        if spare(giver, total, share, count) <= 0:
+        if spare_endpoints(giver, total, share, count) <= 0:
             return zones
-        while spare(giver, total, share, count) > 0:
+        while spare_endpoints(giver, total, share, count) > 0:
             receiver = pop(RECEIVERS, scratch, receivers, zones, share, count)
-            number = min(spare(giver, total, share, count), lacking(receiver, total, share, count))
+            number = min(spare_endpoints(giver, total, share, count), lacking_endpoints(receiver, total, share, count))
             if number <= 0:
                 return zones
-            move(number, giver, receiver, zones, composition, count)
+            move_endpoints(number, giver, receiver, zones, composition, count)
             push(RECEIVERS, scratch, receivers, zones - 1, receiver, share, count)
     return zones

@@ -1,16 +1,16 @@
-"""local-opt: what no zone needs whole goes into one group for all (KEP-2004 § Local-Opt)."""
+"""local-opt: zones keep whole endpoints, and one group for all zones takes the rest (KEP-2004 § Local-Opt)."""
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.balance import all_at_home
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import place_all_at_home
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
 def local_opt(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,  # noqa: ARG001 -- there is no threshold in it
-    previous: Integers,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- it has no threshold
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -20,7 +20,7 @@ def local_opt(
     zones = len(demand)
     shared = zones
     count, share = scratch, reals
-    total = all_at_home(demand, supply, composition, weights, count, share)
+    total = place_all_at_home(demand, supply, composition, weights, count, share)
     if total == 0:
         return IMPOSSIBLE
     for zone in range(zones):

@@ -1,4 +1,4 @@
-"""local-shared: as local, but zones that can't be served alone share a group (KEP-2004 § Local-Shared).
+"""local-shared: as local, but zones that have too few endpoints share a group (KEP-2004 § Local-Shared).
 
 The order of the steps is that of the proposal's tool (``docs/subsetting.md`` § The algorithms).
 """
@@ -6,16 +6,23 @@ The order of the steps is that of the proposal's tool (``docs/subsetting.md`` §
 from collections.abc import MutableSequence, Sequence
 from math import ceil, floor
 
-from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, move_one, queue_givers, surplus
-from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import (
+    give_endpoints,
+    min_endpoints_below,
+    move_endpoint,
+    place_all_at_home,
+    queue_zones,
+    surplus,
+)
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
+from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push
 
 
 def local_shared(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
-    previous: Integers,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -23,26 +30,24 @@ def local_shared(
 ) -> int:
     """Two groups may be shared: one by all zones without endpoints, one by zones that stay overloaded.
 
-    Impossible with fewer endpoints than zones, and where the others can't give enough.
+    Impossible with fewer endpoints than zones, and where the other zones cannot give enough.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
     merged, pooled = zones, zones + 1
-    # Counts of the own groups and the two shared ones, then what each zone must have, then two heaps, then the zones
-    # popped as overloaded.
     count, share = scratch, reals
-    fewest, givers, receivers, overloaded = zones + 2, 2 * zones + 2, 3 * zones + 2, 4 * zones + 2
-    total = all_at_home(demand, supply, composition, weights, count, share)
+    fewest, givers, receivers, overloaded = _scratch_layout(zones)
+    total = place_all_at_home(demand, supply, composition, weights, count, share)
     if total < zones:
         return IMPOSSIBLE
     count[merged] = 0
     count[pooled] = 0
     for zone in range(zones):
-        scratch[fewest + zone] = fewest_below(limit, total * share[zone])
-    giving = queue_givers(givers, fewest, zones, scratch, share)
+        scratch[fewest + zone] = min_endpoints_below(limit, total * share[zone])
+    giving = queue_zones(GIVERS, givers, fewest, zones, scratch, share)
 
     number = _merge_target(zones, total, supply, share)
-    giving = give(merged, number, giving, givers, fewest, zones, composition, scratch, share)
+    giving = give_endpoints(merged, number, giving, givers, fewest, zones, composition, scratch, share)
     if giving < 0:
         return IMPOSSIBLE
     for zone in range(zones):
@@ -54,7 +59,7 @@ def local_shared(
         if supply[zone] > 0:
             # What it lacked at the start: a zone that gave to the merged group gets nothing back.
             number = int(total * share[zone] - supply[zone])
-            giving = give(zone, number, giving, givers, fewest, zones, composition, scratch, share)
+            giving = give_endpoints(zone, number, giving, givers, fewest, zones, composition, scratch, share)
             if giving < 0:
                 return IMPOSSIBLE
 
@@ -70,26 +75,12 @@ def local_shared(
         receiving -= 1
         number += 1
     if number > 0:
-        giving = _relieve(
-            number,
-            giving,
-            givers,
-            fewest,
-            overloaded,
-            pooled,
-            zones,
-            total,
-            limit,
-            composition,
-            weights,
-            scratch,
-            share,
-        )
+        giving = _relieve(number, giving, zones, total, limit, composition, weights, scratch, share)
         if giving < 0:
             return IMPOSSIBLE
 
-    # Queues are not sifted again where counts change, so that nothing but this bound promises an end. No input is known
-    # that needs as many steps.
+    # Queues are not sifted again when counts change, so only this bound guarantees an end. No known input needs as many
+    # steps.
     for _ in range(total):
         if giving == 0 or receiving == 0:
             break
@@ -98,7 +89,7 @@ def local_shared(
         if surplus(giver, total, share, count) < 1:
             break
         receiver = pop(RECEIVERS, scratch, receivers, receiving, share, count)
-        move_one(giver, receiver, zones, composition, count)
+        move_endpoint(giver, receiver, zones, composition, count)
         push(RECEIVERS, scratch, receivers, receiving - 1, receiver, share, count)
         if count[giver] > scratch[fewest + giver]:
             push(GIVERS, scratch, givers, giving, giver, share, count)
@@ -106,7 +97,7 @@ def local_shared(
     return zones + 2
 
 
-def _merge_target(zones: int, total: int, supply: Integers, share: Sequence[float]) -> int:
+def _merge_target(zones: int, total: int, supply: IntegerSequence, share: Sequence[float]) -> int:
     """Endpoints that the zones without any get together."""
     expected = 0.0
     for zone in range(zones):
@@ -118,13 +109,15 @@ def _merge_target(zones: int, total: int, supply: Integers, share: Sequence[floa
     return floor(ceil(1000 * expected) / 1000 + 0.5)
 
 
+def _scratch_layout(zones: int) -> tuple[int, int, int, int]:
+    """Where stretches of the scratch space begin: after the counts of the own groups and the two shared ones, what each
+    zone must have, then the queues of givers and receivers, then the overloaded zones."""
+    return zones + 2, 2 * zones + 2, 3 * zones + 2, 4 * zones + 2
+
+
 def _relieve(
     number: int,
     giving: int,
-    givers: int,
-    fewest: int,
-    overloaded: int,
-    pooled: int,
     zones: int,
     total: int,
     limit: float,
@@ -133,16 +126,17 @@ def _relieve(
     scratch: MutableSequence[int],
     share: Sequence[float],
 ) -> int:
-    """Help the ``number`` zones that are still overloaded, listed in ``scratch`` from ``overloaded`` on; returns the
-    givers left in the queue, or -1.
+    """Help the first ``number`` overloaded zones of the scratch space; returns how many givers are left, or -1.
 
-    One endpoint each from givers that have one to spare; where these are too few, the zones pool what they have then
-    and draw more.
+    Each gets one endpoint from givers that have one to spare; where these are too few, the zones pool what they have
+    then and draw more.
     """
+    pooled = zones + 1
+    fewest, givers, _, overloaded = _scratch_layout(zones)
     helped = 0
     while helped < number and giving > 0 and surplus(scratch[givers], total, share, scratch) >= 1:
         zone = scratch[overloaded + helped]
-        giving = give(zone, 1, giving, givers, fewest, zones, composition, scratch, share)
+        giving = give_endpoints(zone, 1, giving, givers, fewest, zones, composition, scratch, share)
         helped += 1
     if helped == number:
         return giving
@@ -156,14 +150,14 @@ def _relieve(
         weights[zone * zones + zone] = 0.0
         weights[pooled * zones + zone] = 1.0
     while giving >= 0 and _pooled_load(number, overloaded, pooled, total, scratch, share) - 1 >= limit:
-        giving = give(pooled, 1, giving, givers, fewest, zones, composition, scratch, share)
+        giving = give_endpoints(pooled, 1, giving, givers, fewest, zones, composition, scratch, share)
     return giving
 
 
 def _pooled_load(
-    number: int, overloaded: int, pooled: int, total: int, scratch: Integers, share: Sequence[float]
+    number: int, overloaded: int, pooled: int, total: int, scratch: IntegerSequence, share: Sequence[float]
 ) -> float:
-    """What the zones that pool expect, for each endpoint of the pool; quotients are added, as the table was made."""
+    """The expected endpoints of the pooling zones, per endpoint of the pool. Adds quotients, as the proposal's tool."""
     load = 0.0
     for position in range(number):
         load += total * share[scratch[overloaded + position]] / scratch[pooled]

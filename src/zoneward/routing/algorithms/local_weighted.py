@@ -2,15 +2,15 @@
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.balance import all_at_home
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import place_all_at_home
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
 def local_weighted(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,  # noqa: ARG001 -- nobody is overloaded, so there is no threshold
-    previous: Integers,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- no endpoint is overloaded, so there is no threshold
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -19,14 +19,14 @@ def local_weighted(
     """Whole endpoints first; then a group of one endpoint for every fraction that a zone has to spare.
 
     Such an endpoint serves its own zone with the part that is left and zones in need with the rest. Whole endpoints
-    that nobody needs whole form a group for each zone that has some. Comparisons with 0 are exact, as in the proposal's
-    tool.
+    that no zone needs whole form a group for each zone that has some. Comparisons with 0 are exact, as in the
+    proposal's tool.
     """
     zones = len(demand)
     # Whole endpoints to spare (negative: in need), and the fractions beside them.
     whole = zones
     share, fraction, needed = reals, zones, 2 * zones
-    total = all_at_home(demand, supply, composition, weights, scratch, share)
+    total = place_all_at_home(demand, supply, composition, weights, scratch, share)
     if total == 0:
         return IMPOSSIBLE
     for zone in range(zones):

@@ -2,20 +2,20 @@
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
 def one_group(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
-    previous: Integers,  # noqa: ARG001 -- nobody can move
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- every algorithm has the same signature; this one has nothing to tune
+    previous: IntegerSequence,  # noqa: ARG001 -- no endpoint can move
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room
     reals: MutableSequence[float],  # noqa: ARG001
 ) -> int:
-    """Every endpoint to every zone. The own groups stay empty. Nothing is drawn by lot: that is what proxies do."""
+    """Every endpoint to every zone. The own groups stay empty. The proxies choose at random, not this function."""
     zones = len(demand)
     total = 0
     for zone in range(zones):

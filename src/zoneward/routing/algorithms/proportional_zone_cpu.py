@@ -1,4 +1,4 @@
-"""ProportionalZoneCPU: as many endpoints for each zone as its share of CPU asks for, close by where possible.
+"""ProportionalZoneCPU: each zone gets endpoints in proportion to its CPU, its own ones where possible.
 
 KEP-2433 § Heuristics sets the goal (endpoints in proportion to CPU, those of the own zone first, others from zones with
 more than they need) and § Overload the limit: no zone may expect its endpoints to get a threshold or more above a fair
@@ -21,23 +21,23 @@ Two ways lead to an allocation:
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
 def proportional_zone_cpu(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
-    previous: Integers,
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
-    reals: MutableSequence[float],  # noqa: ARG001 -- whole numbers do
+    reals: MutableSequence[float],  # noqa: ARG001 -- integers suffice
 ) -> int:
     """Allocate in proportion to demand, or refuse.
 
     ``parameters``: numerator and denominator of the threshold in force, then of the threshold to start with, which a
-    new balance aims for where it can. ``previous`` holds no endpoint for a zone without demand.
+    new balance aims for where possible. ``previous`` holds no endpoint for a zone without demand.
     """
     zones = len(demand)
     total_demand = 0
@@ -117,7 +117,7 @@ def least_endpoints(total_supply: int, demand: int, total_demand: int, numerator
     return total_supply * demand * denominator // (total_demand * (denominator + numerator)) + 1
 
 
-def _neediest(demand: Integers, scratch: MutableSequence[int], consumed: int, zones: int) -> int:
+def _neediest(demand: IntegerSequence, scratch: MutableSequence[int], consumed: int, zones: int) -> int:
     """The zone with the largest demand per endpoint; the first by name where two are alike."""
     best = -1
     for zone in range(zones):
@@ -129,7 +129,7 @@ def _neediest(demand: Integers, scratch: MutableSequence[int], consumed: int, zo
 
 
 def _lend_fresh(
-    demand: Integers,
+    demand: IntegerSequence,
     composition: MutableSequence[int],
     scratch: MutableSequence[int],
     consumed: int,
@@ -137,7 +137,7 @@ def _lend_fresh(
     fresh: int,
     zones: int,
 ) -> None:
-    """Let new endpoints serve zones below what is aimed for: that moves nobody, since they never served anyone."""
+    """Let new endpoints serve zones below the aim: that moves no endpoint, since they served no zone before."""
     for needy in range(zones):
         while scratch[consumed + needy] < scratch[aimed + needy]:
             giver = -1
@@ -162,7 +162,7 @@ def _lend_fresh(
 
 
 def _bound(
-    demand: Integers,
+    demand: IntegerSequence,
     total_demand: int,
     total_supply: int,
     scratch: MutableSequence[int],
@@ -171,7 +171,7 @@ def _bound(
     upper: int,
     zones: int,
 ) -> None:
-    """Bounds of each zone: floor and ceiling of its fair part, and never below what is aimed for."""
+    """Bounds of each zone: floor and ceiling of its fair part, and never below the aim."""
     sum_lower = 0
     for zone in range(zones):
         fair = total_supply * demand[zone]
@@ -186,7 +186,7 @@ def _bound(
 
 
 def _balance(
-    demand: Integers,
+    demand: IntegerSequence,
     total_supply: int,
     scratch: MutableSequence[int],
     consumed: int,

@@ -3,14 +3,14 @@ KEP-2004 § Future Expansion)."""
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import Integers
+from zoneward.routing.algorithms.signature import IntegerSequence
 
 
 def same_zone(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
-    previous: Integers,  # noqa: ARG001 -- where an endpoint is does not depend on where it served
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- every algorithm has the same signature; this one has nothing to tune
+    previous: IntegerSequence,  # noqa: ARG001 -- where an endpoint is does not depend on where it served
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room

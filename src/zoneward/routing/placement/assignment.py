@@ -1,103 +1,76 @@
-"""Which group each endpoint is in, told by cells and the few that are apart from their cell."""
+"""The assignment of endpoints to the zones that consume them: the result of a decision, endpoint by endpoint."""
 
 from collections.abc import Mapping
 from typing import Literal
 
-from zoneward.kube.objects import ForNode, ForZone, Hints
-from zoneward.routing.placement.crowd import Cell, Crowd, Member
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
+from zoneward.routing.placement.groups import ZoneGroup
 
-Kind = Literal["nothing", "hints", "groups"]
+AssignmentKind = Literal["nothing", "hints", "groups"]
 
 
 class Assignment:
-    """What a decision says about each endpoint: hints, a slice group, or nothing.
+    """The group of zones that consume each endpoint.
 
-    ``whole`` has the group of all endpoints of a cell, ``apart`` those that are in another. With ``node_hints`` every
-    ready endpoint is also hinted to its own node (KEP-3015).
+    ``kind`` says how slices show it: by hints, by slice groups, or not at all (all zones consume all endpoints).
+    ``bucket_groups`` has the group of all endpoints of a bucket, ``endpoint_groups`` that of endpoints that differ from
+    their bucket. With ``node_hints`` every ready endpoint also has a hint for its own node (KEP-3015).
+
+    `zoneward.slices.encode` turns it into hints and labels.
     """
+
+    __slots__ = ("bucket_groups", "endpoint_groups", "endpoint_index", "kind", "node_hints")
 
     def __init__(
         self,
-        crowd: Crowd,
-        kind: Kind = "nothing",
+        endpoint_index: EndpointIndex,
+        kind: AssignmentKind = "nothing",
         *,
-        whole: Mapping[Cell, Group | None] | None = None,
-        apart: Mapping[Member, Group | None] | None = None,
+        bucket_groups: Mapping[Bucket, ZoneGroup | None] | None = None,
+        endpoint_groups: Mapping[IndexedEndpoint, ZoneGroup | None] | None = None,
         node_hints: bool = False,
     ) -> None:
         self.kind = kind
-        self.whole = {} if whole is None else whole
-        self.apart = {} if apart is None else apart
+        self.bucket_groups = {} if bucket_groups is None else bucket_groups
+        self.endpoint_groups = {} if endpoint_groups is None else endpoint_groups
         self.node_hints = node_hints
-        self.crowd = crowd
-        self._twins = crowd.twins
-        self._version = crowd.version
-        self._cell_hints: dict[Cell, Hints | None] = {}
-        self._zone_hints: dict[tuple[str, ...], Hints] = {}
-        self._node_hints: dict[tuple[tuple[str, ...], str], Hints] = {}
+        self.endpoint_index = endpoint_index
 
-    def group_of(self, member: Member) -> Group | None:
+    def group_of(self, member: IndexedEndpoint) -> ZoneGroup | None:
         """The slice group of an endpoint; None for the slices that all zones consume."""
-        member = self._twins.get(member, member)
-        if member in self.apart:
-            return self.apart[member]
-        return self.whole.get(member.cell) if member.cell is not None else None
+        member = self.endpoint_index.shared_address.get(member, member)
+        if member in self.endpoint_groups:
+            return self.endpoint_groups[member]
+        return self.bucket_groups.get(member.bucket) if member.bucket is not None else None
 
-    def hints_of(self, member: Member) -> Hints | None:
-        """The hints of an endpoint."""
+    def special_endpoints(self) -> set[IndexedEndpoint]:
+        """The endpoints that their bucket says nothing about: those in another group than their bucket, and those that
+        share an address, because what one of these gets depends on another."""
+        shared = self.endpoint_index.shared_address
+        return {*self.endpoint_groups, *shared, *shared.values()}
+
+    def count_hinted(self) -> int:
+        """The number of endpoints that have hints. It is counted by bucket: a look at each endpoint takes too long."""
         if self.kind != "hints":
-            return None
-        if self._twins:
-            member = self._twins.get(member, member)
-        cell = member.cell
-        if cell is None or not cell.ready:
-            return None
-        group = self.apart.get(member) if self.apart else None
-        if group is None:
-            if not self.node_hints:
-                return self._of_cell(cell)
-            group = self.whole.get(cell)
-        zones = group.zones if group is not None else ()
-        node = member.endpoint.node_name if self.node_hints else None
-        if node:
-            return self._of_node(zones, node)
-        return self._of_zones(zones)
+            return 0
+        count, has_unhinted_bucket = 0, False
+        for bucket in self.endpoint_index.ready_buckets():
+            if self.bucket_groups.get(bucket) is not None:
+                count += len(bucket)
+            elif self.node_hints:
+                count += len(bucket) - bucket.without_node
+            else:
+                has_unhinted_bucket = True
+        if has_unhinted_bucket:
+            count += sum(
+                member.bucket is not None and self.bucket_groups.get(member.bucket) is None
+                for member in self.endpoint_groups
+            )
+        return count + sum(map(self._has_hints, self.endpoint_index.shared_address.values()))
 
-    def all_hints(self) -> tuple[Hints | None, ...]:
-        """The hints of every endpoint, in order."""
-        self._check()
-        if self.kind != "hints":
-            return (None,) * self.crowd.size
-        return tuple(map(self.hints_of, self.crowd.in_order()))
-
-    def all_groups(self) -> tuple[Group | None, ...] | None:
-        """The slice group of every endpoint, in order; None where there are no groups at all."""
-        self._check()
-        return tuple(map(self.group_of, self.crowd.in_order())) if self.kind == "groups" else None
-
-    def _check(self) -> None:
-        if self._version != self.crowd.version:
-            raise RuntimeError("expected a decision to be asked before its endpoints change, got asked afterwards")
-
-    def _of_cell(self, cell: Cell) -> Hints | None:
-        if cell not in self._cell_hints:
-            group = self.whole.get(cell)
-            self._cell_hints[cell] = self._of_zones(group.zones) if group is not None else None
-        return self._cell_hints[cell]
-
-    def _of_zones(self, zones: tuple[str, ...]) -> Hints | None:
-        if not zones:
-            return None
-        found = self._zone_hints.get(zones)
-        if found is None:
-            found = self._zone_hints[zones] = Hints(for_zones=tuple(map(ForZone, zones)))
-        return found
-
-    def _of_node(self, zones: tuple[str, ...], node: str) -> Hints:
-        found = self._node_hints.get((zones, node))
-        if found is None:
-            of_zones = self._of_zones(zones)
-            for_zones = of_zones.for_zones if of_zones is not None else None
-            found = self._node_hints[zones, node] = Hints(for_zones=for_zones, for_nodes=(ForNode(node),))
-        return found
+    def _has_hints(self, member: IndexedEndpoint) -> bool:
+        bucket = member.bucket
+        if bucket is None or not bucket.ready:
+            return False
+        group = self.endpoint_groups.get(member) or self.bucket_groups.get(bucket)
+        return bool(group is not None and group.zones) or bool(self.node_hints and member.endpoint.node_name)

@@ -1,4 +1,4 @@
-"""Groups of endpoints: which zones consume one, and with which weight (KEP-2004 § Terminology)."""
+"""Groups of zones that consume the same endpoints, with weights (KEP-2004 § Terminology)."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ WEIGHT_DIGITS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ZoneGroup:
     """The zones that consume the same endpoints, in name order, each with a weight.
 
-    A weight says how much of a zone's traffic one endpoint gets beside endpoints of other groups that the zone
-    consumes. Almost always it is 1.
+    A weight says how much of a zone's traffic an endpoint gets, compared with the endpoints of other groups that the
+    zone consumes. It is almost always 1.
     """
 
     zones: tuple[str, ...]
@@ -21,7 +21,7 @@ class Group:
 
     @property
     def weighted(self) -> bool:
-        """Whether a consumer has to know the weights."""
+        """Whether consumers need the weights."""
         return any(weight != 1 for weight in self.weights)
 
     @property
@@ -37,20 +37,20 @@ class Group:
         return ",".join(self.zones)
 
 
-EVERY_ZONE: Final = Group((), ())
-"""The group of all zones, as slices without a label have it: they do not say which zones there are."""
+EVERY_ZONE: Final = ZoneGroup((), ())
+"""The group of all zones, as slices without a label have it: they do not list the zones."""
 
 
-def own_group(zone: str) -> Group:
+def own_group(zone: str) -> ZoneGroup:
     """The group that one zone consumes and no other."""
-    return Group((zone,), (1.0,))
+    return ZoneGroup((zone,), (1.0,))
 
 
-def among(group: Group, zones: Container[str]) -> Group | None:
-    """The group as it is for some of the zones; None where it is for none of them."""
+def restrict_to_zones(group: ZoneGroup, zones: Container[str]) -> ZoneGroup | None:
+    """The group without all other zones; None where no zone is left."""
     left = [(zone, weight) for zone, weight in zip(group.zones, group.weights, strict=True) if zone in zones]
     if len(left) == len(group.zones):
         return group
     if len(left) == 1:
         return own_group(left[0][0])
-    return Group(tuple(zone for zone, _ in left), tuple(weight for _, weight in left)) if left else None
+    return ZoneGroup(tuple(zone for zone, _ in left), tuple(weight for _, weight in left)) if left else None

@@ -3,58 +3,59 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from zoneward.kube.objects import Identity
-from zoneward.routing.placement.crowd import Cell, Member
+from zoneward.kube.objects import EndpointIdentity
+from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lot:
-    """Endpoints that are alike to a placement: a cell, or one endpoint without its fellows.
+class PlacementUnit:
+    """What a placement moves: the endpoints of a bucket, or one endpoint of it.
 
-    ``home`` is the zone they start in and ``before`` the group they were in, as indices; -1 for none.
+    ``home`` is the zone they start in and ``previous_group`` the group they were in, as indices; -1 for none.
     """
 
-    members: Cell | Member
+    members: Bucket | IndexedEndpoint
     home: int
-    before: int
+    previous_group: int
 
     @property
     def zone(self) -> str:
-        """Where they are located; empty for nowhere."""
-        return self.members.zone if isinstance(self.members, Cell) else self.members.endpoint.zone or ""
+        """The zone that they are located in; empty without one."""
+        return self.members.zone if isinstance(self.members, Bucket) else self.members.endpoint.zone or ""
 
     def __len__(self) -> int:
-        return len(self.members) if isinstance(self.members, Cell) else 1
+        return len(self.members) if isinstance(self.members, Bucket) else 1
 
-    def in_order(self) -> Sequence[Member]:
-        return self.members.in_order() if isinstance(self.members, Cell) else (self.members,)
+    def in_order(self) -> Sequence[IndexedEndpoint]:
+        return self.members.in_order() if isinstance(self.members, Bucket) else (self.members,)
 
 
 @dataclass(slots=True)
 class Placement:
-    """``whole``: the group of a lot, ``apart``: of those that are in another; ``parts`` how many of a lot are where.
+    """The group of each endpoint, as an index.
 
-    ``moved`` counts those that were in a group and are now in another.
+    ``unit_groups`` has the group of a unit, ``endpoint_groups`` that of endpoints that are in another group than their
+    unit. ``part_sizes`` counts the endpoints of a unit in a group, ``moved`` those that were in another group before.
     """
 
-    whole: dict[Lot, int] = field(default_factory=dict)
-    apart: dict[Member, int] = field(default_factory=dict)
-    parts: dict[tuple[Lot, int], int] = field(default_factory=dict)
+    unit_groups: dict[PlacementUnit, int] = field(default_factory=dict)
+    endpoint_groups: dict[IndexedEndpoint, int] = field(default_factory=dict)
+    part_sizes: dict[tuple[PlacementUnit, int], int] = field(default_factory=dict)
     moved: int = 0
 
 
-def place(lots: Iterable[Lot], counts: Sequence[int], zones: int) -> Placement:
+def place(units: Iterable[PlacementUnit], counts: Sequence[int], zones: int) -> Placement:
     """Place every endpoint.
 
-    ``counts`` says at ``group * zones + home`` how many are to be in which group, the zones' own groups first; what is
-    at home in a zone adds up. Endpoints stay where they were as far as the counts allow; who leaves, and where the
-    others go, is decided by identity, so that the order of the input does not matter.
+    ``counts`` has at ``group * zones + home`` the number of endpoints for each group, the zones' own groups first; the
+    counts of a home add up to the endpoints that start there. Endpoints stay where they were as far as the counts
+    allow. Their identities decide which ones leave, and where these go, so that the order of the input does not matter.
     """
     found = Placement()
     left = list(counts)
-    unplaced: list[list[Lot]] = [[] for _ in range(zones)]
-    leaving: list[list[tuple[Member, Lot]]] = [[] for _ in range(zones)]
-    for (zone, group), alike in _by_cell(lots).items():
+    unplaced: list[list[PlacementUnit]] = [[] for _ in range(zones)]
+    leaving: list[list[tuple[IndexedEndpoint, PlacementUnit]]] = [[] for _ in range(zones)]
+    for (zone, group), alike in _by_home_and_group(units).items():
         number = sum(map(len, alike))
         stay = min(number, left[group * zones + zone]) if group >= 0 else 0
         if group >= 0:
@@ -63,45 +64,46 @@ def place(lots: Iterable[Lot], counts: Sequence[int], zones: int) -> Placement:
             unplaced[zone].extend(alike)
             continue
         left[group * zones + zone] -= stay
-        for lot in alike:
-            found.whole[lot] = group
-            found.parts[lot, group] = len(lot)
+        for unit in alike:
+            found.unit_groups[unit] = group
+            found.part_sizes[unit, group] = len(unit)
         if stay < number:
-            for member, lot in _last(alike, stay):
-                found.parts[lot, group] -= 1
-                leaving[zone].append((member, lot))
+            for member, unit in _last(alike, stay):
+                found.part_sizes[unit, group] -= 1
+                leaving[zone].append((member, unit))
     for zone in range(zones):
         _place_rest(zone, left[zone::zones], unplaced[zone], leaving[zone], found)
     return found
 
 
-def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -> tuple[int, ...]:
-    """The same allocation to zones of their own, with as many endpoints as possible in the group that they were in.
+def with_guests_kept(counts: Sequence[int], previous: Sequence[int], zones: int) -> tuple[int, ...]:
+    """An allocation that keeps as many guests as possible in the group that they were in.
 
-    ``counts`` and ``before`` stand at ``group * zones + home``. How many endpoints each zone has, and how many of them
-    are its own, stays; only who of the others is where may change. No zone both lends and borrows.
+    A guest is an endpoint in the group of another zone than its home. ``counts`` and ``previous`` have numbers at
+    ``group * zones + home``, where each group belongs to one zone. Each zone keeps the number of its endpoints, and of
+    its own ones among them; only the homes of its guests change. No zone both lends and borrows endpoints.
     """
     lent = [sum(counts[home::zones]) - counts[home * zones + home] for home in range(zones)]
     lacking = [sum(counts[zone * zones : (zone + 1) * zones]) - counts[zone * zones + zone] for zone in range(zones)]
-    found = [count if cell % zones == cell // zones else 0 for cell, count in enumerate(counts)]
+    found = [count if position % zones == position // zones else 0 for position, count in enumerate(counts)]
 
     def keep(home: int, most: int, seen: set[int]) -> int:
-        """Keep some more endpoints of ``home`` where they were, others making room for them: an augmenting path."""
+        """Keep more endpoints of ``home`` where they were. Others make room for them: an augmenting path."""
         for zone in set(range(zones)) - {home} - seen:
-            cell = zone * zones + home
-            room = min(most, before[cell] - found[cell])
+            position = zone * zones + home
+            room = min(most, previous[position] - found[position])
             if room <= 0:
                 continue
             seen.add(zone)
             kept = min(room, lacking[zone])
             lacking[zone] -= kept
             for other in range(zones) if not kept else ():
-                instead = zone * zones + other
-                if other != zone and found[instead] and (kept := keep(other, min(room, found[instead]), seen)):
-                    found[instead] -= kept
+                replacement = zone * zones + other
+                if other != zone and found[replacement] and (kept := keep(other, min(room, found[replacement]), seen)):
+                    found[replacement] -= kept
                     break
             if kept:
-                found[cell] += kept
+                found[position] += kept
                 return kept
         return 0
 
@@ -118,7 +120,11 @@ def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -
 
 
 def _place_rest(
-    zone: int, column: Sequence[int], unplaced: Sequence[Lot], leaving: list[tuple[Member, Lot]], found: Placement
+    zone: int,
+    column: Sequence[int],
+    unplaced: Sequence[PlacementUnit],
+    leaving: list[tuple[IndexedEndpoint, PlacementUnit]],
+    found: Placement,
 ) -> None:
     number = sum(map(len, unplaced)) + len(leaving)
     if sum(column) != number:
@@ -126,32 +132,32 @@ def _place_rest(
     # Home first: the first by identity stay in their own zone.
     order = [each for each in (zone, *(group for group in range(len(column)) if group != zone)) if column[each]]
     if len(order) == 1:
-        for lot in unplaced:
-            found.whole[lot] = order[0]
-            found.parts[lot, order[0]] = len(lot)
+        for unit in unplaced:
+            found.unit_groups[unit] = order[0]
+            found.part_sizes[unit, order[0]] = len(unit)
         everybody = leaving
     else:
-        everybody = [(member, lot) for lot in unplaced for member in lot.in_order()] + leaving
+        everybody = [(member, unit) for unit in unplaced for member in unit.in_order()] + leaving
         everybody.sort(key=_identity)
     groups = (group for group in order for _ in range(column[group]))
-    for (member, lot), group in zip(everybody, groups, strict=False):
-        found.apart[member] = group
-        found.parts[lot, group] = found.parts.get((lot, group), 0) + 1
+    for (member, unit), group in zip(everybody, groups, strict=False):
+        found.endpoint_groups[member] = group
+        found.part_sizes[unit, group] = found.part_sizes.get((unit, group), 0) + 1
 
 
-def _by_cell(lots: Iterable[Lot]) -> dict[tuple[int, int], list[Lot]]:
-    found: dict[tuple[int, int], list[Lot]] = {}
-    for lot in lots:
-        found.setdefault((lot.home, lot.before), []).append(lot)
+def _by_home_and_group(units: Iterable[PlacementUnit]) -> dict[tuple[int, int], list[PlacementUnit]]:
+    found: dict[tuple[int, int], list[PlacementUnit]] = {}
+    for unit in units:
+        found.setdefault((unit.home, unit.previous_group), []).append(unit)
     return found
 
 
-def _last(alike: Sequence[Lot], stay: int) -> list[tuple[Member, Lot]]:
-    """All but the first so many by identity, each beside its lot."""
+def _last(alike: Sequence[PlacementUnit], stay: int) -> list[tuple[IndexedEndpoint, PlacementUnit]]:
+    """All but the first ``stay`` endpoints by identity, each with its unit."""
     if len(alike) == 1:
         return [(member, alike[0]) for member in alike[0].in_order()[stay:]]
-    return sorted(((member, lot) for lot in alike for member in lot.in_order()), key=_identity)[stay:]
+    return sorted(((member, unit) for unit in alike for member in unit.in_order()), key=_identity)[stay:]
 
 
-def _identity(pair: tuple[Member, Lot]) -> Identity:
+def _identity(pair: tuple[IndexedEndpoint, PlacementUnit]) -> EndpointIdentity:
     return pair[0].identity

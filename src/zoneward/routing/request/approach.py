@@ -1,221 +1,318 @@
-"""Which approach a Service asks for, and which setting wins.
+"""Which approach a Service requests, and which of its settings wins.
 
-First ``topologyKeys``, then the subsetting annotation (KEP-2004 § Configuration), then the topology annotation (the old
-one where it is present, else the new one), then ``spec.trafficDistribution`` (KEP-2433 § Proxies, KEP-4444 § Design
-Details), then the controller's default. Values are compared letter for letter, as upstream does.
+The first that applies wins: ``topologyKeys``, the subsetting annotation (KEP-2004 § Configuration), the topology
+annotation (the old one where it is present, else the new one), ``spec.trafficDistribution`` (KEP-2433 § Proxies,
+KEP-4444 § Design Details), the controller's default. Values are compared letter for letter, as upstream does.
 
-Subsetting goes before hints because nobody but this project reads its annotation: who sets it means it, while a hints
-setting may be there for another controller, or come with a chart.
+Subsetting goes before hints because only Zoneward reads its annotation: whoever sets it means it, while a hints setting
+may be meant for another controller, or come with a chart.
 """
 
-import dataclasses
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
 from typing import Final
-
-from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms import registry
-from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.configuration import Configuration
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach, Asked, gate_refusal, not_accepted, refused
-from zoneward.routing.request.own_values import SHARE_EXPECTED, own_value, quoted, share_of
-from zoneward.routing.request.subsetting_settings import asked_by_annotation, asked_by_default
-from zoneward.routing.rules import Rules
-
-_ANNOTATION_HEURISTICS: Final = dict.fromkeys(names.AUTO_VALUES, registry.PROPORTIONAL_ZONE_CPU)
-_TOPOLOGY_MODE_HEURISTICS: Final = _ANNOTATION_HEURISTICS | {
-    heuristic.name: heuristic for heuristic in (registry.PROPORTIONAL_ZONE_CPU, registry.PREFER_ZONE)
-}
-_DISTRIBUTIONS: Final = {
-    names.PREFER_CLOSE: registry.PREFER_SAME_ZONE,
-    names.PREFER_SAME_ZONE: registry.PREFER_SAME_ZONE,
-    names.PREFER_SAME_NODE: registry.PREFER_SAME_NODE,
-}
-
-NO_APPROACH: Final = "none"
-WHAT_IF_VALUES: Final = (
-    "Auto",
-    registry.PROPORTIONAL_ZONE_CPU.name,
-    registry.PREFER_ZONE.name,
-    names.PREFER_SAME_ZONE,
-    names.PREFER_SAME_NODE,
-    *registry.SUBSETTING_ALGORITHMS,
-    registry.REQUIRE_ZONE.name,
-    NO_APPROACH,
+from zoneward.routing.algorithms.heuristics import (
+    PREFER_SAME_NODE,
+    PREFER_SAME_ZONE,
+    PREFER_ZONE,
+    PROPORTIONAL_ZONE_CPU,
+    REQUIRE_ZONE,
+    SUBSETTING_ALGORITHMS,
+    Heuristic,
+    find_heuristic,
 )
+from zoneward.routing.configuration import Configuration, HintsSettings
+from zoneward.routing.request.annotations import (
+    HINTS_THRESHOLD,
+    STARTING_THRESHOLD,
+    quote_value,
+    read_number,
+    topology_annotation,
+)
+from zoneward.routing.rules import Reason, RuleLog
+
+_OLD_ANNOTATION_HEURISTICS: Final = dict.fromkeys(names.AUTO_VALUES, PROPORTIONAL_ZONE_CPU)
+TOPOLOGY_MODE_HEURISTICS: Final = _OLD_ANNOTATION_HEURISTICS | {
+    heuristic.name: heuristic for heuristic in (PROPORTIONAL_ZONE_CPU, PREFER_ZONE)
+}
+"""What each value of the annotation ``topology-mode`` requests."""
+DISTRIBUTION_HEURISTICS: Final = {
+    names.PREFER_CLOSE: PREFER_SAME_ZONE,
+    names.PREFER_SAME_ZONE: PREFER_SAME_ZONE,
+    names.PREFER_SAME_NODE: PREFER_SAME_NODE,
+}
+"""What each value of ``spec.trafficDistribution`` requests."""
 
 
-def topology_annotation(service: Service) -> tuple[str, str] | None:
-    """Name and value of the topology annotation that counts: the old one where it is present, even empty."""
-    annotations = service.metadata.annotations or {}
-    for name in (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION):
-        if name in annotations:
-            return name, annotations[name]
-    return None
+class Approach(StrEnum):
+    CLUSTER_WIDE = "ClusterWide"
+    SUBSETTING = "Subsetting"
+    HINTS = "Hints"
+    TRAFFIC_DISTRIBUTION = "TrafficDistribution"
 
 
-def asked_for(service: Service, configuration: Configuration, rules: Rules) -> Asked:
-    """What a Service asks for, with every question written into ``rules``."""
+@dataclass(frozen=True, slots=True)
+class RequestedApproach:
+    """What the settings of a Service come to: an approach and a heuristic, or why there is none.
+
+    ``heuristic`` is None where nothing is requested or the request is refused; ``refusal`` then says why. ``accepted``
+    is None where the Service has no setting, else whether Zoneward understood all values, with why not;
+    ``accepted_detail`` names them. ``starting_threshold`` is for subsetting, in endpoints per zone; ``hints`` are the
+    settings for hints where the Service overrides the configured ones.
+    """
+
+    approach: Approach
+    heuristic: Heuristic | None
+    refusal: Reason | None = None
+    refusal_detail: str = ""
+    accepted: bool | None = None
+    accepted_reason: Reason = Reason.ACCEPTED
+    accepted_detail: str = ""
+    starting_threshold: Fraction = Fraction(0)
+    hints: HintsSettings | None = None
+
+
+def requested_approach(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
+    """What a Service requests. Records every setting that was read in ``rules``."""
     keys = service.spec.topology_keys or ()
     if keys:
         detail = f"topologyKeys has {', '.join(keys)}: all newer settings are ignored"
-        rules.ask("topology-keys", False, detail)
+        rules.record("topology-keys", False, detail)
         newer = (
             names.SUBSETTING_ANNOTATION in (service.metadata.annotations or {})
             or topology_annotation(service) is not None
             or service.spec.traffic_distribution is not None
         )
         overridden = "spec.topologyKeys is set and overrides every newer setting"
-        asked = refused(Reason.TOPOLOGY_KEYS, overridden)
-        return asked if newer else dataclasses.replace(asked, accepted=None)
+        requested = _refused(Reason.TOPOLOGY_KEYS, overridden)
+        return requested if newer else replace(requested, accepted=None)
     if configuration.upstream:
-        return _asked_for_hints(service, configuration, rules)
-    subsetting = asked_by_annotation(service, configuration, rules)
+        return _from_hints_settings(service, configuration, rules)
+    subsetting = _from_subsetting_annotation(service, configuration, rules)
     if subsetting is not None and subsetting.heuristic is not None:
-        _overruled(service, configuration, rules)
+        _record_overridden_hints(service, configuration, rules)
         return subsetting
-    hints = _asked_for_hints(service, configuration, rules)
+    hints = _from_hints_settings(service, configuration, rules)
     if subsetting is None and hints.heuristic is None:
-        default = asked_by_default(service, configuration, rules)
-        return hints if default is None else _beside(default, hints)
-    return hints if subsetting is None else _beside(hints, subsetting)
+        default = _from_default(service, configuration, rules)
+        return hints if default is None else _with_problem_of(default, hints)
+    return hints if subsetting is None else _with_problem_of(hints, subsetting)
 
 
-def _beside(asked: Asked, other: Asked) -> Asked:
-    """What is asked for, where another setting asks for nothing that may be done: that may be worth telling."""
+# --- refusals and problems --------------------------------------------------------------------------------------------
+
+
+def _refused(reason: Reason, detail: str) -> RequestedApproach:
+    """The Service requests something that it cannot get."""
+    return RequestedApproach(
+        Approach.CLUSTER_WIDE,
+        None,
+        refusal=reason,
+        refusal_detail=detail,
+        accepted=False,
+        accepted_reason=reason,
+        accepted_detail=detail,
+    )
+
+
+def _with_problem(requested: RequestedApproach, reason: Reason, detail: str) -> RequestedApproach:
+    """The same with one more setting that Zoneward does not accept; its detail comes first."""
+    if requested.accepted is False:
+        detail = f"{detail}; {requested.accepted_detail}"
+    return replace(requested, accepted=False, accepted_reason=reason, accepted_detail=detail)
+
+
+def _with_problem_of(requested: RequestedApproach, other: RequestedApproach) -> RequestedApproach:
+    """``requested``, with what is wrong with another setting of the same Service."""
     if other.accepted is not False:
-        return asked
-    if asked.heuristic is None:
-        return other if asked.refusal is None else asked
-    return not_accepted(asked, other.accepted_reason, other.accepted_detail)
+        return requested
+    if requested.heuristic is None:
+        return other if requested.refusal is None else requested
+    return _with_problem(requested, other.accepted_reason, other.accepted_detail)
 
 
-def _overruled(service: Service, configuration: Configuration, rules: Rules) -> None:
-    """Hints settings beside a subsetting annotation that asks for something."""
-    annotation = topology_annotation(service)
-    if annotation is not None and _from_annotation(*annotation, configuration) is not None:
-        rules.ask("annotation", False, f"{annotation[0]}: {annotation[1]} is set too, but subsetting wins")
-    distribution = service.spec.traffic_distribution
-    if distribution is not None:
-        rules.ask("traffic-distribution", False, f"{distribution} is set too, but subsetting wins")
+def _check_gates(
+    requested: RequestedApproach, configuration: Configuration, rules: RuleLog, *, value: str = ""
+) -> RequestedApproach:
+    """The request, or its refusal where a feature gate that it needs is off.
+
+    Every request passes here, and its gates follow from what it would write: hints need TopologyAwareHints whoever
+    requests them, since without it API servers drop the field and proxies ignore it (KEP-2433 § Feature Gate).
+    ``value`` is the value of ``spec.trafficDistribution``.
+    """
+    heuristic, gates = requested.heuristic, configuration.gates
+    assert heuristic is not None
+    needed = []
+    if requested.approach is Approach.TRAFFIC_DISTRIBUTION:
+        on = gates.service_traffic_distribution
+        needed.append(("service-traffic-distribution", "ServiceTrafficDistribution", on))
+    if heuristic.subsets:
+        needed.append(("topology-aware-subsetting", "TopologyAwareSubsetting", gates.topology_aware_subsetting))
+    if not heuristic.subsets or configuration.subsetting.encoding == "hints":
+        needed.append(("topology-aware-hints", "TopologyAwareHints", gates.topology_aware_hints))
+    if heuristic.name in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE) and value != names.PREFER_CLOSE:
+        on = gates.prefer_same_traffic_distribution
+        needed.append(("prefer-same-traffic-distribution", "PreferSameTrafficDistribution", on))
+    for rule, gate, on in needed:
+        if not rules.record(f"gate-{rule}", on, f"{gate} is {'on' if on else 'off'}"):
+            return _refused(Reason.FEATURE_GATE_OFF, f"the feature gate {gate} is off")
+    return requested
 
 
-def _asked_for_hints(service: Service, configuration: Configuration, rules: Rules) -> Asked:
+# --- subsetting -------------------------------------------------------------------------------------------------------
+
+
+def _from_subsetting_annotation(
+    service: Service, configuration: Configuration, rules: RuleLog
+) -> RequestedApproach | None:
+    """What the subsetting annotation requests; None where it is absent or empty."""
+    value = (service.metadata.annotations or {}).get(names.SUBSETTING_ANNOTATION, "")
+    if not value:
+        return None
+    setting = f"{names.SUBSETTING_ANNOTATION}: {value}"
+    if value in names.SUBSETTING_DISABLED_VALUES:
+        rules.record("subsetting-annotation", False, f"{setting} asks for none")
+        return RequestedApproach(Approach.CLUSTER_WIDE, None)
+    if value == names.SUBSETTING_REQUIRE:
+        requested = RequestedApproach(Approach.SUBSETTING, REQUIRE_ZONE, accepted=True, accepted_detail=setting)
+    elif value in names.SUBSETTING_AUTO_VALUES:
+        requested = _subsetting(service, configuration, rules, accepted=True, detail=setting)
+    else:
+        problem = f"{names.SUBSETTING_ANNOTATION}: {quote_value(value)} is not a known value"
+        rules.record("subsetting-annotation", False, f"{problem}, so it counts as Disabled")
+        return _refused(Reason.UNKNOWN_VALUE, problem)
+    assert requested.heuristic is not None
+    rules.record("subsetting-annotation", True, f"{setting} asks for {requested.heuristic.name}")
+    return _check_gates(requested, configuration, rules)
+
+
+def _from_default(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach | None:
+    """What the controller's default gives to a Service that requests nothing; None where it is cluster-wide.
+
+    Conditions report what a Service itself requests, so a default has none.
+    """
+    if configuration.default_approach != "Subsetting":
+        return None
+    requested = _check_gates(_subsetting(service, configuration, rules, accepted=None, detail=""), configuration, rules)
+    if requested.heuristic is None:
+        return None
+    rules.record("default-approach", True, f"the controller's default is Subsetting: {requested.heuristic.name}")
+    return requested
+
+
+def _subsetting(
+    service: Service, configuration: Configuration, rules: RuleLog, *, accepted: bool | None, detail: str
+) -> RequestedApproach:
+    """Subsetting with the Service's own algorithm and starting threshold where these are valid, else the configured."""
+    settings = configuration.subsetting
+    problems = []
+    algorithm: str = settings.algorithm
+    wanted = (service.metadata.annotations or {}).get(names.SUBSETTING_ALGORITHM_ANNOTATION)
+    if wanted is not None:
+        known = wanted in SUBSETTING_ALGORITHMS
+        text = f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: {quote_value(wanted)}"
+        if rules.record(
+            "subsetting-algorithm", known, text if known else f"{text} is none of them, {algorithm} is used"
+        ):
+            algorithm = wanted
+        else:
+            problems.append(f"{text} is not a known value, so {algorithm} is used")
+    threshold, problem = read_number(service, STARTING_THRESHOLD, configured=settings.starting_threshold, rules=rules)
+    if problem is not None:
+        problems.append(problem)
+    requested = RequestedApproach(
+        Approach.SUBSETTING,
+        SUBSETTING_ALGORITHMS[algorithm],
+        accepted=accepted,
+        accepted_detail=detail,
+        starting_threshold=threshold,
+    )
+    return _with_problem(requested, Reason.UNKNOWN_VALUE, "; ".join(problems)) if problems else requested
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+
+def _from_hints_settings(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
+    """What the topology annotation requests, else ``spec.trafficDistribution``."""
     unknown = None
     annotation = topology_annotation(service)
     heuristic = None
     if annotation is None:
-        rules.ask("annotation", False, "no topology annotation")
+        rules.record("annotation", False, "no topology annotation")
     else:
         name, value = annotation
-        heuristic = _from_annotation(name, value, configuration)
+        heuristic = _annotation_heuristic(name, value, configuration)
         if heuristic is not None:
-            rules.ask("annotation", True, f"{name}: {value} asks for {heuristic.name}")
+            rules.record("annotation", True, f"{name}: {value} asks for {heuristic.name}")
         elif value in names.DISABLED_VALUES:
-            rules.ask("annotation", False, f"{name}: {value or chr(34) * 2} asks for nothing")
+            rules.record("annotation", False, f"{name}: {value or chr(34) * 2} asks for nothing")
         else:
-            unknown = f"{name}: {quoted(value)} is not a known value"
-            rules.ask("annotation", False, f"{unknown}, so it counts as not set")
+            unknown = f"{name}: {quote_value(value)} is not a known value"
+            rules.record("annotation", False, f"{unknown}, so it counts as not set")
     distribution = service.spec.traffic_distribution
     if annotation is not None and heuristic is not None:
         if distribution is not None:
-            rules.ask("traffic-distribution", False, f"{distribution} is set too, but the annotation wins")
+            rules.record("traffic-distribution", False, f"{distribution} is set too, but the annotation wins")
         setting = f"{annotation[0]}: {annotation[1]}"
-        asked = Asked(Approach.HINTS, heuristic, accepted=True, accepted_detail=setting)
-        return gate_refusal(asked, configuration, rules) or _with_own_threshold(asked, service, configuration, rules)
-    asked = _with_own_threshold(_from_distribution(distribution, configuration, rules), service, configuration, rules)
-    if unknown is None:
-        return asked
-    if asked.heuristic is None:
-        return refused(Reason.UNKNOWN_VALUE, unknown)
-    return not_accepted(asked, Reason.UNKNOWN_VALUE, unknown)
-
-
-def _with_own_threshold(asked: Asked, service: Service, configuration: Configuration, rules: Rules) -> Asked:
-    """The Service's own threshold for hints that balance; they are kept as much longer as configured."""
-    if asked.heuristic is None or not asked.heuristic.balances or configuration.upstream:
-        return asked
-    configured = configuration.hints
-    start, problem = own_value(
-        service,
-        names.HINTS_THRESHOLD_ANNOTATION,
-        ask=lambda passed, detail: rules.ask("hints-threshold-annotation", passed, detail),
-        parse=share_of,
-        expected=SHARE_EXPECTED,
-        configured=configured.start_threshold,
-    )
-    keep = start + configured.keep_threshold - configured.start_threshold
-    hints = dataclasses.replace(configured, start_threshold=start, keep_threshold=keep)
-    asked = dataclasses.replace(asked, hints=hints)
-    return asked if problem is None else not_accepted(asked, Reason.UNKNOWN_VALUE, problem)
-
-
-def asks_for_hints(service: Service) -> bool:
-    """Whether a topology annotation is there and asks for something, be it known, allowed, overruled or none of it.
-
-    So does our own name for ``Auto`` in ``spec.trafficDistribution``.
-    """
-    annotation = topology_annotation(service)
-    distribution = registry.find(service.spec.traffic_distribution or "")
-    return (annotation is not None and annotation[1] not in names.DISABLED_VALUES) or (
-        distribution is not None and distribution.balances
-    )
-
-
-def _from_annotation(name: str, value: str, configuration: Configuration) -> Heuristic | None:
-    if name == names.TOPOLOGY_AWARE_HINTS_ANNOTATION or configuration.upstream:
-        return _ANNOTATION_HEURISTICS.get(value)
-    return _TOPOLOGY_MODE_HEURISTICS.get(value) or registry.find(value)
-
-
-def _from_distribution(value: str | None, configuration: Configuration, rules: Rules) -> Asked:
-    if value is None:
-        rules.ask("traffic-distribution", False, "spec.trafficDistribution is not set")
-        return Asked(Approach.CLUSTER_WIDE, None)
-    setting = f"spec.trafficDistribution: {value}"
-    heuristic = _DISTRIBUTIONS.get(value) or (None if configuration.upstream else registry.find(value))
-    if heuristic is None:
-        rules.ask("traffic-distribution", False, f"{value!r} is not a known value, so it counts as not set")
-        return refused(Reason.UNKNOWN_VALUE, f"{setting!r} is not a known value")
-    rules.ask("traffic-distribution", True, f"{value} asks for {heuristic.name}")
-    asked = Asked(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
-    return gate_refusal(asked, configuration, rules, value=value) or asked
-
-
-def as_if_asked(service: Service, value: str) -> Service:
-    """The same Service as if it asked for ``value`` and for nothing else; ``none`` asks for nothing.
-
-    ``topologyKeys`` and traffic policies stay: they would still be there. Raises ValueError for a value that is none of
-    `WHAT_IF_VALUES`.
-    """
-    if value not in WHAT_IF_VALUES:
-        raise ValueError(f"expected one of {', '.join(WHAT_IF_VALUES)}, got {value!r}")
-    annotations = {
-        name: text
-        for name, text in (service.metadata.annotations or {}).items()
-        if name
-        not in (
-            names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
-            names.TOPOLOGY_MODE_ANNOTATION,
-            names.SUBSETTING_ANNOTATION,
-            names.SUBSETTING_ALGORITHM_ANNOTATION,
-        )
-    }
-    distribution = value if value in _DISTRIBUTIONS else None
-    if value in _TOPOLOGY_MODE_HEURISTICS:
-        annotations[names.TOPOLOGY_MODE_ANNOTATION] = value
-    if value in registry.SUBSETTING_ALGORITHMS:
-        annotations[names.SUBSETTING_ANNOTATION] = "Auto"
-        annotations[names.SUBSETTING_ALGORITHM_ANNOTATION] = value
-    elif value == registry.REQUIRE_ZONE.name:
-        annotations[names.SUBSETTING_ANNOTATION] = names.SUBSETTING_REQUIRE
+        requested = RequestedApproach(Approach.HINTS, heuristic, accepted=True, accepted_detail=setting)
+        requested = _check_gates(requested, configuration, rules)
     else:
-        # Not the controller's default either.
-        annotations[names.SUBSETTING_ANNOTATION] = "Disabled"
-    return replace(
-        service,
-        metadata=replace(service.metadata, annotations=annotations),
-        spec=replace(service.spec, traffic_distribution=distribution),
-    )
+        requested = _from_distribution(distribution, configuration, rules)
+    requested = _with_own_threshold(requested, service, configuration, rules)
+    if unknown is None:
+        return requested
+    if requested.heuristic is None:
+        return _refused(Reason.UNKNOWN_VALUE, unknown)
+    return _with_problem(requested, Reason.UNKNOWN_VALUE, unknown)
+
+
+def _record_overridden_hints(service: Service, configuration: Configuration, rules: RuleLog) -> None:
+    """Record the hints settings that a subsetting annotation overrides."""
+    annotation = topology_annotation(service)
+    if annotation is not None and _annotation_heuristic(*annotation, configuration) is not None:
+        rules.record("annotation", False, f"{annotation[0]}: {annotation[1]} is set too, but subsetting wins")
+    distribution = service.spec.traffic_distribution
+    if distribution is not None:
+        rules.record("traffic-distribution", False, f"{distribution} is set too, but subsetting wins")
+
+
+def _annotation_heuristic(name: str, value: str, configuration: Configuration) -> Heuristic | None:
+    if name == names.TOPOLOGY_AWARE_HINTS_ANNOTATION or configuration.upstream:
+        return _OLD_ANNOTATION_HEURISTICS.get(value)
+    return TOPOLOGY_MODE_HEURISTICS.get(value) or find_heuristic(value)
+
+
+def _from_distribution(value: str | None, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
+    if value is None:
+        rules.record("traffic-distribution", False, "spec.trafficDistribution is not set")
+        return RequestedApproach(Approach.CLUSTER_WIDE, None)
+    setting = f"spec.trafficDistribution: {value}"
+    heuristic = DISTRIBUTION_HEURISTICS.get(value) or (None if configuration.upstream else find_heuristic(value))
+    if heuristic is None:
+        rules.record("traffic-distribution", False, f"{value!r} is not a known value, so it counts as not set")
+        return _refused(Reason.UNKNOWN_VALUE, f"{setting!r} is not a known value")
+    rules.record("traffic-distribution", True, f"{value} asks for {heuristic.name}")
+    requested = RequestedApproach(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
+    return _check_gates(requested, configuration, rules, value=value)
+
+
+def _with_own_threshold(
+    requested: RequestedApproach, service: Service, configuration: Configuration, rules: RuleLog
+) -> RequestedApproach:
+    """The same with the Service's own overload threshold, where its heuristic balances.
+
+    The keep threshold stays above it by the configured distance.
+    """
+    if requested.heuristic is None or not requested.heuristic.balances or configuration.upstream:
+        return requested
+    configured = configuration.hints
+    start, problem = read_number(service, HINTS_THRESHOLD, configured=configured.start_threshold, rules=rules)
+    keep = start + configured.keep_threshold - configured.start_threshold
+    hints = replace(configured, start_threshold=start, keep_threshold=keep)
+    requested = replace(requested, hints=hints)
+    return requested if problem is None else _with_problem(requested, Reason.UNKNOWN_VALUE, problem)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from zoneward.kube import formats, quantity
-from zoneward.kube.fields import Fields
-from zoneward.kube.files import read_small
-from zoneward.kube.input_error import InputError, show
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.document_fields import DocumentFields
+from zoneward.kube.input_error import InputError, MalformedText, show
+from zoneward.kube.input_files import read_small
 from zoneward.kube.names import DOMAIN
 from zoneward.sandbox.durations import EXPECTED_SPAN, Span, parse_duration, parse_span
 from zoneward.sandbox.play.node_pool import MOST_PODS
@@ -100,9 +99,9 @@ _LONGEST = 10 * 365 * 86_400.0
 
 
 class PlayFields:
-    """A mapping with a known set of fields. Every method raises InputError, as those of `Fields` do."""
+    """A mapping with a known set of fields. Every method raises InputError, as those of `DocumentFields` do."""
 
-    def __init__(self, fields: Fields, known: Sequence[str]) -> None:
+    def __init__(self, fields: DocumentFields, known: Sequence[str]) -> None:
         self.fields = fields
         for name in fields.names():
             if name not in known:
@@ -251,14 +250,14 @@ def play_from(source: str, data: bytes) -> Play:
 
     try:
         documents = whole_documents(data)
-    except Malformed as error:
+    except MalformedText as error:
         raise InputError(source, f"line {error.line}, column {error.column}", error.problem) from None
     if len(documents) != 1:
         raise InputError(source, f"expected one document, got {len(documents) or 'none'}")
-    return _play(Fields(documents[0], source=source))
+    return _play(DocumentFields(documents[0], source=source))
 
 
-def _play(fields: Fields) -> Play:
+def _play(fields: DocumentFields) -> Play:
     for name, value in (("apiVersion", API_VERSION), ("kind", "Play")):
         if fields.raw(name) != value:
             raise fields.error(name, value, "none" if fields.raw(name) is None else show(fields.raw(name)))
@@ -350,7 +349,7 @@ def _part(form: PlayFields, name: str, *, most: int | None) -> CountOrPercent:
     return CountOrPercent(int(match[1]), is_percent=bool(match[2]))
 
 
-def _object(fields: Fields) -> dict[str, Any]:
+def _object(fields: DocumentFields) -> dict[str, Any]:
     api, kind = fields.required("apiVersion"), fields.required("kind")
     if (api, kind) not in SERVED:
         known = ", ".join(dict.fromkeys(kind for _, kind in SERVED))

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from zoneward.kube.formats import quoted
-from zoneward.kube.selector import LabelSelector, SelectorError, parse_selector
+from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, Record

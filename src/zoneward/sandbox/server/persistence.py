@@ -10,10 +10,9 @@ from typing import IO, Any, Final
 import msgspec
 
 from zoneward.kube import json_documents
-from zoneward.kube.decoding import head_of
-from zoneward.kube.input_error import InputError, Misfit
-from zoneward.kube.malformed import Malformed
-from zoneward.kube.unpacking import unpack
+from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
+from zoneward.kube.struct_decoder import object_head
+from zoneward.kube.text_encoding import decode_text
 from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.object_store import ObjectStore
@@ -70,7 +69,7 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
     later: list[tuple[Kind, msgspec.Raw | Object, str, int]] = []
     for source, data in files:
         for number, value in _each(source, data):
-            head = head_of(value)
+            head = object_head(value)
             kind = known.get((head.api_version or "", head.kind or ""))
             if kind is None:
                 skipped[f"{head.api_version}/{head.kind}"] += 1
@@ -106,25 +105,25 @@ def _each(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any]]:
     """Objects with the number of their document; those in a ``List`` one by one."""
     number = 0
     try:
-        for number, document in enumerate(_documents(unpack(source, data)), start=1):
+        for number, document in enumerate(_documents(decode_text(source, data)), start=1):
             for value in _flat(document):
                 yield number, value
-    except Misfit as misfit:
+    except FieldMismatch as misfit:
         raise misfit.error(source, number) from None
-    except Malformed as error:
+    except MalformedText as error:
         place = f"line {error.line}, column {error.column}"
         raise InputError(source, f"document {number + 1}", place, error.problem) from None
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    head = head_of(value)
+    head = object_head(value)
     if not (head.kind or "").endswith("List") or head.items is msgspec.UNSET:
         yield value
         return
     # Items of a PodList say no kind: they are Pods.
     named = (head.kind or "").removesuffix("List")
     for item in head.items or ():
-        of = head_of(item)
+        of = object_head(item)
         if of.kind is None and named:
             thing: Object = msgspec.json.decode(item) if isinstance(item, msgspec.Raw) else item
             yield {"kind": named, "apiVersion": head.api_version} | thing
@@ -144,7 +143,7 @@ def _documents(text: bytes | bytearray) -> Iterator[Any]:
             return
         try:
             document, end = json_documents.next_document(text, start)
-        except Malformed as error:
+        except MalformedText as error:
             if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
                 raise
             # YAML may begin like JSON.

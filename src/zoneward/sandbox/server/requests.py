@@ -166,8 +166,8 @@ def _decode_value(body: bytes, content_type: str) -> Any:
 
 
 def _name_in_protobuf(body: bytes) -> str:
-    """The name of the Namespace that ``kubectl create namespace`` sends, which speaks no other format; empty where
-    is none. The envelope has the object in its field 2, that its metadata in field 1, that the name in field 1.
+    """The name of the Namespace that ``kubectl create namespace`` sends, always in protobuf; empty for other bodies. The
+    object is field 2 of the envelope, its metadata field 1 of that, the name field 1 of that.
     """
     if not body.startswith(b"k8s\0"):
         return ""

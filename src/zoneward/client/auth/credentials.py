@@ -1,0 +1,127 @@
+"""The credentials of each request: a fixed token, password or certificate, a token file, or what a plugin returned."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote
+
+from zoneward.client.api_errors import NoCredentials
+from zoneward.client.auth.client_config import ClientConfig, ImpersonationConfig
+from zoneward.client.auth.exec_plugin import ExecCredential, run_plugin
+from zoneward.client.auth.rotated_files import PemReader, RotatedFile
+from zoneward.client.auth.tls import ClientCertificate
+from zoneward.kube.input_error import InputError
+
+_PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The header ``Authorization`` and the client certificate of a request; None: without."""
+
+    authorization: str | None = field(default=None, repr=False)
+    certificate: ClientCertificate | None = None
+
+
+class Credentials:
+    """The credentials for the server. ``now`` is the wall clock, with a time zone; plugins' answers expire by it."""
+
+    def __init__(self, access: ClientConfig, *, now: Callable[[], datetime], is_terminal: bool) -> None:
+        user = access.user
+        self._access, self._now, self._is_terminal = access, now, is_terminal
+        self._token_file = None
+        if user.token_file:
+            self._token_file = RotatedFile(user.token_file, place="tokenFile", source=access.source)
+        self._pair = None
+        if user.certificate and user.key:
+            self._pair = (
+                PemReader(user.certificate, source=access.source),
+                PemReader(user.key, source=access.source),
+            )
+        self._from_plugin: ExecCredential | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def current(self) -> Identity:
+        """The credentials to send now. Runs the plugin where there is one and its answer is absent or expired.
+
+        Raises NoCredentials.
+        """
+        try:
+            if self._has_plugin:
+                async with self._one_at_a_time:
+                    if self._from_plugin is None or self._is_expired(self._from_plugin):
+                        self._from_plugin = await self._run()
+            return self._identity()
+        except InputError as error:
+            raise NoCredentials(error) from error
+
+    async def replacement_for(self, refused: Identity) -> Identity | None:
+        """What to try after the server refused credentials with 401; None: there are no others.
+
+        Of many requests that were refused at once, the first runs the plugin, and the others share its answer.
+        """
+        try:
+            if self._has_plugin:
+                async with self._one_at_a_time:
+                    if self._identity() == refused:
+                        self._from_plugin = await self._run()
+            identity = self._identity()
+        except InputError as error:
+            raise NoCredentials(error) from error
+        return identity if identity != refused else None
+
+    @property
+    def _has_plugin(self) -> bool:
+        # As in client-go: with a token or password of its own the user needs no plugin.
+        user = self._access.user
+        return user.exec_plugin is not None and not (user.token or user.token_file or user.basic)
+
+    def _identity(self) -> Identity:
+        given = self._from_plugin
+        certificate = given.certificate if given else None
+        if self._pair is not None:
+            assert self._access.user.certificate is not None
+            chain, key = (pem.read() for pem in self._pair)
+            certificate = ClientCertificate(chain, key, self._access.user.certificate.place)
+        return Identity(self._authorization(given.token if given else None), certificate)
+
+    def _authorization(self, given: str | None) -> str | None:
+        user = self._access.user
+        if user.basic:
+            return "Basic " + base64.b64encode(":".join(user.basic).encode()).decode()
+        token, place = given or user.token, "token"
+        if self._token_file is not None:
+            try:
+                token, place = self._token_file.read().decode("utf-8", "replace").strip() or token, "tokenFile"
+            except InputError:
+                if token is None:
+                    raise
+        if token is None:
+            return None
+        # A line break in a header would be one more header.
+        if not token.isascii() or not token.isprintable() or not token:
+            raise InputError(self._access.source, f"user {user.name}", place, "expected a token, got something else")
+        return f"Bearer {token}"
+
+    def _is_expired(self, given: ExecCredential) -> bool:
+        return given.expires is not None and self._now() >= given.expires
+
+    async def _run(self) -> ExecCredential:
+        plugin = self._access.user.exec_plugin
+        assert plugin is not None
+        return await run_plugin(plugin, self._access, is_terminal=self._is_terminal)
+
+
+def impersonation_headers(impersonation: ImpersonationConfig) -> list[tuple[str, str]]:
+    """The headers for impersonation; names of extras are escaped as client-go escapes them."""
+    if not impersonation.user:
+        return []
+    headers = [("Impersonate-User", impersonation.user)]
+    headers += [("Impersonate-Uid", impersonation.uid)] if impersonation.uid else []
+    headers += [("Impersonate-Group", group) for group in impersonation.groups]
+    for name, values in impersonation.extra:
+        header = f"Impersonate-Extra-{quote(name, safe=_PLAIN_IN_HEADER_NAMES)}"
+        headers += [(header, value) for value in values]
+    return headers

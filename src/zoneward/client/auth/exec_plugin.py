@@ -1,0 +1,203 @@
+"""Credential plugins: commands that log in somewhere and print credentials (client.authentication.k8s.io)."""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from subprocess import DEVNULL, PIPE
+from typing import Any, Final
+
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, ExecPluginConfig
+from zoneward.client.auth.rotated_files import PemReader
+from zoneward.client.auth.tls import ClientCertificate
+from zoneward.kube.document_fields import DocumentFields
+from zoneward.kube.input_error import InputError, show
+
+TIME_LIMIT: Final = 60.0
+"""Seconds for a plugin that asks nobody."""
+INTERACTIVE_TIME_LIMIT: Final = 300.0
+"""Seconds for one that may ask a person, who has to find a browser or a phone first."""
+_CLOSE_TIME_LIMIT: Final = 1.0
+MAX_OUTPUT: Final = 1 << 20
+"""Bytes of what a plugin prints. A chain of certificates has some thousands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecCredential:
+    """What a plugin returned; ``expires`` None: valid until the server refuses it."""
+
+    token: str | None = field(repr=False)
+    certificate: ClientCertificate | None
+    expires: datetime | None
+
+
+async def run_plugin(
+    plugin: ExecPluginConfig,
+    access: ClientConfig,
+    *,
+    is_terminal: bool,
+    time_limit: float = TIME_LIMIT,
+    interactive_time_limit: float = INTERACTIVE_TIME_LIMIT,
+) -> ExecCredential:
+    """Raises InputError: no such command (with its install hint), failure, no answer in time, an unusable answer.
+
+    ``is_terminal``: a person sits at our standard input. Then, unless the plugin wants it otherwise, it has the
+    terminal to itself; else it runs without input, and the last line of its error output becomes part of the error.
+    """
+    interactive = is_terminal and plugin.interactive != "Never"
+    if plugin.interactive == "Always" and not is_terminal:
+        raise _error(access, plugin, "expected a terminal to log in at (interactiveMode Always), got none")
+    limit = interactive_time_limit if interactive else time_limit
+    process = await _start(plugin, access, interactive=interactive)
+    try:
+        async with asyncio.timeout(limit):
+            output, errors = await _read_pipes(process)
+            await process.wait()
+    except (TimeoutError, asyncio.CancelledError) as error:
+        await _end(process, is_group=not interactive)
+        if isinstance(error, TimeoutError):
+            raise _error(access, plugin, f"expected credentials within {limit:g} s, got none") from None
+        raise
+    except _OutputTooLarge:
+        await _end(process, is_group=not interactive)
+        raise _error(access, plugin, f"expected credentials of at most {MAX_OUTPUT >> 20} MiB, got more") from None
+    if process.returncode:
+        ending = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        raise _error(access, plugin, f"expected exit status 0, got {ending}" + (f": {lines[-1]}" if lines else ""))
+    return _credential(output, plugin, access)
+
+
+class _OutputTooLarge(Exception):  # noqa: N818  (it never leaves this module)
+    """A plugin prints without end."""
+
+
+async def _read_pipes(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+    """The output, and the end of the error output. Raises _OutputTooLarge."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            output = group.create_task(_read_output(process.stdout))
+            errors = group.create_task(_read_tail(process.stderr))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return output.result(), errors.result()
+
+
+async def _read_output(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    found = bytearray()
+    while block := await stream.read(1 << 16):
+        found += block
+        if len(found) > MAX_OUTPUT:
+            raise _OutputTooLarge
+    return bytes(found)
+
+
+async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
+    found = b""
+    while stream is not None and (block := await stream.read(1 << 16)):
+        found = (found + block)[-(1 << 16) :]
+    return found
+
+
+async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> asyncio.subprocess.Process:
+    environment = {**access.environment, **dict(plugin.environment)}
+    environment["KUBERNETES_EXEC_INFO"] = _info(plugin, access, interactive=interactive)
+    try:
+        return await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.arguments,
+            env=environment,
+            stdin=None if interactive else DEVNULL,
+            stdout=PIPE,
+            stderr=None if interactive else PIPE,
+            # Whatever it starts ends with it. At a terminal it has to stay where the keyboard is.
+            start_new_session=not interactive,
+        )
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        got = "no such command" if missing else (isinstance(error, OSError) and error.strerror) or str(error)
+        hint = f": {plugin.install_hint}" if missing and plugin.install_hint else ""
+        raise _error(access, plugin, f"expected a command that can be run, got {got}{hint}") from None
+
+
+async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
+    with suppress(ProcessLookupError):
+        if is_group:
+            # Also where the plugin itself is gone and something it started holds the pipe.
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    # To the end of its pipes: only then asyncio lets go of them.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_TIME_LIMIT):
+            await process.communicate()
+
+
+def _info(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> str:
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.provides_cluster_info:
+        spec["cluster"] = _cluster_info(access.cluster, access.source)
+    return json.dumps({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec})
+
+
+def _cluster_info(cluster: ClusterInfo, source: str) -> dict[str, Any]:
+    info: dict[str, Any] = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure or None,
+        "proxy-url": cluster.proxy,
+        "disable-compression": None if cluster.is_compressed else True,
+        "config": cluster.exec_config,
+    }
+    if cluster.ca:
+        info["certificate-authority-data"] = base64.b64encode(PemReader(cluster.ca, source=source).read()).decode()
+    return {name: value for name, value in info.items() if value is not None}
+
+
+def _credential(output: bytes, plugin: ExecPluginConfig, access: ClientConfig) -> ExecCredential:
+    try:
+        document = json.loads(output)
+    except (ValueError, RecursionError):
+        raise _error(access, plugin, "expected an ExecCredential in JSON, got something else") from None
+    answer = DocumentFields(document, source=_place(access, plugin))
+    for name, expected in (("kind", "ExecCredential"), ("apiVersion", plugin.api_version)):
+        if answer.text(name) != expected:
+            raise answer.error(name, expected, show(answer.text(name)))
+    status = answer.inner("status")
+    chain, key = status.text("clientCertificateData"), status.text("clientKeyData", is_secret=True)
+    token = status.text("token", is_secret=True)
+    if bool(chain) != bool(key):
+        given, absent = ("clientCertificateData", "clientKeyData")[:: 1 if chain else -1]
+        raise status.error(absent, f"a value beside {given}", "none")
+    if not token and not chain:
+        raise status.error("", "a token or a client certificate", "none")
+    certificate = None
+    if chain:
+        certificate = ClientCertificate(chain.encode(), key.encode(), f"exec {plugin.command}: clientCertificateData")
+    return ExecCredential(token=token or None, certificate=certificate, expires=_expiry(status))
+
+
+def _expiry(status: DocumentFields) -> datetime | None:
+    text = status.text("expirationTimestamp")
+    if not text:
+        return None
+    try:
+        expires = datetime.fromisoformat(text)
+    except ValueError:
+        expires = None
+    if expires is None or expires.tzinfo is None:
+        raise status.error("expirationTimestamp", "a time as in RFC 3339", show(text))
+    return expires
+
+
+def _error(access: ClientConfig, plugin: ExecPluginConfig, problem: str) -> InputError:
+    return InputError(_place(access, plugin), problem)
+
+
+def _place(access: ClientConfig, plugin: ExecPluginConfig) -> str:
+    return f"{access.source}: user {access.user.name}: exec {plugin.command}"

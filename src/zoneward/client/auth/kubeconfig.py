@@ -1,0 +1,294 @@
+"""Reads kubeconfig files, merged as kubectl merges them: the cluster and the user that a context names."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from zoneward.client.auth.client_config import (
+    ClientConfig,
+    ClusterInfo,
+    ExecPluginConfig,
+    ImpersonationConfig,
+    InteractiveMode,
+    PemReference,
+    UserInfo,
+)
+from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT, in_cluster_config
+from zoneward.kube.document_fields import DocumentFields
+from zoneward.kube.input_error import InputError, MalformedText, show
+from zoneward.kube.input_files import read_small
+
+_LARGEST: Final = 16 << 20
+"""Bytes. Large companies have thousands of clusters in theirs; what is larger is another file."""
+_SECTIONS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
+
+
+def load_client_config(
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    impersonate: str | None = None,
+    environment: Mapping[str, str],
+    service_account: str = SERVICE_ACCOUNT,
+) -> ClientConfig:
+    """The cluster and user of a context. Raises InputError with file, field, what was expected and what was there.
+
+    ``kubeconfig``, ``context`` and ``impersonate`` are what kubectl calls ``--kubeconfig``, ``--context`` and ``--as``.
+    Without ``kubeconfig`` it reads the files of ``$KUBECONFIG``, else ``~/.kube/config``; files that do not
+    exist are skipped. Without any context, the service account of the Pod that this runs in.
+    """
+    files = [kubeconfig] if kubeconfig else _files(environment)
+    merged = _MergedKubeconfig.of(files, must_exist=bool(kubeconfig))
+    name = context or merged.current
+    config = None
+    if name:
+        config = merged.config(name)
+    elif not kubeconfig:
+        config = in_cluster_config(environment=environment, directory=service_account)
+    if config is None:
+        source = os.pathsep.join(merged.read or files)
+        raise InputError(source, "expected a current-context, or --context NAME, got none")
+    user = config.user
+    if impersonate:
+        if not impersonate.isprintable():
+            raise InputError("--as", f"expected the name of a user, got {show(impersonate)}")
+        # kubectl, too, leaves groups, uid and extras of the file as they are.
+        user = replace(user, impersonation=replace(user.impersonation, user=impersonate))
+    return replace(config, user=user, environment=environment)
+
+
+def _files(environment: Mapping[str, str]) -> list[str]:
+    listed = environment.get("KUBECONFIG", "").split(os.pathsep)
+    files = list(dict.fromkeys(file for file in listed if file))
+    return files or [str(Path(environment.get("HOME", "/"), ".kube", "config"))]
+
+
+class _MergedKubeconfig:
+    """The entries of all files by section and name; of entries with the same name, the first file's counts."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.current = ""
+        self._entries: dict[str, dict[str, DocumentFields]] = {section: {} for section in _SECTIONS}
+
+    @classmethod
+    def of(cls, files: list[str], *, must_exist: bool) -> "_MergedKubeconfig":
+        merged = cls()
+        for file in files:
+            document = _document(file, must_exist=must_exist)
+            if document is not None:
+                merged._add(document)
+        return merged
+
+    def config(self, context: str) -> ClientConfig:
+        """The configuration of a context, its ``environment`` still empty."""
+        chosen = self._entry("contexts", context, named_in=self.read[0] if self.read else "no kubeconfig file")
+        cluster = self._named(chosen, "cluster", "clusters")
+        user = self._named(chosen, "user", "users") if chosen.text("user") else None
+        return ClientConfig(
+            cluster=parse_cluster(cluster),
+            user=parse_user(user or DocumentFields({}, source=chosen.source), name=chosen.text("user")),
+            namespace=chosen.text("namespace") or "default",
+            context=context,
+            source=(user or chosen).source,
+        )
+
+    def _add(self, document: DocumentFields) -> None:
+        self.read.append(document.source)
+        kind = document.text("kind")
+        if kind not in ("", "Config"):
+            raise document.error("kind", "Config", show(kind))
+        self.current = self.current or document.text("current-context")
+        for section, inner in _SECTIONS.items():
+            found: dict[str, DocumentFields] = {}
+            for entry in document.items(section):
+                name = entry.required("name")
+                if name in found:
+                    raise entry.error("name", f"a name of its own in {section}", show(name))
+                found[name] = entry.inner(inner)
+            self._entries[section] = found | self._entries[section]
+
+    def _named(self, chosen: DocumentFields, field: str, section: str) -> DocumentFields:
+        return self._entry(section, chosen.required(field, f"the name of a {field}"), named_in=chosen)
+
+    def _entry(self, section: str, name: str, *, named_in: DocumentFields | str) -> DocumentFields:
+        entries = self._entries[section]
+        if name in entries:
+            return entries[name]
+        known = ", ".join(list(entries)[:5]) + (", ..." if len(entries) > 5 else "")
+        expected = f"one of the {section} ({known or 'there are none'})"
+        if isinstance(named_in, DocumentFields):
+            raise named_in.error(_SECTIONS[section], expected, show(name))
+        raise InputError(named_in, "context", f"expected {expected}, got {show(name)}")
+
+
+def _document(file: str, *, must_exist: bool) -> DocumentFields | None:
+    """A file's one document; None for a file that need not exist and does not."""
+    from zoneward.kube.yaml_documents import whole_documents
+
+    try:
+        data = read_small(file, most=_LARGEST)
+    except FileNotFoundError:
+        if not must_exist:
+            return None
+        raise InputError(file, "expected a kubeconfig file, got none") from None
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(file, f"expected a readable file, got: {problem}") from None
+    if len(data) > _LARGEST:
+        raise InputError(file, "expected a kubeconfig, got more than 16 MiB")
+    try:
+        documents = whole_documents(data)
+    except MalformedText as error:
+        raise InputError(file, f"line {error.line}, column {error.column}", error.problem) from None
+    if len(documents) > 1:
+        raise InputError(file, f"expected one document, got {len(documents)}")
+    return DocumentFields(documents[0] if documents else None, source=file)
+
+
+# --- entries: what client-go refuses is refused, and the error names the field ----------------------------------------
+
+EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
+_INTERACTIVE_MODES: Final[tuple[InteractiveMode, ...]] = ("Never", "IfAvailable", "Always")
+_PROXY_SCHEMES: Final = ("http", "https")
+
+
+def parse_cluster(fields: DocumentFields) -> ClusterInfo:
+    """Raises InputError."""
+    ca = parse_pem(fields, "certificate-authority")
+    insecure = fields.flag("insecure-skip-tls-verify")
+    if ca and insecure:
+        raise fields.error("insecure-skip-tls-verify", f"false beside {ca.place}", "true")
+    server = fields.required("server", "the address of an API server")
+    proxy = fields.text("proxy-url")
+    if proxy and (_scheme(proxy) not in _PROXY_SCHEMES or not _host(proxy)):
+        raise fields.error("proxy-url", "an http:// or https:// address", show(_without_password(proxy)))
+    return ClusterInfo(
+        server=server_address(server, is_tls=bool(ca or insecure), error_at=fields),
+        ca=ca,
+        insecure=insecure,
+        tls_server_name=fields.text("tls-server-name") or None,
+        proxy=proxy or None,
+        is_compressed=not fields.flag("disable-compression"),
+        exec_config=_extension(fields, EXEC_EXTENSION),
+    )
+
+
+def server_address(server: str, *, is_tls: bool, error_at: DocumentFields) -> str:
+    """The address with scheme and without a slash at its end; client-go takes ``host:port``, too."""
+    address = server if "://" in server else f"{'https' if is_tls else 'http'}://{server}"
+    if _scheme(address) not in ("http", "https") or not _host(address):
+        raise error_at.error("server", "an http:// or https:// address", show(_without_password(server)))
+    if "@" in urlsplit(address).netloc:
+        raise error_at.error("server", "an address without a user and a password", "one with them")
+    scheme, separator, rest = address.rstrip("/").partition("://")
+    return scheme.lower() + separator + rest
+
+
+def parse_user(fields: DocumentFields, *, name: str) -> UserInfo:
+    """Raises InputError: also for what no current kubectl takes, such as ``auth-provider``."""
+    certificate, key = parse_pem(fields, "client-certificate"), parse_pem(fields, "client-key")
+    if (certificate is None) != (key is None):
+        given, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]
+        raise fields.error(missing, f"a value beside {given}", "none")
+    token, token_file = fields.text("token", is_secret=True), parse_path(fields, "tokenFile")
+    username, password = fields.text("username"), fields.text("password", is_secret=True)
+    if (token or token_file) and username:
+        raise fields.error("username", "one way to log in", "a token, too")
+    if fields.raw("auth-provider"):
+        raise fields.error("auth-provider", "exec, which replaced it in Kubernetes 1.26", "an auth-provider")
+    return UserInfo(
+        name=name,
+        certificate=certificate,
+        key=key,
+        token=token or None,
+        token_file=token_file,
+        basic=(username, password) if username or password else None,
+        exec_plugin=_exec_from(fields.inner("exec")) if fields.raw("exec") is not None else None,
+        impersonation=_impersonation_from(fields),
+    )
+
+
+def parse_pem(fields: DocumentFields, name: str) -> PemReference | None:
+    """What ``NAME-data`` holds, else the file that ``NAME`` names."""
+    data_name = f"{name}-data"
+    if data := fields.data(data_name):
+        return PemReference(fields.at(data_name), data=data)
+    path = parse_path(fields, name)
+    return PemReference(fields.at(name), path=path) if path else None
+
+
+def parse_path(fields: DocumentFields, name: str) -> str | None:
+    """A path that is relative is relative to the file that has it."""
+    path = fields.text(name)
+    return _beside(fields.source, path) if path else None
+
+
+def _beside(source: str, path: str) -> str:
+    return str(Path(source).absolute().parent / path)
+
+
+def _exec_from(fields: DocumentFields) -> ExecPluginConfig:
+    version = fields.required("apiVersion", " or ".join(EXEC_VERSIONS))
+    if version not in EXEC_VERSIONS:
+        raise fields.error("apiVersion", " or ".join(EXEC_VERSIONS), show(version))
+    command = fields.required("command", "the name of a program")
+    return ExecPluginConfig(
+        api_version=version,
+        # A bare name is looked for in PATH, as client-go does.
+        command=_beside(fields.source, command) if os.sep in command else command,
+        arguments=fields.texts("args"),
+        environment=tuple((pair.required("name"), pair.text("value", is_secret=True)) for pair in fields.items("env")),
+        provides_cluster_info=fields.flag("provideClusterInfo"),
+        interactive=_interactive_mode(fields, is_required=version == EXEC_VERSIONS[0]),
+        install_hint=" ".join(fields.text("installHint").split()),
+    )
+
+
+def _interactive_mode(fields: DocumentFields, *, is_required: bool) -> InteractiveMode:
+    text = fields.text("interactiveMode")
+    if not text and not is_required:
+        return "IfAvailable"
+    mode = next((mode for mode in _INTERACTIVE_MODES if mode == text), None)
+    if mode is None:
+        raise fields.error("interactiveMode", "Never, IfAvailable or Always", show(text) if text else "none")
+    return mode
+
+
+def _impersonation_from(fields: DocumentFields) -> ImpersonationConfig:
+    extra = fields.inner("as-user-extra")
+    found = ImpersonationConfig(
+        user=fields.text("as"),
+        uid=fields.text("as-uid"),
+        groups=fields.texts("as-groups"),
+        extra=tuple((name, extra.texts(name)) for name in extra.names()),
+    )
+    if found != ImpersonationConfig() and not found.user:
+        raise fields.error("as", "a user beside as-uid, as-groups or as-user-extra", "none")
+    return found
+
+
+def _extension(fields: DocumentFields, name: str) -> object:
+    return next((each.raw("extension") for each in fields.items("extensions") if each.text("name") == name), None)
+
+
+def _scheme(address: str) -> str:
+    return address.partition("://")[0].lower()
+
+
+def _host(address: str) -> str | None:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname
+
+
+def _without_password(address: str) -> str:
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -1,0 +1,162 @@
+"""TLS contexts: which authorities we trust, and which client certificate we present."""
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.auth.rotated_files import PemReader
+from zoneward.kube.input_error import InputError
+
+_OPEN_FILES: Final = Path("/proc/self/fd")
+PEM_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_UTC_TIME: Final = 0x17
+_VERSION: Final = 0xA0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """A chain and its key, both PEM. ``place``: the field they come from."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    place: str = field(default="client-certificate", compare=False)
+
+
+class TlsContexts:
+    """The context for a client certificate; the same object until the certificate or the authorities change.
+
+    The pool of connections uses the context as a key.
+    """
+
+    def __init__(self, access: ClientConfig) -> None:
+        cluster = access.cluster
+        self._source, self._insecure = access.source, cluster.insecure
+        self._place = cluster.ca.place if cluster.ca else ""
+        self._ca = PemReader(cluster.ca, source=access.source) if cluster.ca else None
+        self._made: tuple[tuple[bytes | None, ClientCertificate | None], ssl.SSLContext] | None = None
+
+    def context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        """Raises InputError for what is no certificate or key, unless it could be used before.
+
+        Files of a pair are replaced one after the other: in between, the old pair serves.
+        """
+        wanted = (self._ca.read() if self._ca else None, certificate)
+        if self._made and self._made[0] == wanted:
+            return self._made[1]
+        try:
+            context = self._new(*wanted)
+        except InputError:
+            if self._made is None:
+                raise
+            return self._made[1]
+        self._made = (wanted, context)
+        return context
+
+    def _new(self, ca: bytes | None, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cadata=_authorities(ca))
+        except (ssl.SSLError, ValueError) as error:
+            raise InputError(
+                self._source, self._place, f"expected certificates in PEM, got {_problem(error)}"
+            ) from None
+        context.hostname_checks_common_name = False
+        # As Go has it: an authority of any rank can be trusted, and older clusters' lack what strictness asks for.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
+        context.set_alpn_protocols(["http/1.1"])
+        if self._insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if certificate is not None:
+            self._load_certificate(certificate, context)
+        return context
+
+    def _load_certificate(self, certificate: ClientCertificate, context: ssl.SSLContext) -> None:
+        try:
+            with ExitStack() as files:
+                chain = files.enter_context(secret_file(certificate.chain))
+                key = files.enter_context(secret_file(certificate.key))
+                # Without a password OpenSSL would ask the terminal for one, and everything would stand still.
+                context.load_cert_chain(chain, key, password="")
+        except (OSError, ValueError) as error:
+            expected = "expected a certificate and its key in PEM, the key without a passphrase"
+            raise InputError(self._source, certificate.place, f"{expected}, got {_problem(error)}") from None
+
+
+def _authorities(pem: bytes | None) -> str | None:
+    """The certificates alone: the ssl module takes ASCII, and files have comments. None: the system's authorities."""
+    if pem is None:
+        return None
+    blocks = PEM_CERTIFICATE.findall(pem)
+    if not blocks:
+        raise ValueError("none")
+    return b"\n".join(blocks).decode("ascii")
+
+
+@contextmanager
+def secret_file(data: bytes) -> Iterator[str]:
+    """A path at which OpenSSL can read a secret, for as long as it needs. On Linux it never gets to a disk.
+
+    Elsewhere it is a temporary file that only its owner can read.
+    """
+    if hasattr(os, "memfd_create") and _OPEN_FILES.is_dir():
+        with open(os.memfd_create("zoneward", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123
+            file.write(data)
+            yield str(_OPEN_FILES / str(file.fileno()))
+        return
+    with tempfile.NamedTemporaryFile(prefix="zoneward-") as named:
+        named.write(data)
+        named.flush()
+        yield named.name
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return str(error) or type(error).__name__
+
+
+# --- the expiry of our own certificate, which the standard library does not read --------------------------------------
+
+
+def certificate_expiry(pem: bytes) -> datetime | None:
+    """The end of the first certificate's validity (RFC 5280 § 4.1); None for what can't be read."""
+    block = PEM_CERTIFICATE.search(pem)
+    try:
+        return _not_after(ssl.PEM_cert_to_DER_cert(block[0].decode())) if block else None
+    except (ValueError, IndexError):
+        return None
+
+
+def _not_after(der: bytes) -> datetime:
+    _, certificate, _ = _element(der)
+    _, rest, _ = _element(certificate)
+    tag, _, behind = _element(rest)
+    if tag == _VERSION:  # of v1 certificates it is left out
+        rest = behind
+    for _ in ("serial number", "signature algorithm", "issuer"):
+        _, _, rest = _element(rest)
+    _, validity, _ = _element(rest)
+    _, _, rest = _element(validity)
+    tag, time, _ = _element(rest)
+    text = time.decode("ascii")
+    # Two digits of a year: 50 and later are of the last century.
+    year = ("19" if text[:2] >= "50" else "20") if tag == _UTC_TIME else ""
+    return datetime.strptime(year + text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _element(der: bytes) -> tuple[int, bytes, bytes]:
+    """Tag, content and what follows of the first element."""
+    length, start = der[1], 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(der[2:start], "big")
+    return der[0], der[start : start + length], der[start + length :]

@@ -1,0 +1,90 @@
+"""How connections to the API server are opened: TCP keepalive, and the HTTP proxy that the environment names.
+
+A machine or a load balancer that dies, or a firewall that forgets, closes no connection. A watch, which only reads,
+would wait for as long as a watch may last. So the system probes the other end: an empty packet after 15 s of silence;
+without an answer it ends the connection.
+"""
+
+import socket
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+from urllib.parse import urlsplit
+
+_PORTS: Final = {"http": 80, "https": 443}
+KEEPALIVE_IDLE: Final = 15
+"""Seconds of silence before the first keepalive probe."""
+KEEPALIVE_INTERVAL: Final = 5
+"""Seconds between two probes."""
+KEEPALIVE_PROBES: Final = 3
+UNANSWERED_LIMIT: Final = KEEPALIVE_IDLE + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES
+"""Seconds after which a connection ends whose other end does not answer."""
+_OPTIONS: Final = (
+    ("TCP_KEEPIDLE", KEEPALIVE_IDLE),
+    ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL),
+    ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ("TCP_USER_TIMEOUT", UNANSWERED_LIMIT * 1000),
+)
+"""Linux' names. Where a platform lacks one, its own default holds."""
+
+
+def open_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    """Make a socket for an address as ``socket.getaddrinfo`` returns it, not connected yet."""
+    family, kind, protocol = address[:3]
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _OPTIONS:
+        option = getattr(socket, name, None)
+        if option is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    return opened
+
+
+def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
+    """The HTTP proxy for a server, by the rules of Go's ``httpproxy``.
+
+    It reads ``HTTPS_PROXY`` or ``HTTP_PROXY`` and ``NO_PROXY``, in upper or lower case. None for this machine, and for
+    a proxy that does not speak HTTP.
+    """
+    parts = urlsplit(server)
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    proxy = _variable(environment, f"{parts.scheme}_proxy")
+    if not proxy or is_loopback(host) or _is_in_no_proxy(host, port, _variable(environment, "no_proxy")):
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    return proxy if urlsplit(proxy).scheme in _PORTS else None
+
+
+def _variable(environment: Mapping[str, str], name: str) -> str:
+    return environment.get(name.upper()) or environment.get(name, "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_in_no_proxy(host: str, port: int, no_proxy: str) -> bool:
+    return any(_matches(each.strip().lower(), host, port) for each in no_proxy.split(",") if each.strip())
+
+
+def _matches(pattern: str, host: str, port: int) -> bool:
+    if pattern == "*":
+        return True
+    try:
+        return ip_address(host) in ip_network(pattern, strict=False)
+    except ValueError:
+        pass
+    name, colon, wanted_port = pattern.rpartition(":")
+    if colon and wanted_port.isdecimal() and "]" not in wanted_port:
+        if int(wanted_port) != port:
+            return False
+        pattern = name.strip("[]")
+    # A name includes all names below it; with a dot or *. before it, only those.
+    if pattern.startswith(("*.", ".")):
+        return host.endswith(pattern.removeprefix("*"))
+    return host == pattern or host.endswith(f".{pattern}")

@@ -1,0 +1,152 @@
+"""The cluster as the API server last reported it: a store for each kind, and the indexes that planning looks up.
+
+Reflectors fill it (`zoneward.client.informers`). It lives in one thread: between two ``await`` nothing changes.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, cast
+
+from msgspec.structs import force_setattr
+
+from zoneward.client.interner import Interner
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
+from zoneward.client.object_store import KeyIndex, ObjectStore
+from zoneward.client.resources import (
+    CACHED_RESOURCES,
+    NODES,
+    PODS,
+    SERVICES,
+    SLICES,
+    AnyWatchedResource,
+    LiveNode,
+    LivePod,
+    WatchedResource,
+    WatchedT,
+    service_key_of,
+)
+from zoneward.client.selector_index import SelectorIndex
+from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Pod, Service, node_zone
+
+
+class InformerCache:
+    """Four stores and their indexes. `synced` waits for the kinds in ``resources``.
+
+    ``on_unreadable`` is called with objects that cannot be decoded; `ObjectStore` says what becomes of them.
+    """
+
+    def __init__(
+        self,
+        resources: Iterable[AnyWatchedResource] = CACHED_RESOURCES,
+        *,
+        on_unreadable: UnreadableHandler = lambda _found: None,
+    ) -> None:
+        self.resources: Final = tuple(resources)
+        self.synced: Final = asyncio.Event()
+        """Set once every kind has been listed; it stays set."""
+        self._unlisted = {resource.kind for resource in self.resources}
+        self._interner, self._selectors = Interner(), SelectorIndex()
+        self._slices_of, self._pods_on, self._nodes_in = (
+            KeyIndex(service_key_of),
+            KeyIndex(_node_of),
+            KeyIndex(_zone_of),
+        )
+        self.services: Final = ObjectStore[Service](
+            self._index_service, on_listed=lambda: self._mark_listed(SERVICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = ObjectStore[LiveNode](
+            self._nodes_in.update, on_listed=lambda: self._mark_listed(NODES.kind), on_unreadable=on_unreadable
+        )
+        self.pods: Final = ObjectStore[LivePod](
+            self._index_pod, on_listed=lambda: self._mark_listed(PODS.kind), on_unreadable=on_unreadable
+        )
+        self.slices: Final = ObjectStore[EndpointSlice](
+            self._index_slice, on_listed=lambda: self._mark_listed(SLICES.kind), on_unreadable=on_unreadable
+        )
+
+    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
+        """Where objects of a kind are kept."""
+        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, PODS.kind: self.pods, SLICES.kind: self.slices}
+        return cast(ObjectStore[WatchedT], stores[resource.kind])
+
+    def services_of(self, pod: Pod) -> tuple[Service, ...]:
+        """The Services that select a Pod in this state, whether or not the cache has it; sorted by name."""
+        return self.services.each(self.service_keys_of(pod))
+
+    def service_keys_of(self, pod: Pod) -> list[ObjectKey]:
+        """The keys of the Services that `services_of` returns."""
+        return self._selectors.services_of(pod.metadata.namespace, pod.metadata.labels)
+
+    def pods_of(self, namespace: str, service: str) -> tuple[LivePod, ...]:
+        """The Pods that a Service selects; none for one without a selector or one that is not there."""
+        return self.pods.each(self._selectors.pods_of((namespace, service)))
+
+    def slices_of(self, namespace: str, service: str) -> tuple[EndpointSlice, ...]:
+        """The EndpointSlices that name a Service, whichever controller manages them; the Service need not exist."""
+        return self.slices.each(self._slices_of.keys((namespace, service)))
+
+    def pods_on(self, node: str) -> tuple[LivePod, ...]:
+        """The Pods of a Node, by its name, be it in the cache or not."""
+        return self.pods.each(self._pods_on.keys(node))
+
+    def nodes_in(self, zone: str | None) -> tuple[LiveNode, ...]:
+        """The Nodes of a zone; None: those without one."""
+        return self.nodes.each(self._nodes_in.keys(zone))
+
+    def zones(self) -> list[str]:
+        """The zones that have a Node, sorted."""
+        return sorted(zone for zone in self._nodes_in if zone is not None)
+
+    @property
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
+        """All objects that cannot be decoded now, by kind and name."""
+        stores = (self.services, self.nodes, self.pods, self.slices)
+        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
+
+    def _mark_listed(self, kind: str) -> None:
+        self._unlisted.discard(kind)
+        if not self._unlisted:
+            self.synced.set()
+
+    # --- indexes ------------------------------------------------------------------------------------------------------
+
+    def _index_service(self, key: ObjectKey, old: Service | None, new: Service | None) -> None:
+        # The selector of an adopted Service is in an annotation.
+        old_selector, new_selector = (None if each is None else effective_selector(each) for each in (old, new))
+        if old is not None and new is not None and old_selector == new_selector:
+            return
+        if old is not None:
+            self._selectors.remove_service(key)
+        if new is not None:
+            self._selectors.add_service(key, new_selector)
+
+    def _index_pod(self, key: ObjectKey, old: LivePod | None, new: LivePod | None) -> None:
+        if new is not None:
+            self._interner.intern_pod(new)
+            labels = new.metadata.labels
+            if old is not None and old.metadata.labels == labels:
+                labels = old.metadata.labels
+            else:
+                if old is not None:
+                    self._selectors.remove_pod(key, old.metadata.labels)
+                labels = self._selectors.add_pod(key, labels)
+            # Pods of a ReplicaSet have the same labels: one dictionary serves all.
+            force_setattr(new.metadata, "labels", labels)
+        elif old is not None:
+            self._selectors.remove_pod(key, old.metadata.labels)
+        self._pods_on.update(key, old, new)
+
+    def _index_slice(self, key: ObjectKey, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        if new is not None:
+            self._interner.intern_slice(new)
+        self._slices_of.update(key, old, new)
+
+
+def _node_of(pod: LivePod) -> str:
+    """Empty for a Pod that is not scheduled yet."""
+    return pod.spec.node_name
+
+
+def _zone_of(node: LiveNode) -> str | None:
+    return node_zone(node)

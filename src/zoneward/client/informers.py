@@ -1,0 +1,70 @@
+"""Keeps a cache current: one reflector for each of its kinds."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NoReturn, Protocol
+
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.list_pager import EVERYTHING, ListScope
+from zoneward.client.reflector import (
+    Reflector,
+    ReflectorRuntime,
+    ReflectorSettings,
+    ReflectorStore,
+)
+from zoneward.client.resources import AnyWatchedResource, WatchedResource, WatchedT
+from zoneward.client.transport_interface import ReadTransport, ServerFeatures
+
+ErrorHandler = Callable[[AnyWatchedResource, CallFailed], None]
+
+
+class InformerTarget(Protocol):
+    """What is kept current; `zoneward.client.informer_cache.InformerCache` is one."""
+
+    @property
+    def resources(self) -> Sequence[AnyWatchedResource]: ...
+
+    def store(self, resource: WatchedResource[WatchedT]) -> ReflectorStore[WatchedT]:
+        """Where objects of a kind are kept."""
+        ...
+
+
+async def run_informers(
+    transport: ReadTransport,
+    target: InformerTarget,
+    *,
+    options: ListScope | Mapping[str, ListScope] = EVERYTHING,
+    features: ServerFeatures | None = None,
+    settings: ReflectorSettings | None = None,
+    runtime: ReflectorRuntime | None = None,
+    on_error: ErrorHandler = lambda _resource, _error: None,
+    on_version: Callable[[AnyWatchedResource, int], None] = lambda _resource, _version: None,
+) -> NoReturn:
+    """Fill the target and keep it current until cancelled; all kinds are listed at the same time.
+
+    ``options`` are those of every kind, or by kind (``{"Node": ListScope(field_selector="metadata.name=n1")}``).
+    ``on_error`` and ``on_version`` are those of a `Reflector`. Raises the first CallFailed that another attempt does
+    not change (see `Reflector`), and whatever a handler of the target raises.
+    """
+    shared = features or ServerFeatures()
+
+    def reflect(resource: AnyWatchedResource) -> Awaitable[NoReturn]:
+        return Reflector(
+            transport,
+            resource,
+            target.store(resource),  # type: ignore[misc]
+            options=options if isinstance(options, ListScope) else options.get(resource.kind, EVERYTHING),
+            features=shared,
+            settings=settings,
+            runtime=runtime,
+            on_error=lambda error: on_error(resource, error),
+            on_version=lambda version: on_version(resource, version),
+        ).run()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for resource in target.resources:
+                group.create_task(reflect(resource))  # type: ignore[arg-type]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    raise AssertionError("a reflector does not end")

@@ -1,0 +1,205 @@
+"""Decodes lists and watches object by object: one that cannot be decoded does not affect the others."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic
+
+import msgspec
+
+from zoneward.client.api_errors import UnexpectedResponse, watch_error
+from zoneward.client.resources import AnyWatchedResource, EventOf, ListMetadata, ListOf, WatchedResource, WatchedT
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json, simplify_json
+from zoneward.kube.objects import ObjectKey
+from zoneward.kube.struct_decoder import field_mismatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableObject:
+    """An object that cannot be decoded. ``name`` is empty where not even that is known; ``problem`` is one line."""
+
+    resource: AnyWatchedResource
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    problem: str
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.namespace, self.name
+
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.namespace, self.name) if part) or "without a name that can be read"
+        return f"{self.resource.kind} {place}: {self.problem}"
+
+
+def skipped_message(unreadable: UnreadableObject) -> str:
+    """The warning of a command that leaves out the object."""
+    return f"left out, as it cannot be read: {unreadable}"
+
+
+UnreadableHandler = Callable[[UnreadableObject], None]
+
+
+def decode_list_page(
+    data: bytes, resource: WatchedResource[WatchedT]
+) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
+    """Decode a page of a list: the list without the objects that cannot be decoded, and these.
+
+    Raises `DECODE_ERRORS` where the page is not a list.
+    """
+    try:
+        return resource.lists.decode(data), ()
+    except DECODE_ERRORS:
+        page = _PAGES.decode(simplify_json(data))
+    objects, unreadable = [], []
+    for item in page.items or ():
+        try:
+            objects.append(msgspec.json.decode(item, type=resource.struct))
+        except DECODE_ERRORS as error:
+            unreadable.append(_unreadable(item, resource, error))
+    return ListOf(metadata=page.metadata, items=tuple(objects)), tuple(unreadable)
+
+
+def _decode_line(
+    line: bytes, resource: WatchedResource[WatchedT]
+) -> tuple[str, WatchedT | UnreadableObject | msgspec.Raw]:
+    """Decode a line of a watch: the type of the event, and its object.
+
+    The object is undecoded (Raw) for all types but ADDED, MODIFIED and DELETED. Raises `DECODE_ERRORS` where the line
+    is not an event.
+    """
+    try:
+        event: EventOf[WatchedT] = resource.events.decode(line)
+    except DECODE_ERRORS:
+        pass
+    else:
+        if event.type in _CHANGES:
+            return event.type, event.object
+    # The object of a bookmark has little in it, and that of an ERROR is a Status.
+    other = _EVENTS.decode(simplify_json(line))
+    if other.type not in _CHANGES:
+        return other.type, other.object
+    try:
+        return other.type, msgspec.json.decode(other.object, type=resource.struct)
+    except DECODE_ERRORS as error:
+        return other.type, _unreadable(other.object, resource, error)
+
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the list with which a watch began (KEP-3157)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """All events up to this version have been sent. ``ends_list``: so have all objects, if it began with them."""
+
+    version: str
+    ends_list: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChange(Generic[WatchedT]):
+    """An object was added, modified or deleted. ``version`` is never empty."""
+
+    object: WatchedT | UnreadableObject
+    version: str
+    is_gone: bool
+
+
+def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
+    """Decode a line of a watch. Raises UnexpectedResponse, or the ApiError of an ERROR event."""
+    try:
+        type_, found = _decode_line(line, resource)
+        if isinstance(found, msgspec.Raw):
+            return _decode_bookmark(type_, found)
+    except DECODE_ERRORS as error:
+        raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
+    version = found.version if isinstance(found, UnreadableObject) else found.metadata.resource_version
+    if not version:
+        raise UnexpectedResponse(f"expected an event with a resourceVersion, got one without: {type_}")
+    return WatchChange(found, version, type_ == "DELETED")
+
+
+def _decode_bookmark(type_: str, found: msgspec.Raw) -> Bookmark:
+    if type_ == "ERROR":
+        raise watch_error(found)
+    if type_ == "BOOKMARK":
+        bookmark = decode_json(found, _BookmarkObject).metadata
+        return Bookmark(bookmark.resource_version, (bookmark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+    raise UnexpectedResponse(f"expected an event of a watch, got one of type {type_!r}")
+
+
+class _BookmarkMetadata(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(msgspec.Struct, gc=False):
+    metadata: _BookmarkMetadata
+
+
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+
+class _Page(msgspec.Struct, gc=False):
+    metadata: ListMetadata = ListMetadata()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _ObjectHead(msgspec.Struct, gc=False):
+    metadata: dict[str, msgspec.Raw]
+
+
+_PAGES = msgspec.json.Decoder(_Page)
+_EVENTS = msgspec.json.Decoder(_Event)
+_HEADS = msgspec.json.Decoder(_ObjectHead)
+
+
+def _unreadable(item: msgspec.Raw, resource: WatchedResource[WatchedT], error: Exception) -> UnreadableObject:
+    try:
+        metadata = _HEADS.decode(item).metadata
+    except DECODE_ERRORS:
+        metadata = {}
+    return UnreadableObject(
+        resource=resource,  # type: ignore[arg-type]
+        namespace=_text(metadata, "namespace"),
+        name=_text(metadata, "name"),
+        uid=_text(metadata, "uid"),
+        version=_text(metadata, "resourceVersion"),
+        labels=_labels(metadata),
+        problem=decode_problem(error, resource.struct),
+    )
+
+
+def _text(fields: Mapping[str, msgspec.Raw], name: str) -> str:
+    """Empty for a value that is not text."""
+    try:
+        return msgspec.json.decode(fields.get(name, b'""'), type=str)
+    except DECODE_ERRORS:
+        return ""
+
+
+def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
+    try:
+        labels = msgspec.json.decode(metadata.get("labels", b"{}"), type=dict[str, msgspec.Raw])
+    except DECODE_ERRORS:
+        return {}
+    return {name: _text(labels, name) for name in labels}
+
+
+def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
+    """Word what is wrong in one line: the field, what was expected and what was found."""
+    if isinstance(error, msgspec.ValidationError):
+        found = field_mismatch(error, struct)
+        field = f"{found.field}: " if found.field else ""
+        return f"{field}expected {found.expected}, got {found.got}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
+    return " ".join(str(error).split())

@@ -1,0 +1,48 @@
+"""What readers and writers need of a connection to an API server; `zoneward.client.transport.Transport` has it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ReadTransport(Protocol):
+    """What lists and watches need. Both raise what `zoneward.client.api_errors` defines."""
+
+    async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes:
+        """The whole body of an answer."""
+        ...
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of an answer as they come. SilentConnection where none comes for ``idle`` seconds."""
+        ...
+
+
+class WriteTransport(Protocol):
+    """What a writer needs. Both raise what `zoneward.client.api_errors` defines."""
+
+    async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes: ...
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = ...,
+        query: Mapping[str, str] = ...,
+        idempotent: bool = ...,
+        once: bool = ...,
+        metadata_only: bool = ...,
+        timeout: float | None = ...,
+    ) -> bytes: ...
+
+
+@dataclass(slots=True)
+class ServerFeatures:
+    """Which features a server was found to have; all reflectors of a server share it."""
+
+    streams_lists: bool = True
+    """Whether a watch may begin with all objects (KEP-3157), until the server refuses."""

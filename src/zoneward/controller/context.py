@@ -1,0 +1,52 @@
+"""What all parts of one controller share, as the ControllerContext of kube-controller-manager."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.handover.service_handover import ReadWriteConnection
+from zoneward.controller.leader.leader_elector import Leadership, always_leading
+from zoneward.controller.mode import Mode
+from zoneward.controller.queue.batching import Batching, RequeueDelay
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.daemon.log import Log, SilentLog
+from zoneward.routing.configuration import Configuration
+
+WORKERS: Final = 4
+RESYNC_PERIOD: Final = 1200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerContext:
+    """How the controller reads and writes, what it decides by, and where it reports.
+
+    ``connection`` reads, ``writer`` writes and must refuse to once we no longer lead. ``leading`` is always set where
+    there are no other replicas. ``status_writer`` None: nothing but EndpointSlices is written.
+    """
+
+    connection: ReadWriteConnection
+    writer: Writer
+    configuration: Configuration
+    mode: Mode
+    leading: Leadership = field(default_factory=always_leading)
+    status_writer: StatusWriter | None = None
+    metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
+    log: Log = field(default_factory=SilentLog)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """How one controller works. ``resync_period``: seconds in which every Service is reconciled once though nothing
+    happened to it. ``node_proxy_namespace``: where the Leases of the nodes' proxies are; None: they are not read, and
+    the condition ``TrafficDistributionHonored`` is not written."""
+
+    workers: int = WORKERS
+    batching: Batching = field(default_factory=Batching)
+    back_off: RequeueDelay | None = None
+    resync_period: float = RESYNC_PERIOD
+    node_proxy_namespace: str | None = None
+    watch_timing: ReflectorSettings | None = None
+    random: Random = field(default_factory=Random)

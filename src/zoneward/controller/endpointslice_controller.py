@@ -1,0 +1,446 @@
+"""The EndpointSlice controller: from a change in the cluster to the EndpointSlices of the Services that it affects.
+
+A cache follows the cluster. Each change adds the keys of the affected Services to a work queue. A worker takes a key,
+plans the Service and writes what differs (`ServiceReconciler`). No Service is reconciled by two workers at once, and
+nothing is decided from a cache that has not seen our own writes.
+
+A failed reconciliation goes back into the queue with a growing pause: see `EndpointSliceController._retry_later`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from zoneward.client.affected_services import affected_services
+from zoneward.client.api_errors import ApiError
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import ErrorHandler, run_informers
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.object_store import EventHandler
+from zoneward.client.reflector import ReflectorRuntime
+from zoneward.client.resources import (
+    LEASES,
+    SLICES,
+    AnyWatchedResource,
+    LiveNode,
+    LivePod,
+    WatchedT,
+    object_key_of,
+    service_key_of,
+)
+from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
+from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
+from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
+from zoneward.controller.handover.service_handover import ReleaseTasks
+from zoneward.controller.mode import Mode
+from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, urgency_of
+from zoneward.controller.status.honored_condition import HonoredCondition
+from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.reconciler import ServiceReconciler
+from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates
+from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
+from zoneward.controller.sync_counts import SyncResult
+from zoneward.daemon.log import UnexpectedErrorLog
+from zoneward.daemon.unreadable_objects import log_unreadable_object
+from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition
+from zoneward.slices.plan import ServicePlan, plan_service
+
+_RECHECK_PERIOD: Final = 0.5
+"""Seconds between two looks for Services to reconcile though no event arrived."""
+_POLL_PERIOD: Final = 0.01
+"""Seconds between two looks whether the controller is idle."""
+
+
+class EndpointSliceController:
+    """`run` it. Whoever learns that this replica no longer leads calls `stepped_down`.
+
+    While another replica leads, the cache stays current, changes wait in the queue, and nothing is written.
+    ``on_watch_error`` gets the kind and the error when a list or a watch breaks off.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        options: ControllerOptions | None = None,
+        *,
+        conflicts: ConflictDetector | None = None,
+        on_watch_error: ErrorHandler = lambda _resource, _error: None,
+    ) -> None:
+        options = options or ControllerOptions()
+        self._context, self._options, self._on_watch_error = context, options, on_watch_error
+        self._leading, self._log, self._status_writer = context.leading, context.log, context.status_writer
+        self.metrics: Final = context.metrics
+        self.cache: Final = InformerCache(on_unreadable=self._set_aside)
+        self._unreported: dict[tuple[str, ObjectKey], UnreadableObject] = {}
+        """Unreadable objects without an Event so far."""
+        self.queue: Final = WorkQueue[ObjectKey](
+            batching=options.batching, back_off=options.back_off, chance=options.random.random
+        )
+        self._tracker = EndpointSliceTracker()
+        self._states = ServiceStates(self.cache, configuration=context.configuration)
+        if conflicts is None:
+            conflicts = ConflictDetector(together=context.mode is Mode.TAKE_OVER)
+        self._conflicts = conflicts
+        self.contested: Final = self._conflicts.contested
+        """Services that the built-in controller writes too, and that are therefore left to it. Always this very set."""
+        self._resync = PeriodicResync(period=options.resync_period)
+        self._releases = ReleaseTasks(
+            context.connection,
+            configuration=context.configuration,
+            writer=context.writer,
+            log=self._log,
+            on_end=lambda key: self.queue.add(key, urgency=Urgency.BACKGROUND),
+        )
+        self._endpoints = EndpointsObjectWriter(
+            self.cache,
+            context.writer,
+            leading=self._leading,
+            metrics=self.metrics,
+            log=self._log,
+            back_off=options.back_off,
+        )
+        self._node_proxies: NodeProxies | None = None
+        self._honored: HonoredCondition | None = None
+        if options.node_proxy_namespace is not None and self._status_writer is not None:
+            self._node_proxies = NodeProxies(
+                has_node=lambda name: self.cache.nodes.get("", name) is not None,
+                clock=asyncio.get_running_loop().time,
+                on_unreadable=self._set_aside,
+            )
+            self._honored = HonoredCondition(
+                self._node_proxies,
+                cache=self.cache,
+                tracker=self._tracker,
+                status_writer=self._status_writer,
+                leading=self._leading,
+                log=self._log,
+            )
+        self._reconciler = ServiceReconciler(
+            context,
+            cache=self.cache,
+            queue=self.queue,
+            states=self._states,
+            tracker=self._tracker,
+            conflicts=self._conflicts,
+            endpoints=self._endpoints,
+            releases=self._releases,
+            honored=self._honored,
+        )
+        self._unexpected = UnexpectedErrorLog(self._log)
+        self._workers: set[asyncio.Task[None]] = set()
+        self._nodes_changed = False
+        self.cache.services.subscribe(self._guarded(self._service_changed))
+        self.cache.pods.subscribe(self._guarded(self._pod_changed))
+        self.cache.nodes.subscribe(self._guarded(self._node_changed))
+        self.cache.slices.subscribe(self._guarded(self._slice_changed))
+
+    # --- run and stop -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises CallFailed where the cluster cannot be listed or watched at all."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                following = run_informers(
+                    self._context.connection,
+                    self.cache,
+                    settings=self._options.watch_timing,
+                    runtime=ReflectorRuntime(
+                        random=self._options.random or Random(), clock=asyncio.get_running_loop().time
+                    ),
+                    on_error=self._on_watch_error,
+                    on_version=self._current,
+                )
+                group.create_task(following, name="following the cluster")
+                for number in range(self._options.workers):
+                    self._start_worker(group.create_task(self._work(), name=f"worker {number}"))
+                self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
+                group.create_task(self._recheck(), name="rechecking Services")
+                if self._status_writer is not None:
+                    group.create_task(self._status_writer.run(), name="writing conditions and Events")
+                if self._node_proxies is not None and self._honored is not None:
+                    group.create_task(self._follow_node_proxies(self._node_proxies), name="following node proxies")
+                    group.create_task(self._honored.run(), name="deciding TrafficDistributionHonored")
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            # Whoever releases the Lease after this must know that we write nothing any more.
+            await self._releases.end()
+
+    async def _follow_node_proxies(self, proxies: NodeProxies) -> None:
+        assert self._options.node_proxy_namespace is not None
+        await follow_node_proxies(
+            self._context.connection,
+            proxies,
+            namespace=self._options.node_proxy_namespace,
+            timing=self._options.watch_timing,
+            on_watch_error=lambda error: self._on_watch_error(LEASES, error),
+        )
+
+    def _start_worker(self, worker: asyncio.Task[None]) -> None:
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
+
+    async def drain(self, limit: float) -> bool:
+        """Start nothing more, and wait so many seconds until what was started is written. Returns whether it is."""
+        self.queue.shut_down()
+        self._endpoints.shut_down()
+        if not self._leading.is_set():
+            return True
+        _, unfinished = await asyncio.wait(self._workers, timeout=limit) if self._workers else (None, ())
+        return not unfinished
+
+    def stepped_down(self) -> None:
+        """Forget what we wrote: another replica leads, or none, and our writes are no longer the last ones."""
+        self._releases.cancel()
+        self._states.clear()
+        self._reconciler.clear()
+        self._conflicts.clear()
+        self._endpoints.clear()
+        self.metrics.forget_all_services()
+        if self._status_writer is not None:
+            self._status_writer.clear()
+        if self._honored is not None:
+            self._honored.clear()
+        # Once we lead again we look at all that was written meanwhile.
+        self.queue.add_all([object_key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that the cache has led to is written, and the cache has seen it."""
+        if not self.cache.synced.is_set() or self._nodes_changed or self._releases:
+            return False
+        depth = self.queue.depth()
+        if depth.waiting or depth.working or not self._endpoints.is_idle:
+            return False
+        keys = {object_key_of(each) for each in self.cache.services} | {
+            service_key_of(each) for each in self.cache.slices
+        }
+        return not any(self._tracker.is_stale(key, self.cache.slices_of(*key)) for key in keys)
+
+    async def wait_until_idle(self, limit: float) -> bool:
+        """Wait until there is nothing to do, for at most so many seconds. Returns whether there is nothing."""
+        end = asyncio.get_running_loop().time() + limit
+        while not self.is_idle and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_POLL_PERIOD)
+        return self.is_idle
+
+    # --- what it would decide -----------------------------------------------------------------------------------------
+
+    def decision(self, namespace: str, name: str) -> ServicePlan | None:
+        """The plan of a Service, planned anew; None for a Service that does not exist or is not ours."""
+        work = self.decision_work(namespace, name)
+        return None if work is None else work()
+
+    def decision_work(self, namespace: str, name: str) -> Callable[[], ServicePlan] | None:
+        """The same as work for a thread. All that it needs is taken from the cache before this returns."""
+        service = self.cache.services.get(namespace, name)
+        slices = self.cache.slices_of(namespace, name)
+        if service is None or self._reconciler.course(service, slices) is not AdoptionAction.SERVE:
+            return None
+        self._refresh_nodes()
+        sorted_slices = sorted(slices, key=lambda each: each.metadata.name)
+        pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
+        cluster_state, trigger_time = self._states.cluster_state, self._states.trigger_times.time((namespace, name))
+        return lambda: plan_service(
+            with_effective_selector(service),
+            pods=pods,
+            slices=sorted_slices,
+            cluster_state=cluster_state,
+            trigger_time=trigger_time,
+            taken=ExistingSliceNames(self.cache, namespace),
+        )
+
+    @property
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
+        """The objects that are set aside because they cannot be read, Leases of node proxies included."""
+        leases = () if self._node_proxies is None else self._node_proxies.leases.unreadable.values()
+        return (*self.cache.unreadable, *leases)
+
+    # --- event handlers -----------------------------------------------------------------------------------------------
+    # Keys are sorted, so that the same changes lead to the same writes in the same order.
+
+    def _guarded(self, handler: EventHandler[WatchedT]) -> EventHandler[WatchedT]:
+        """The handler, but a mistake in it does not end the process: the periodic resync makes up for the change."""
+
+        def guarded(old: WatchedT | None, new: WatchedT | None) -> None:
+            try:
+                handler(old, new)
+            except Exception as error:
+                changed = new if new is not None else old
+                assert changed is not None
+                self._unexpected.error(
+                    "a mistake in the program kept a change from being seen", object_key_of(changed), error
+                )
+
+        return guarded
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        self._states.service_changed(old, new)
+        self.queue.add_all(sorted(affected_services(self.cache, old, new)))
+
+    def _pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
+        self._states.pod_changed(old, new)
+        keys = affected_services(self.cache, old, new)
+        if not keys:
+            return
+        is_synced, takes_away = self.cache.synced.is_set(), _is_serving(old) and not _is_serving(new)
+        for key in sorted(keys):
+            ready = self._states.ready_endpoints(key)
+            urgency = urgency_of(takes_away=takes_away, ready=ready) if is_synced else Urgency.NORMAL
+            self.queue.add(key, urgency=urgency)
+
+    def _node_changed(self, old: LiveNode | None, new: LiveNode | None) -> None:
+        if self._states.node_changed(old, new) and not self._nodes_changed:
+            self._nodes_changed = True
+            # Nodes change together: the Services are checked once for all of them.
+            asyncio.get_running_loop().call_soon(self._refresh_nodes)
+        self.queue.add_all(sorted(affected_services(self.cache, old, new)))
+
+    def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        self._states.slice_changed(old, new)
+        self._note_sign_of_life(old, new)
+        change = self._tracker.observe(old, new)
+        if change.is_news:
+            self.queue.add_all(sorted(change.services))
+        for key in sorted(change.services):
+            if self.queue.is_stale(key) and not self._tracker.is_stale(key, self.cache.slices_of(*key)):
+                self.queue.wake(key)
+
+    def _note_sign_of_life(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        if (
+            new is not None
+            and self.cache.synced.is_set()
+            and is_built_in(new, self._context.configuration)
+            and is_sign_of_life(old, new)
+        ):
+            self._conflicts.sign_of_life(service_key_of(new), now=asyncio.get_running_loop().time())
+
+    def _set_aside(self, found: UnreadableObject) -> None:
+        log_unreadable_object(self._log, found)
+        if found.name:
+            self._unreported[found.resource.kind, found.key] = found
+
+    def _refresh_nodes(self) -> None:
+        self._nodes_changed = False
+        self.queue.add_all(self._states.refresh_nodes(), urgency=Urgency.BACKGROUND)
+
+    def _current(self, resource: AnyWatchedResource, version: int) -> None:
+        if self._honored is not None and resource.kind == SLICES.kind:
+            self._honored.slices_version = version
+
+    # --- workers ------------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        await self.cache.synced.wait()
+        while True:
+            await self._leading.wait()
+            item = await self.queue.get()
+            if item is None:
+                return
+            if not self._leading.is_set():
+                self.queue.done(item.key)
+                self.queue.add(item.key, urgency=item.urgency)
+                continue
+            try:
+                self._refresh_nodes()
+                result = await self._reconciler.reconcile(item)
+            except Exception as error:
+                # A mistake in the program. What is kept of the Service may be wrong by now.
+                self._unexpected.error("a mistake in the program kept a Service from its sync", item.key, error)
+                self._states.plan_afresh(item.key)
+                self._retry_later(item, 0, error)
+            else:
+                self._finish(item, result)
+
+    async def _recheck(self) -> None:
+        """Adds the Services to the queue of which no event tells: for the resync, and to recheck contested ones."""
+        while True:
+            await asyncio.sleep(_RECHECK_PERIOD)
+            await self._leading.wait()
+            now = asyncio.get_running_loop().time()
+            while self._unreported:
+                _, found = self._unreported.popitem()
+                if self._status_writer is not None:
+                    self._status_writer.report_unreadable(found)
+            keys = self._conflicts.due_rechecks(now=now)
+            for key in self._resync.due(lambda: map(object_key_of, self.cache.services), now=now):
+                self._states.plan_afresh(key)
+                self._endpoints.read_afresh(key)
+                keys.append(key)
+            self.queue.add_all(keys, urgency=Urgency.BACKGROUND)
+
+    def _finish(self, item: WorkItem[ObjectKey], result: ReconcileResult) -> None:
+        key = item.key
+        match result.outcome:
+            case SyncOutcome.WRITTEN:
+                waited = self.queue.done(key, writes=result.writes)
+                if result.writes:
+                    self.metrics.record_latency(waited)
+            case SyncOutcome.OUTDATED:
+                self.metrics.record_failed_sync(SyncResult.STALE)
+                self.queue.wait_for_cache(key)
+                if not self._tracker.is_stale(key, self.cache.slices_of(*key)):
+                    self.queue.wake(key)
+            case SyncOutcome.NAMESPACE_TERMINATING:
+                self.metrics.record_failed_sync()
+                self.queue.done(key, writes=result.writes)
+            case _:
+                self._retry_later(item, result.writes, result.error)
+
+    def _retry_later(self, item: WorkItem[ObjectKey], writes: int, error: Exception | None) -> None:
+        """The Service goes back into the queue, which retries it after a growing pause."""
+        self.metrics.record_failed_sync()
+        self.metrics.record_retry()
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        pause = self.queue.retry(item.key, writes=writes, retry_after=retry_after)
+        self._log.warning(
+            "a Service could not be synced",
+            service="/".join(item.key),
+            reason=type(error).__name__,
+            error=str(error),
+            tries=item.failures + 1,
+            again_in=round(pause, 3),
+        )
+
+
+def _is_serving(pod: LivePod | None) -> bool:
+    """Whether a Pod makes a ready endpoint."""
+    return (
+        pod is not None
+        and has_address(pod)
+        and pod.metadata.deletion_timestamp is None
+        and has_ready_condition(pod.status.conditions)
+    )
+
+
+class PeriodicResync:
+    """Which Services are due for the slow full resync: each once in a period, spread over all of it.
+
+    It makes up for what no event tells of: a mistake in what is kept of a Service, or an object that is not watched. It
+    costs one plan of each Service, and writes only where something differs.
+    """
+
+    def __init__(self, *, period: float = RESYNC_PERIOD) -> None:
+        if not period > 0:
+            raise ValueError(f"period: expected a number of seconds above 0, got {period}")
+        self._period = period
+        self._left: deque[ObjectKey] = deque()
+        self._number = 0
+        self._began: float | None = None
+
+    def due(self, keys: Callable[[], Iterable[ObjectKey]], *, now: float) -> list[ObjectKey]:
+        """The keys to reconcile now, some of which may be gone. ``keys`` lists all Services; it is called once a
+        period.
+
+        The first call returns nothing, because all Services were just listed.
+        """
+        if self._began is None or (not self._left and now - self._began >= self._period):
+            self._left = deque(keys())
+            self._number, self._began = len(self._left), now
+        share = min(1.0, (now - self._began) / self._period)
+        left = self._number - int(self._number * share)
+        return [self._left.popleft() for _ in range(len(self._left) - left)]

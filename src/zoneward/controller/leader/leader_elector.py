@@ -1,0 +1,315 @@
+"""The leader elector: it reads and writes the Lease, and knows at every moment whether this replica may write.
+
+The rules are in `election`.
+"""
+
+import asyncio
+import math
+import random
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NoReturn, Protocol
+
+from msgspec.structs import replace
+
+from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
+from zoneward.client.resources import LEASES
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
+from zoneward.controller.leader.election import (
+    LeaseClaim,
+    LeaseTiming,
+    LeaseWait,
+    ObservedLease,
+    decide_about_lease,
+    observe_lease,
+    released_lease,
+)
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, format_micro_time
+
+
+class Leadership(Protocol):
+    """An `asyncio.Event` or a similar object that is set while we lead."""
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self) -> object: ...
+
+
+def always_leading() -> Leadership:
+    """For a controller without other replicas."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+_MOMENT: Final = timedelta(microseconds=1)
+
+
+def since_boot() -> float:
+    """Seconds that also count while the machine is suspended, where the system has such a clock."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def new_identity() -> str:
+    """A new identity each time, so that a restarted process on the same host does not take itself for the old one."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _UnansweredClaim:
+    """A write of the Lease whose outcome is not known."""
+
+    spec: LeaseSpec
+    replaces: str | None
+    """The version that it replaces; None: it creates the Lease."""
+    started: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderCallbacks:
+    """``on_change`` gets True when we begin to lead, and False at once when we no longer do: another replica took over,
+    or we did not renew by the deadline. ``on_error`` gets failed calls, which are retried."""
+
+    on_change: Callable[[bool], None] = lambda _is_leader: None
+    on_error: Callable[[CallFailed], None] = lambda _error: None
+
+
+class LeaderElector:
+    """`run` it to take part in the election. ``key``: namespace and name of the Lease; ``identity`` is unique.
+
+    ``clock`` counts seconds and never goes back, ``now`` is the time of day and may be anything, ``chance`` returns
+    random numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        connection: WriteTransport,
+        *,
+        key: ObjectKey,
+        identity: str,
+        timing: LeaseTiming | None = None,
+        callbacks: LeaderCallbacks | None = None,
+        clock: Callable[[], float] = since_boot,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.identity: Final = identity
+        self.timing: Final = timing or LeaseTiming()
+        self.leading: Final = asyncio.Event()
+        """Set while we lead, as `LeaderCallbacks.on_change` was last called."""
+        self._connection, self._key = connection, key
+        self._callbacks = callbacks or LeaderCallbacks()
+        self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
+        self._runs = False
+        self._observed: ObservedLease | None = None
+        self._unanswered: tuple[_UnansweredClaim, ...] = ()
+        self._renewed: float | None = None
+        """When the last write began that is known to have made or kept us the holder."""
+        self._stamp = datetime.min.replace(tzinfo=UTC)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.may_write()
+
+    @property
+    def leader_identity(self) -> str:
+        """The holder of the Lease when we last read it; empty for none."""
+        return self._observed.holder if self._observed is not None and not self._observed.is_gone else ""
+
+    def may_write(self, margin: float = 0.0) -> bool:
+        """Whether a write that may take ``margin`` seconds may begin: it would end before the renew deadline.
+
+        Call it at the moment of writing: then it is right also after the process or the machine was suspended.
+        """
+        return self._left() > margin
+
+    async def run(self) -> NoReturn:
+        """Take part in the election until cancelled; from then on we do not lead. Finish all other writes before,
+        and call `release` after."""
+        self._runs = True
+        try:
+            while True:
+                await self._sleep(min(await self._try_once(), self._left_if_leading()))
+                self._notify()
+        finally:
+            self._runs, self._renewed = False, None
+            self._notify()
+
+    async def release(self) -> None:
+        """After `run`: release the Lease, if we hold it, so that others need not wait. A failure does no harm."""
+        assert not self._runs, "release the Lease after the elector has stopped"
+        try:
+            for is_last in (False, True):
+                if self._unanswered or is_last:
+                    await self._read()
+                claim = (
+                    None
+                    if self._observed is None
+                    else released_lease(self._observed, identity=self.identity, stamp=self._next_stamp())
+                )
+                if claim is None:
+                    return
+                try:
+                    await self._write(claim)
+                except Conflict:
+                    continue
+                return
+        except CallFailed as error:
+            self._callbacks.on_error(error)
+
+    # --- one attempt --------------------------------------------------------------------------------------------------
+
+    async def _try_once(self) -> float:
+        """Returns the seconds until the next attempt."""
+        try:
+            return await self._take_or_wait()
+        except CallFailed as error:
+            self._callbacks.on_error(error)
+            retry_after = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
+            return max(self._spread(0.25, 0.5), min(retry_after, self.timing.retry_period))
+        finally:
+            self._notify()
+
+    async def _take_or_wait(self) -> float:
+        observed = self._observed
+        if observed is None or self._unanswered or isinstance(self._decide(observed), LeaseWait):
+            observed = await self._read()
+        for is_last in (False, True):
+            move = self._decide(observed)
+            if isinstance(move, LeaseWait):
+                # Others read a little more often than a leader renews: they count from the last renewal that they saw.
+                return min(move.seconds, self._spread(0.5, 0.75))
+            try:
+                await self._write(move)
+            except (Conflict, NotFound):
+                if is_last:
+                    raise
+                observed = await self._read()
+            else:
+                break
+        return self._spread(0.75, 1.0)
+
+    def _decide(self, observed: ObservedLease) -> LeaseWait | LeaseClaim:
+        now, stamp = self._clock(), self._next_stamp()
+        return decide_about_lease(
+            observed, key=self._key, identity=self.identity, timing=self.timing, now=now, stamp=stamp
+        )
+
+    async def _read(self) -> ObservedLease:
+        namespace, name = self._key
+        lease: Lease | None
+        try:
+            lease = await self._writer().read(LEASES, namespace=namespace, name=name)
+        except NotFound:
+            lease = None
+        observed = self._observed = observe_lease(lease, before=self._observed, at=self._clock())
+        if lease is None:
+            self._unanswered = tuple(each for each in self._unanswered if each.replaces is None)
+            return observed
+        for each in self._unanswered:
+            if each.spec == lease.spec:
+                self._renewed = each.started
+        if observed.holder != self.identity:
+            self._renewed = None
+            self._notify()
+        version = lease.metadata.resource_version
+        self._unanswered = tuple(each for each in self._unanswered if each.replaces == version)
+        return observed
+
+    async def _write(self, claim: LeaseClaim) -> None:
+        lease = claim.lease
+        version = lease.metadata.resource_version
+        sent = _UnansweredClaim(spec=lease.spec, replaces=version, started=self._clock())
+        self._unanswered += (sent,)
+        writer = self._writer()
+        try:
+            metadata = await (writer.update(LEASES, lease) if version else writer.create(LEASES, lease))
+        except CallFailed as error:
+            if write_outcome(error) is not WriteOutcome.UNKNOWN:
+                self._unanswered = tuple(each for each in self._unanswered if each is not sent)
+            raise
+        # Earlier unanswered claims replace a version that is gone: they will never be done.
+        self._unanswered = ()
+        self._observed = observe_lease(replace(lease, metadata=metadata), before=self._observed, at=self._clock())
+        if lease.spec.holder_identity == self.identity:
+            self._renewed = sent.started
+
+    def _writer(self) -> Writer:
+        # Not longer than we lead, so that its end is noticed at once.
+        return Writer(self._connection, limit=min(self.timing.call_timeout, self._left_if_leading()))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _left(self) -> float:
+        """Seconds for which we still lead; negative where we do not."""
+        if not self._runs or self._renewed is None:
+            return -1.0
+        return self._renewed + self.timing.renew_deadline - self._clock()
+
+    def _left_if_leading(self) -> float:
+        left = self._left()
+        return left if left > 0 else float("inf")
+
+    def _spread(self, least: float, most: float) -> float:
+        """A random part of the retry period: replicas that started together do not stay together."""
+        return self.timing.retry_period * (least + (most - least) * self._chance())
+
+    def _next_stamp(self) -> str:
+        """Later than all before, also when the clock is set back: others take an equal Lease for one not renewed."""
+        self._stamp = max(self._now(), self._stamp + _MOMENT)
+        return format_micro_time(self._stamp)
+
+    def _notify(self) -> None:
+        is_leader = self.is_leader
+        if is_leader == self.leading.is_set():
+            return
+        if is_leader:
+            self.leading.set()
+        else:
+            self.leading.clear()
+        self._callbacks.on_change(is_leader)
+
+
+_NO_QUERY: Final[Mapping[str, str]] = {}
+_GATEWAY_TIMEOUT: Final = 504
+"""The one answer that leaves the outcome open: the server behind the gateway goes on."""
+
+
+class UnansweredWrites:
+    """A connection that remembers writes without an answer: the server may still do them, so the Lease must not be
+    released too early. ``clock`` counts seconds."""
+
+    def __init__(self, connection: WriteTransport, *, clock: Callable[[], float]) -> None:
+        self._connection, self._clock = connection, clock
+        self._begun = -math.inf
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last such write began; infinite without one."""
+        return self._clock() - self._begun
+
+    async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
+        return await self._connection.get(path, query, timeout=timeout)
+
+    async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
+        begun = self._clock()
+        try:
+            return await self._connection.send(method, path, body, **options)
+        except ApiError as error:
+            if error.status == _GATEWAY_TIMEOUT:
+                self._begun = begun
+            raise
+        except CallFailed as error:
+            if error.sent:
+                self._begun = begun
+            raise
+        except BaseException:
+            self._begun = begun
+            raise

@@ -1,0 +1,468 @@
+"""The work queue of the controller: like client-go's, with urgency, batching and a wait for the cache.
+
+A key has one item in the queue, whatever happens to it. An item waits, is worked on, or is quiet. A key that is added
+while it is worked on waits again afterwards. No key is handed out twice at a time.
+
+`ItemSchedule` decides which key is next. It has no clock, no random numbers and no waiting. Items that wait until a
+time are in one heap by that time. Items that are due are in another heap by rank: the time at which they became due
+plus what their urgency can wait. So the more urgent go first, and none is passed over for ever: an item in the
+background that has been due for its `PATIENCE` goes before one that has just become urgent. The heaps may hold outdated
+entries; an entry counts while it has the number that its item remembers.
+
+`WorkQueue` adds the clock, the random numbers, and the workers that wait.
+
+A failed write is retried here: `WorkQueue.retry` queues the key again after a growing pause.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
+from heapq import heappop, heappush
+from random import random
+from typing import Final, Generic, TypeVar
+
+from zoneward.controller.queue.batching import NO_WRITES, Batching, RequeueDelay, WritePace
+
+K = TypeVar("K", bound=Hashable)
+FEW_ENDPOINTS: Final = 3
+"""Up to this number of ready endpoints, one more or less makes a great difference."""
+
+
+class Urgency(IntEnum):
+    """How long a change can wait: a smaller number is more urgent."""
+
+    URGENT = 0
+    """An endpoint goes away or is no longer ready, and traffic fails until that is written; or there are few
+    endpoints."""
+    NORMAL = 1
+    BACKGROUND = 2
+    """No object of the Service changed: a resync, or a change of demand."""
+
+
+PATIENCE: Final = (0.0, 0.25, 5.0)
+"""By urgency, the seconds for which more urgent items may go before one that is due."""
+
+
+def urgency_of(*, takes_away: bool, ready: int) -> Urgency:
+    """The urgency of a change of endpoints: whether it takes one away, and how many ``ready`` ones were there."""
+    return Urgency.URGENT if takes_away or ready <= FEW_ENDPOINTS else Urgency.NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem(Generic[K]):
+    """A key to work on. ``since``: when the first change came that is not written yet (s). ``failures``: failed tries
+    in a row. ``cache_timed_out``: the cache did not catch up in time, so the worker has to read from the API server."""
+
+    key: K
+    since: float
+    urgency: Urgency
+    failures: int = 0
+    cache_timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """The number of keys that are due, that are not yet due (``gathering`` changes; ``failing``: retried later;
+    ``stale``: waiting for the cache), and that workers are ``working`` on."""
+
+    due: int = 0
+    gathering: int = 0
+    failing: int = 0
+    stale: int = 0
+    working: int = 0
+
+    @property
+    def waiting(self) -> int:
+        return self.due + self.gathering + self.failing + self.stale
+
+
+class _EntryState(Enum):
+    QUIET = auto()
+    LATER = auto()
+    DUE = auto()
+    WORKING = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _QueueEntry(Generic[K]):
+    key: K
+    since: float
+    urgency: Urgency
+    state: _EntryState = _EntryState.QUIET
+    number: int = 0
+    """The number of its valid entry in the heaps; 0: none."""
+    due: float = 0.0
+    taken: float = 0.0
+    stale: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+    has_retry_after: bool = False
+    """Whether, and until when, the server asked us to wait after the last failure."""
+    changed: float | None = None
+    """When it first changed while it was worked on, and how urgent that change is."""
+    changed_urgency: Urgency = Urgency.BACKGROUND
+    pace: WritePace = NO_WRITES
+
+
+_Heap = list[tuple[float, int, _QueueEntry[K]]]
+
+
+class ItemSchedule(Generic[K]):
+    """Every method takes ``now`` in seconds, which never goes back."""
+
+    def __init__(self, batching: Batching, back_off: RequeueDelay) -> None:
+        self._batching, self._back_off = batching, back_off
+        self._entries: dict[K, _QueueEntry[K]] = {}
+        self._later: _Heap[K] = []
+        self._due: _Heap[K] = []
+        self._quiet: _Heap[K] = []
+        self._number = 0
+
+    def add(self, key: K, *, now: float, urgency: Urgency = Urgency.NORMAL) -> None:
+        """A key changed. Earlier changes of it are kept."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _QueueEntry(key, now, urgency)
+            self._wait_until(entry, now)
+        elif entry.state is _EntryState.WORKING:
+            if entry.changed is None:
+                entry.changed, entry.changed_urgency = now, urgency
+            elif urgency < entry.changed_urgency:
+                entry.changed_urgency = urgency
+        elif entry.state is _EntryState.QUIET:
+            entry.since, entry.urgency = now, urgency
+            self._wait_until(entry, self._batching.due(now, entry.pace))
+        else:
+            self._add_to_waiting(entry, now, urgency)
+
+    def take(self, now: float) -> WorkItem[K] | None:
+        """The next key, which is not handed out again before `done`, `retry` or `wait_for_cache`; None: none is due."""
+        self._forget_quiet(now)
+        while self._later and self._later[0][0] <= now:
+            _, number, entry = heappop(self._later)
+            if entry.number == number:
+                self._make_due(entry)
+        while self._due:
+            _, number, entry = heappop(self._due)
+            if entry.number == number:
+                entry.number, entry.state, entry.taken = 0, _EntryState.WORKING, now
+                return WorkItem(entry.key, entry.since, entry.urgency, entry.failures, entry.stale)
+        return None
+
+    def next_due(self) -> float | None:
+        """When `take` has a key, which may be past; None: not before a key is added."""
+        for heap in (self._due, self._later):
+            while heap and heap[0][2].number != heap[0][1]:
+                heappop(heap)
+            if heap:
+                return heap[0][2].due
+        return None
+
+    def done(self, key: K, *, now: float, writes: int) -> float:
+        """The work is done, with so many writes of slices. Returns the seconds since the first change."""
+        entry = self._worked_on(key)
+        waited = now - entry.since
+        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
+        entry.failures, entry.stale = 0, False
+        if entry.changed is not None:
+            entry.since, entry.urgency, entry.changed = entry.changed, entry.changed_urgency, None
+            self._wait_until(entry, self._batching.due(entry.since, entry.pace))
+        else:
+            self._make_quiet(entry, now)
+        return waited
+
+    def retry(self, key: K, *, now: float, chance: float, writes: int = 0, retry_after: float | None = None) -> float:
+        """The work failed. Returns the seconds until the next try; ``retry_after`` is what the server asked for."""
+        entry = self._worked_on(key)
+        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
+        entry.failures, entry.stale = entry.failures + 1, False
+        due = now + self._back_off.backoff.delay(entry.failures, random=chance, retry_after=retry_after)
+        entry.not_before, entry.has_retry_after = now + (retry_after or 0.0), retry_after is not None
+        has_news = entry.changed is not None
+        self._merge_changes(entry)
+        self._wait_until(entry, self._due_with_news(entry, due, now) if has_news else due)
+        return entry.due - now
+
+    def wait_for_cache(self, key: K, *, now: float, limit: float) -> None:
+        """The cache lags behind our writes: the key is not handed out before `wake`, for at most ``limit`` seconds."""
+        entry = self._worked_on(key)
+        self._merge_changes(entry)
+        entry.stale = True
+        self._wait_until(entry, now + limit)
+
+    def wake(self, key: K, *, now: float) -> bool:
+        """The cache has what a key waits for. Returns whether the key waited for the cache."""
+        entry = self._entries.get(key)
+        if entry is None or not self._waits_for_cache(entry):
+            return False
+        entry.stale = False
+        self._wait_until(entry, now)
+        return True
+
+    def is_stale(self, key: K) -> bool:
+        """Whether a key waits for the cache."""
+        entry = self._entries.get(key)
+        return entry is not None and self._waits_for_cache(entry)
+
+    def restart_waiting(self, now: float) -> None:
+        """Waiting keys wait since now, and not since they changed: until now another replica led. Visits all items."""
+        for entry in self._entries.values():
+            entry.since = now
+            if entry.changed is not None:
+                entry.changed = now
+
+    # --- what can be measured -----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """The number of keys that are remembered, quiet ones too."""
+        return len(self._entries)
+
+    def depth(self, now: float) -> QueueDepth:
+        """Visits all items."""
+        due = gathering = failing = stale = working = 0
+        for entry in self._entries.values():
+            if entry.state is _EntryState.WORKING:
+                working += 1
+            elif entry.state is not _EntryState.QUIET:
+                if entry.due <= now:
+                    due += 1
+                elif entry.stale:
+                    stale += 1
+                elif entry.failures:
+                    failing += 1
+                else:
+                    gathering += 1
+        return QueueDepth(due, gathering, failing, stale, working)
+
+    def longest_wait(self, now: float) -> float:
+        """Seconds since the first change that is not written, worked on or not; 0 for none. Visits all items."""
+        return now - min(
+            (each.since for each in self._entries.values() if each.state is not _EntryState.QUIET), default=now
+        )
+
+    # --- entries ------------------------------------------------------------------------------------------------------
+
+    def _worked_on(self, key: K) -> _QueueEntry[K]:
+        entry = self._entries.get(key)
+        if entry is None or entry.state is not _EntryState.WORKING:
+            raise ValueError(f"expected a key that was handed out, got {key}")
+        return entry
+
+    def _waits_for_cache(self, entry: _QueueEntry[K]) -> bool:
+        return entry.stale and entry.state is not _EntryState.WORKING
+
+    def _add_to_waiting(self, entry: _QueueEntry[K], now: float, urgency: Urgency) -> None:
+        """A change of a key that already waits."""
+        is_raised = urgency < entry.urgency
+        if is_raised:
+            entry.urgency = urgency
+        if entry.state is _EntryState.DUE:
+            if is_raised:
+                self._make_due(entry)
+        elif entry.failures and not entry.stale:
+            due = self._due_with_news(entry, entry.due, now)
+            if due < entry.due:
+                self._wait_until(entry, due)
+
+    def _due_with_news(self, entry: _QueueEntry[K], due: float, now: float) -> float:
+        # Changes come at different times, which spreads the retries as well as random numbers do.
+        wait = 0.0 if entry.has_retry_after else self._back_off.with_news
+        return max(entry.not_before, min(due, now + wait))
+
+    def _merge_changes(self, entry: _QueueEntry[K]) -> None:
+        """Changes during the work wait together with those that the work was for."""
+        if entry.changed is not None:
+            entry.urgency, entry.changed = min(entry.urgency, entry.changed_urgency), None
+
+    def _wait_until(self, entry: _QueueEntry[K], due: float) -> None:
+        entry.due, entry.state = due, _EntryState.LATER
+        heappush(self._later, (due, self._next_number(entry), entry))
+
+    def _make_due(self, entry: _QueueEntry[K]) -> None:
+        entry.state = _EntryState.DUE
+        heappush(self._due, (entry.due + PATIENCE[entry.urgency], self._next_number(entry), entry))
+
+    def _make_quiet(self, entry: _QueueEntry[K], now: float) -> None:
+        """Nothing to do: the item is kept only while its pace matters for the changes to come."""
+        until = self._batching.forgotten_from(entry.pace)
+        if until <= now:
+            del self._entries[entry.key]
+        else:
+            entry.state = _EntryState.QUIET
+            heappush(self._quiet, (until, self._next_number(entry), entry))
+
+    def _forget_quiet(self, now: float) -> None:
+        while self._quiet and self._quiet[0][0] <= now:
+            _, number, entry = heappop(self._quiet)
+            if entry.number == number:
+                del self._entries[entry.key]
+
+    def _next_number(self, entry: _QueueEntry[K]) -> int:
+        self._number += 1
+        entry.number = self._number
+        return self._number
+
+
+CACHE_TIMEOUT: Final = 5.0
+"""Seconds to wait for the cache."""
+
+
+class WorkQueue(Generic[K]):
+    """Keys for any number of workers in one event loop::
+
+        while (item := await queue.get()) is not None:
+            try:
+                writes = await work(item.key)
+            except SomethingFailed as error:
+                queue.retry(item.key, retry_after=error.retry_after)
+            else:
+                queue.done(item.key, writes=writes)
+
+    Each key that is handed out must be answered with `done`, `retry` or `wait_for_cache`. ``clock`` is the event loop's
+    by default; ``chance`` returns random numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        batching: Batching | None = None,
+        back_off: RequeueDelay | None = None,
+        clock: Callable[[], float] | None = None,
+        chance: Callable[[], float] = random,
+    ) -> None:
+        self._schedule = ItemSchedule[K](batching or Batching(), back_off or RequeueDelay())
+        self._clock = clock or asyncio.get_running_loop().time
+        self._chance = chance
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_shut_down = False
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def add(self, key: K, *, urgency: Urgency = Urgency.NORMAL) -> None:
+        """A key changed. It may be called at any rate: a key that already waits costs one look-up."""
+        self._schedule.add(key, now=self._clock(), urgency=urgency)
+        if self._getters:
+            self._wake_getters()
+
+    def add_all(self, keys: Iterable[K], *, urgency: Urgency = Urgency.NORMAL) -> None:
+        """Keys that changed together."""
+        now = self._clock()
+        for key in keys:
+            self._schedule.add(key, now=now, urgency=urgency)
+        if self._getters:
+            self._wake_getters()
+
+    def wake(self, key: K) -> bool:
+        """The cache has what a key waits for. Returns whether the key waited for the cache."""
+        is_woken = self._schedule.wake(key, now=self._clock())
+        if is_woken:
+            self._wake_getters()
+        return is_woken
+
+    def is_stale(self, key: K) -> bool:
+        """Whether a key waits for the cache."""
+        return self._schedule.is_stale(key)
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    async def get(self) -> WorkItem[K] | None:
+        """Wait for the next key; None once the queue is shut down. No key is lost when the caller is cancelled."""
+        while not self._is_shut_down:
+            item = self._schedule.take(self._clock())
+            if item is not None:
+                # The timer wakes one getter for all that is due: there may be more.
+                self._wake_getters()
+                return item
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            self._set_timer()
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter in self._getters:
+                    self._getters.remove(getter)
+                else:
+                    # It was woken for a key that another getter can have.
+                    self._wake_getters()
+                raise
+        return None
+
+    def done(self, key: K, *, writes: int = 0) -> float:
+        """The work is done, with so many writes of slices. Returns the seconds since the key's first change."""
+        waited = self._schedule.done(key, now=self._clock(), writes=writes)
+        self._wake_getters()
+        return waited
+
+    def retry(self, key: K, *, writes: int = 0, retry_after: float | None = None) -> float:
+        """The work failed and is retried after a growing pause, ``retry_after`` at least. Returns the pause in
+        seconds."""
+        pause = self._schedule.retry(
+            key, now=self._clock(), chance=self._chance(), writes=writes, retry_after=retry_after
+        )
+        self._wake_getters()
+        return pause
+
+    def wait_for_cache(self, key: K, *, limit: float = CACHE_TIMEOUT) -> None:
+        """The cache lags behind our writes: the key is handed out again after `wake`, or after ``limit`` seconds with
+        ``cache_timed_out``."""
+        self._schedule.wait_for_cache(key, now=self._clock(), limit=limit)
+        self._wake_getters()
+
+    def shut_down(self) -> None:
+        """Hand out nothing more, and end all `get`; keys that were handed out can still be answered."""
+        self._is_shut_down = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._getters:
+            _wake(self._getters.popleft())
+
+    def restart_waiting(self) -> None:
+        """We lead from now on: keys wait since now. When they are handed out does not change."""
+        self._schedule.restart_waiting(self._clock())
+
+    # --- what can be measured -----------------------------------------------------------------------------------------
+
+    def depth(self) -> QueueDepth:
+        """The number of keys by what they wait for."""
+        return self._schedule.depth(self._clock())
+
+    def longest_wait(self) -> float:
+        """Seconds since the first change that is not written; 0 for none."""
+        return self._schedule.longest_wait(self._clock())
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wake_getters(self) -> None:
+        """Wake a getter if a key is due; otherwise set the timer for the next key."""
+        if not self._getters or self._is_shut_down:
+            return
+        due = self._schedule.next_due()
+        if due is not None and due <= self._clock():
+            _wake(self._getters.popleft())
+        else:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self._schedule.next_due()
+        if due is None:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + max(0.0, due - self._clock())
+        if self._timer is not None:
+            if self._timer.when() <= at and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._wake_getters()
+
+
+def _wake(getter: asyncio.Future[None]) -> None:
+    if not getter.done():
+        getter.set_result(None)

@@ -1,0 +1,468 @@
+"""The condition ``TrafficDistributionHonored`` (KEP-4444 § Status Reporting): everything that decides it is here.
+
+The condition says whether the nodes have in their kernels what a Service asks for. What the nodes have comes from
+`node_proxies`, which reads one Lease per node.
+
+API servers give Services no ``metadata.generation``. So what a Service asks for has a *revision*: a digest of the
+Service's fields that decide it, and of whether it is in force. The revision is part of the message, and the next leader
+reads there what was found true before.
+
+A revision is honored once every live proxy has programmed two versions: the version of the Service in which we first
+saw the revision, and the newest version of its slices when all that its first sync wrote is in our cache. Our own
+writes of its status, and endpoints that change later, ask for no more. Once honored, a revision stays honored until
+another one is asked for: nodes that come later list all of it before they report anything.
+
+Nothing here is done for each Lease that is renewed. Once a second the lowest versions that all proxies have are
+compared with what Services wait for, in the order of what they need.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heappop, heappush
+from itertools import count, islice
+from typing import Final, NamedTuple, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import object_key_of
+from zoneward.controller.leader.leader_elector import Leadership
+from zoneward.controller.status.node_proxies import NO_PROXIES, UNKNOWN_PROXIES, NodeProxies, Presence, ProxyGroup
+from zoneward.controller.status.status_writer import StatusWriter, own_conditions
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.kube import names
+from zoneward.kube.objects import Condition, ObjectKey, Service, parse_resource_version
+from zoneward.routing.selection.endpoint_selection import is_proxied
+from zoneward.routing.service_conditions import find_condition
+
+BEHIND_AFTER: Final = 90.0
+"""Seconds after which the condition names the nodes that are behind: a Lease may be renewed 11 s after the last time,
+and a bookmark, from which a proxy learns of versions that are not its own, comes once a minute."""
+BEHIND_PERIOD: Final = 600.0
+"""Seconds between that and the next time that the condition names them."""
+UPDATE_PERIOD: Final = 1.0
+_MOST_REPORTS: Final = 10
+"""Services, in one update, for which the nodes that are behind are searched: that takes a walk through all nodes."""
+_BATCH: Final = 100
+"""Services that are reported, or measured, before other tasks have their turn."""
+_DECIDING_ANNOTATIONS: Final = (
+    names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
+    names.TOPOLOGY_MODE_ANNOTATION,
+    names.SUBSETTING_ANNOTATION,
+    names.SUBSETTING_ALGORITHM_ANNOTATION,
+    names.STARTING_THRESHOLD_ANNOTATION,
+    names.HINTS_THRESHOLD_ANNOTATION,
+)
+_DIGITS: Final = 8
+_MOST_NAMED_NODES: Final = 3
+
+
+class HonoredReason(StrEnum):
+    """The reason of the condition."""
+
+    PROGRAMMED = "Programmed"
+    """Every node with a live proxy of ours has it in its kernel, or had it: this never changes back."""
+    PROGRAMMING = "Programming"
+    NODES_BEHIND = "NodesBehind"
+    """As `PROGRAMMING`, for too long."""
+    NOT_ACCEPTED = "NotAccepted"
+    NOT_PROGRAMMED = "NotProgrammed"
+    """There are no hints and no slice groups that could be honored."""
+
+
+_STATUS: Final = {HonoredReason.PROGRAMMED: "True", HonoredReason.PROGRAMMING: "Unknown"}
+
+
+def revision_of(service: Service, planned: Iterable[Condition]) -> str:
+    """The revision of what a Service asks for, as eight digits. ``planned`` are the plan's other conditions."""
+    spec, annotations = service.spec, service.metadata.annotations or {}
+    accepted = _planned_condition(planned, names.ACCEPTED_CONDITION)
+    programmed = _planned_condition(planned, names.PROGRAMMED_CONDITION)
+    digested = (
+        service.metadata.uid,
+        (service.metadata.labels or {}).get(names.PROXY_NAME_LABEL),
+        [annotations.get(name) for name in _DECIDING_ANNOTATIONS],
+        (spec.selector, spec.ports, spec.ip_families, spec.publish_not_ready_addresses),
+        (spec.internal_traffic_policy, spec.external_traffic_policy, spec.traffic_distribution, spec.topology_keys),
+        (accepted.status, programmed.status, requested_approach(programmed)),
+    )
+    return hashlib.sha256(msgspec.json.encode(digested, order="sorted")).hexdigest()[:_DIGITS]
+
+
+def planned_reason(planned: Iterable[Condition]) -> HonoredReason:
+    """The reason that follows from the plan alone; PROGRAMMING where it depends on the nodes."""
+    if _planned_condition(planned, names.ACCEPTED_CONDITION).status != "True":
+        return HonoredReason.NOT_ACCEPTED
+    if _planned_condition(planned, names.PROGRAMMED_CONDITION).status != "True":
+        return HonoredReason.NOT_PROGRAMMED
+    return HonoredReason.PROGRAMMING
+
+
+def honored_condition(
+    reason: HonoredReason, planned: Iterable[Condition], revision: str, *, nodes: int = 0, behind: Sequence[str] = ()
+) -> Condition:
+    """The condition with its message. ``nodes`` is the number of live proxies of ours; the message names the first
+    nodes that are ``behind``."""
+    message = f"revision {revision}"
+    match reason:
+        case HonoredReason.PROGRAMMED:
+            message += f" is in the kernel of {_count_of_nodes(nodes)}"
+        case HonoredReason.PROGRAMMING:
+            message += " is on its way to the nodes"
+        case HonoredReason.NODES_BEHIND:
+            some = ", ".join(behind[:_MOST_NAMED_NODES]) + (", ..." if len(behind) > _MOST_NAMED_NODES else "")
+            message += f" is in the kernel of {nodes - len(behind)} of {_count_of_nodes(nodes)}; not yet of {some}"
+        case HonoredReason.NOT_ACCEPTED | HonoredReason.NOT_PROGRAMMED:
+            type_ = names.ACCEPTED_CONDITION if reason is HonoredReason.NOT_ACCEPTED else names.PROGRAMMED_CONDITION
+            message += f": {_planned_condition(planned, type_).reason}"
+    requested = requested_approach(_planned_condition(planned, names.PROGRAMMED_CONDITION))
+    return Condition(
+        type=names.HONORED_CONDITION,
+        status=_STATUS.get(reason, "False"),
+        reason=reason,
+        message=f"{requested}: {message}" if requested else message,
+    )
+
+
+def states_honored(condition: Condition | None, revision: str) -> bool:
+    """Whether a condition states that this revision is honored."""
+    return condition is not None and condition.status == "True" and f"revision {revision} " in condition.message
+
+
+def requested_approach(programmed: Condition) -> str:
+    """``<approach>/<heuristic>``, with which the message of ``Programmed`` begins; empty where nothing known is asked
+    for."""
+    requested, colon, _ = programmed.message.partition(": ")
+    is_known = colon and "/" in requested and " " not in requested and "." not in requested
+    return requested if is_known else ""
+
+
+def _planned_condition(conditions: Iterable[Condition], type_: str) -> Condition:
+    return find_condition(conditions, type_) or Condition(type=type_)
+
+
+def _count_of_nodes(number: int) -> str:
+    return f"{number} node{'s' if number != 1 else ''}"
+
+
+class NeededVersions(NamedTuple):
+    """The versions that all proxies must have programmed."""
+
+    services: int
+    slices: int
+
+
+class WaitingServices:
+    """Services in the order of the versions that they wait for. `pop_met` costs what it finds, however many wait."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[ObjectKey, int] = {}
+        """The number of a Service's valid entry in the heaps."""
+        self._next = count()
+        self._by_services: list[tuple[int, int, int, ObjectKey]] = []
+        self._by_slices: list[tuple[int, int, int, ObjectKey]] = []
+        """Services whose own version was met when it was last compared."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, service: ObjectKey, needed: NeededVersions) -> None:
+        """Replaces what the Service waited for before."""
+        number = self._numbers[service] = next(self._next)
+        heappush(self._by_services, (needed.services, number, needed.slices, service))
+
+    def discard(self, service: ObjectKey) -> None:
+        if self._numbers.pop(service, None) is not None and not self._numbers:
+            self._by_services.clear()
+            self._by_slices.clear()
+
+    def pop_met(self, reached: NeededVersions) -> list[ObjectKey]:
+        """Remove and return the Services that need no more than this."""
+        found: list[ObjectKey] = []
+        while self._by_services and self._by_services[0][0] <= reached.services:
+            services, number, slices, service = heappop(self._by_services)
+            heappush(self._by_slices, (slices, number, services, service))
+        while self._by_slices and self._by_slices[0][0] <= reached.slices:
+            slices, number, services, service = heappop(self._by_slices)
+            if self._numbers.get(service) != number:
+                continue
+            if services > reached.services:
+                # A proxy has come meanwhile that has less than all had then.
+                heappush(self._by_services, (services, number, slices, service))
+                continue
+            del self._numbers[service]
+            found.append(service)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class _HonoredState:
+    """What is known of the current revision of one Service. ``needed`` None: not known yet, or not needed."""
+
+    service: Service
+    planned: tuple[Condition, ...]
+    revision: str
+    proxy_name: str
+    condition: Condition
+    version: int
+    needed: NeededVersions | None = None
+    has_deleted: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        return object_key_of(self.service)
+
+    def is_same(self, service: Service, planned: Iterable[Condition]) -> bool:
+        """Whether nothing that the revision depends on can have changed."""
+        return service is self.service and [each.status for each in planned] == [each.status for each in self.planned]
+
+
+class HonoredCondition:
+    """Decides the condition of every Service. `run` it beside the StatusWriter. `conditions` adds the condition to
+    those of a plan.
+
+    ``slices_version`` is the version up to which the cache has all slices: whoever follows the slices sets it.
+    ``clock`` counts seconds.
+    """
+
+    def __init__(
+        self,
+        proxies: NodeProxies,
+        *,
+        cache: InformerCache,
+        tracker: EndpointSliceTracker,
+        status_writer: StatusWriter,
+        leading: Leadership,
+        log: Log | None = None,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._proxies, self._cache, self._tracker = proxies, cache, tracker
+        self._status_writer, self._leading = status_writer, leading
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
+        self._clock, self._sleep = clock or asyncio.get_running_loop().time, sleep
+        self.slices_version = 0
+        self._groups: Mapping[str, ProxyGroup] = {}
+        self._has_all_leases = False
+        """Whether the groups were made of all Leases."""
+        self._reported_presence: dict[str, Presence] = {}
+        """By proxy name, the presence that all reported conditions are based on."""
+        self._is_presence_complete = False
+        """Whether the presence of all names was compared since all Leases were listed."""
+        self._states: dict[ObjectKey, _HonoredState] = {}
+        self._unmeasured: dict[ObjectKey, None] = {}
+        self._waiting: dict[str, WaitingServices] = {}
+        """By proxy name."""
+        self._unable: set[ObjectKey] = set()
+        """Services that all proxies would have programmed, but for one that reports that it cannot."""
+        self._overdue: list[tuple[float, int, _HonoredState]] = []
+        """A heap: when to name the nodes that are behind."""
+        self._next = count()
+        self._changed: dict[ObjectKey, None] = {}
+        """Services whose condition has to be reported."""
+
+    def __len__(self) -> int:
+        """Services that ask for something that proxies could honor."""
+        return len(self._states)
+
+    # --- what Services ask for ----------------------------------------------------------------------------------------
+
+    def conditions(
+        self, service: Service, planned: Iterable[Condition], *, has_deleted: bool = False
+    ) -> tuple[Condition, ...]:
+        """The conditions to report of a Service whose plan is written. ``service`` is as in the cache, ``planned`` are
+        the plan's conditions; ``has_deleted``: the plan deleted slices."""
+        key, planned, version = (
+            object_key_of(service),
+            tuple(planned),
+            parse_resource_version(service.metadata.resource_version),
+        )
+        if not planned or version is None or not is_proxied(service):
+            self.forget(key)
+            return planned
+        state = self._states.get(key)
+        if state is None or not state.is_same(service, planned):
+            revision = revision_of(service, planned)
+            # A lower version means that the data was restored from a backup.
+            if state is None or state.revision != revision or version < state.version:
+                state = self._begin(service, planned, revision, version)
+        state.service, state.planned = service, planned
+        if key in self._unmeasured:
+            state.has_deleted = state.has_deleted or has_deleted
+        return self._with_honored(state)
+
+    def forget(self, key: ObjectKey) -> None:
+        """A Service is gone, asks for nothing, or is not ours."""
+        state = self._states.pop(key, None)
+        if state is None:
+            return
+        self._unmeasured.pop(key, None)
+        self._unable.discard(key)
+        self._changed.pop(key, None)
+        if state.proxy_name in self._waiting:
+            self._waiting[state.proxy_name].discard(key)
+
+    def clear(self) -> None:
+        """Another replica leads from now on."""
+        for each in (
+            self._states,
+            self._unmeasured,
+            self._waiting,
+            self._unable,
+            self._overdue,
+            self._changed,
+            self._reported_presence,
+        ):
+            each.clear()
+        self._is_presence_complete = False
+
+    def _begin(self, service: Service, planned: tuple[Condition, ...], revision: str, version: int) -> _HonoredState:
+        key, reason = object_key_of(service), planned_reason(planned)
+        self.forget(key)
+        state = self._states[key] = _HonoredState(
+            service=service,
+            planned=planned,
+            revision=revision,
+            proxy_name=(service.metadata.labels or {}).get(names.PROXY_NAME_LABEL, ""),
+            condition=honored_condition(reason, planned, revision),
+            version=version,
+        )
+        if reason is not HonoredReason.PROGRAMMING:
+            return state
+        reported = self._reported(service)
+        if reported is not None and states_honored(reported, revision):
+            state.condition = replace(reported, last_transition_time=None)
+            return state
+        self._wait_for_nodes(state)
+        return state
+
+    def _wait_for_nodes(self, state: _HonoredState) -> None:
+        state.condition, state.needed = (
+            honored_condition(HonoredReason.PROGRAMMING, state.planned, state.revision),
+            None,
+        )
+        self._unmeasured[state.key] = None
+        self._check_overdue_in(state, BEHIND_AFTER)
+
+    def _check_overdue_in(self, state: _HonoredState, seconds: float) -> None:
+        heappush(self._overdue, (self._clock() + seconds, next(self._next), state))
+
+    def _reported(self, service: Service) -> Condition | None:
+        return find_condition(own_conditions(self._status_writer.as_reported(service)), names.HONORED_CONDITION)
+
+    def _with_honored(self, state: _HonoredState) -> tuple[Condition, ...]:
+        presence = self._group(state.proxy_name).presence
+        if presence is Presence.ABSENT or (presence is Presence.UNKNOWN and self._reported(state.service) is None):
+            return state.planned
+        return (*state.planned, state.condition)
+
+    def _group(self, proxy_name: str) -> ProxyGroup:
+        return self._groups.get(proxy_name, NO_PROXIES if self._has_all_leases else UNKNOWN_PROXIES)
+
+    # --- what nodes have ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> NoReturn:
+        """Run until cancelled."""
+        await self._cache.synced.wait()
+        while True:
+            try:
+                self.update()
+                while self.report(_BATCH):
+                    await self._sleep(0)
+            except Exception as error:
+                # Slices are written all the same.
+                self._unexpected.error("a mistake in the program kept a condition from being decided", ("", ""), error)
+            await self._sleep(UPDATE_PERIOD)
+
+    def update(self) -> None:
+        """Decide again for the Services that wait for proxies, from what the proxies have now."""
+        self._groups, self._has_all_leases = self._proxies.groups(), self._proxies.are_listed
+        if not self._leading.is_set():
+            return
+        self._update_presence()
+        for key in list(islice(self._unmeasured, 10 * _BATCH)):
+            self._measure(self._states[key])
+        for key in self._unable:
+            state = self._states[key]
+            assert state.needed is not None
+            self._waiting[state.proxy_name].add(key, state.needed)
+        self._unable.clear()
+        for proxy_name, waiting in self._waiting.items():
+            self._update_waiting(waiting, self._group(proxy_name))
+        self._update_overdue()
+
+    def _update_presence(self) -> None:
+        every = {*self._groups, *self._reported_presence}
+        if self._has_all_leases and not self._is_presence_complete:
+            self._is_presence_complete = True
+            every |= {state.proxy_name for state in self._states.values()}
+            self._reported_presence = dict.fromkeys(every, Presence.UNKNOWN)
+        now = {name: self._group(name).presence for name in every}
+        before = self._reported_presence
+        changed = {name for name, presence in now.items() if presence is not before.get(name, Presence.ABSENT)}
+        self._reported_presence = {name: presence for name, presence in now.items() if presence is not Presence.ABSENT}
+        if not changed:
+            return
+        for key, state in self._states.items():
+            if state.proxy_name in changed:
+                self._changed[key] = None
+                if now[state.proxy_name] is Presence.ABSENT and state.condition.status == "True":
+                    # The condition goes. Of proxies that come after that nothing is known.
+                    self._wait_for_nodes(state)
+
+    def _measure(self, state: _HonoredState) -> None:
+        slices = self._cache.slices_of(*state.key)
+        if self._tracker.is_stale(state.key, slices):
+            return
+        newest = max((parse_resource_version(each.metadata.resource_version) or 0 for each in slices), default=0)
+        if state.has_deleted:
+            # No object has the version of a deletion.
+            newest = max(newest, self.slices_version)
+        state.needed = NeededVersions(state.version, newest)
+        del self._unmeasured[state.key]
+        self._waiting.setdefault(state.proxy_name, WaitingServices()).add(state.key, state.needed)
+
+    def _update_waiting(self, waiting: WaitingServices, proxies: ProxyGroup) -> None:
+        if not proxies.nodes:
+            return
+        for key in waiting.pop_met(NeededVersions(proxies.services, proxies.slices)):
+            state = self._states[key]
+            if key in proxies.unable:
+                self._unable.add(key)
+                continue
+            reason, nodes = HonoredReason.PROGRAMMED, len(proxies.nodes)
+            state.condition = honored_condition(reason, state.planned, state.revision, nodes=nodes)
+            self._changed[key] = None
+
+    def _update_overdue(self) -> None:
+        now, left = self._clock(), _MOST_REPORTS
+        while left and self._overdue and self._overdue[0][0] <= now:
+            state = heappop(self._overdue)[2]
+            if self._states.get(state.key) is not state or state.condition.status == "True":
+                continue
+            self._check_overdue_in(state, BEHIND_PERIOD)
+            proxies = self._group(state.proxy_name)
+            if state.needed is None or proxies.presence is not Presence.PRESENT:
+                continue
+            left -= 1
+            behind = proxies.behind(state.key, *state.needed)
+            if behind:
+                reason, nodes = HonoredReason.NODES_BEHIND, len(proxies.nodes)
+                state.condition = honored_condition(reason, state.planned, state.revision, nodes=nodes, behind=behind)
+                self._changed[state.key] = None
+
+    def report(self, most: int) -> bool:
+        """Report what `update` decided for at most so many Services. Returns whether there are more."""
+        for key in list(islice(self._changed, most)):
+            del self._changed[key]
+            state, service = self._states.get(key), self._cache.services.get(*key)
+            if state is None or service is None or service.metadata.uid != state.service.metadata.uid:
+                continue
+            if self._leading.is_set():
+                self._status_writer.report(service, conditions=self._with_honored(state))
+        return bool(self._changed)

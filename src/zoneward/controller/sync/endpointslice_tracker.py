@@ -1,0 +1,210 @@
+"""Tracks whether the cache has seen our own writes: a plan from an older cache would undo or repeat them.
+
+Like upstream's EndpointSliceTracker, but by resourceVersion where both versions are numbers, because numbers can be
+compared (KEP-5504). A generation does not grow when only an annotation changes, and slices keep their state in an
+annotation. Where a server's versions are not numbers the generation is compared; one that has not grown proves nothing.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from zoneward.client.resources import object_key_of, owning_service_key
+from zoneward.kube.objects import EndpointSlice, ObjectKey, parse_resource_version
+
+_Change = tuple[EndpointSlice | None, EndpointSlice | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedSlice:
+    """The state of one slice that the cache should show, or a later one. ``replaced`` is the version that our write
+    replaced; ``is_deleted``: the slice should be gone."""
+
+    name: str
+    version: str | None = None
+    generation: int | None = None
+    replaced: str | None = None
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SliceChange:
+    """A change of a slice in the cache: the slice's Services, and whether it is anything but our own write."""
+
+    services: frozenset[ObjectKey]
+    is_news: bool
+
+
+class EndpointSliceTracker:
+    """What we wrote, by Service and by the slices' UIDs. Memory is freed with slices and Services.
+
+    For each write call `write_started`, then `written` or `deletion_expected` with the answer, then `write_answered`;
+    call `observe` for every change of the cache.
+    """
+
+    def __init__(self) -> None:
+        self._expected: dict[ObjectKey, dict[str, ExpectedSlice]] = {}
+        self._changes_during_write: dict[ObjectKey, list[_Change]] = {}
+        """By the key of a slice that is being written, its changes in the cache since the write started."""
+
+    # --- what was written ---------------------------------------------------------------------------------------------
+
+    def write_started(self, slice_: EndpointSlice) -> None:
+        """A write of a slice was sent. Its event may arrive before its answer, and cannot be told from others then."""
+        self._changes_during_write[object_key_of(slice_)] = []
+
+    def write_answered(self, slice_: EndpointSlice) -> frozenset[ObjectKey]:
+        """The write was answered or failed, and `written` or `deletion_expected` was called. Returns the Services of
+        slices that somebody else changed meanwhile."""
+        changes = self._changes_during_write.pop(object_key_of(slice_), ())
+        observed = [self.observe(old, new) for old, new in changes]
+        return frozenset(service for each in observed if each.is_news for service in each.services)
+
+    def written(self, answer: EndpointSlice, *, replaced: str | None = None) -> None:
+        """A slice was created or updated, and the server answered with this."""
+        service, metadata = owning_service_key(answer), answer.metadata
+        if service is not None:
+            expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, replaced)
+            self._expected.setdefault(service, {})[metadata.uid] = expected
+
+    def deletion_expected(self, slice_: EndpointSlice) -> None:
+        """A slice was deleted, or the server no longer had it."""
+        service, metadata = owning_service_key(slice_), slice_.metadata
+        if service is not None:
+            expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
+            self._expected.setdefault(service, {})[metadata.uid] = expected
+
+    def read(self, service: ObjectKey, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
+        """The server has these slices of a Service: the cache has to catch up with them.
+
+        Earlier expectations are dropped: a slice that somebody else deleted before the cache ever saw it would never
+        be seen.
+        """
+        present = {each.metadata.uid: each for each in fresh}
+        self._expected.pop(service, None)
+        for each in present.values():
+            # A slice that is being deleted counts as gone for the cache too, however long its finalizers take.
+            if each.metadata.deletion_timestamp is None:
+                self.written(each)
+        for each in cached:
+            if each.metadata.uid not in present:
+                self.deletion_expected(each)
+
+    def forget(self, service: ObjectKey) -> None:
+        """A Service is gone: drop what was expected of its slices."""
+        self._expected.pop(service, None)
+
+    # --- what the cache shows -----------------------------------------------------------------------------------------
+
+    def observe(self, old: EndpointSlice | None, new: EndpointSlice | None) -> SliceChange:
+        """A slice changed in the cache; None as for a store's handlers: it did not exist before, or no longer does.
+
+        Our own writes and older states are not news. A later change or a deletion by somebody else is. While a write is
+        under way, `write_answered` decides.
+        """
+        changed = new if new is not None else old
+        assert changed is not None
+        changes = self._changes_during_write.get(object_key_of(changed))
+        if changes is not None:
+            changes.append((old, new))
+            return SliceChange(_owners(old, new), is_news=False)
+        owners = _owners(old, new)
+        # A slice that was recreated under its name, or moved to another Service, is gone for its old Service.
+        is_gone = old is not None and (
+            new is None or new.metadata.uid != old.metadata.uid or owning_service_key(new) != owning_service_key(old)
+        )
+        # Nothing is expected of what another process wrote, as before a restart: we did not delete it.
+        is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
+        return SliceChange(owners, is_news or (new is not None and self.is_news(new)))
+
+    def is_news(self, slice_: EndpointSlice) -> bool:
+        """Whether a slice is anything but what we wrote or older (upstream's ``ShouldSync``)."""
+        expected = self._find(slice_)
+        return expected is None or expected.is_deleted or _is_later(slice_, expected)
+
+    def has(self, slice_: EndpointSlice) -> bool:
+        """Whether anything is expected of a slice."""
+        return self._find(slice_) is not None
+
+    def deleted(self, slice_: EndpointSlice) -> bool:
+        """A slice is gone: nothing is expected of it any more. Returns whether we deleted it."""
+        expected = self._find(slice_)
+        if expected is None:
+            return True
+        service = owning_service_key(slice_)
+        assert service is not None
+        slices = self._expected[service]
+        del slices[slice_.metadata.uid]
+        if not slices:
+            del self._expected[service]
+        return expected.is_deleted
+
+    def is_stale(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> bool:
+        """Whether the cache, with these slices of a Service, lags behind our writes.
+
+        ``cached`` are all slices, whoever manages them: one whose manager somebody changed is not missing.
+        """
+        slices = self._expected.get(service)
+        return slices is not None and any(True for _ in _behind(slices, cached))
+
+    def awaited(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> list[str]:
+        """The names of the slices that the cache lags behind with."""
+        return sorted(each.name for each in _behind(self._expected.get(service, {}), cached))
+
+    def drop_seen_deletions(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> None:
+        """Forget deletions that the cache saw before the server's answer arrived."""
+        slices = self._expected.get(service, {})
+        present = {each.metadata.uid for each in cached}
+        for uid in [uid for uid, each in slices.items() if each.is_deleted and uid not in present]:
+            del slices[uid]
+        if not slices:
+            self._expected.pop(service, None)
+
+    def __len__(self) -> int:
+        """The number of slices of which something is expected."""
+        return sum(map(len, self._expected.values()))
+
+    def _find(self, slice_: EndpointSlice) -> ExpectedSlice | None:
+        service = owning_service_key(slice_)
+        return self._expected.get(service, {}).get(slice_.metadata.uid) if service is not None else None
+
+
+def _behind(slices: dict[str, ExpectedSlice], cached: Collection[EndpointSlice]) -> Iterable[ExpectedSlice]:
+    """The expectations that the cache does not meet. A slice that is being deleted counts as gone."""
+    present = {each.metadata.uid: each for each in cached if each.metadata.deletion_timestamp is None}
+    for uid, expected in slices.items():
+        slice_ = present.get(uid)
+        if slice_ is None:
+            is_behind = not expected.is_deleted
+        else:
+            is_behind = expected.is_deleted or _is_earlier(slice_, expected)
+        if is_behind:
+            yield expected
+
+
+def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
+    """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict reveals the
+    mistake."""
+    version = slice_.metadata.resource_version
+    number, other = parse_resource_version(version), parse_resource_version(expected.version)
+    if number is not None and other is not None:
+        return number < other
+    if version is not None and version == expected.replaced:
+        return True
+    generation = slice_.metadata.generation
+    return generation is not None and expected.generation is not None and generation < expected.generation
+
+
+def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
+    """Whether somebody changed a slice after us. In doubt somebody did: a sync without writes costs little."""
+    version = slice_.metadata.resource_version
+    number, other = parse_resource_version(version), parse_resource_version(expected.version)
+    if number is not None and other is not None:
+        return number > other
+    if version is not None and expected.version is not None:
+        return version not in (expected.version, expected.replaced)
+    generation = slice_.metadata.generation
+    return generation is None or expected.generation is None or generation > expected.generation
+
+
+def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[ObjectKey]:
+    return frozenset(owner for each in (old, new) if each is not None and (owner := owning_service_key(each)))

@@ -1,0 +1,294 @@
+"""Reconciles one Service: whose it is, what its EndpointSlices should be, and the writes that make them so.
+
+Two reconciliations of one Service never run at the same time; those of different Services may.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_pager import ListScope, list_all
+from zoneward.client.resources import SERVICES, SLICES, service_key_of
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.handover.conflict_detector import (
+    ConflictDetector,
+    ConflictVerdict,
+    is_built_in,
+    slices_of_contested,
+)
+from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
+from zoneward.controller.handover.service_handover import ReleaseTasks
+from zoneward.controller.mode import Mode
+from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
+from zoneward.controller.status.honored_condition import HonoredCondition
+from zoneward.controller.status.status_writer import own_conditions
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates, is_own
+from zoneward.controller.sync.slice_writer import (
+    ReconcileResult,
+    SliceWrite,
+    SliceWriter,
+    SyncOutcome,
+    ordered_writes,
+)
+from zoneward.controller.sync_counts import Operation
+from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
+from zoneward.kube.names import SERVICE_NAME_LABEL
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, ServiceEvent
+from zoneward.slices.existing import is_owned
+from zoneward.slices.plan import ServicePlan
+
+CONTESTED: Final = ServiceEvent(
+    "Warning",
+    "EndpointSlicesContested",
+    "The built-in EndpointSlice controller writes slices of this Service too; Zoneward keeps off until it is quiet",
+)
+ORPHANED: Final = ServiceEvent(
+    "Warning",
+    "EndpointSlicesOrphaned",
+    "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
+)
+_NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
+
+
+class ServiceReconciler:
+    """Reconciles one Service at a call. It keeps nothing but the events of plans whose writes failed.
+
+    ``honored`` None: the condition ``TrafficDistributionHonored`` is not written.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        cache: InformerCache,
+        queue: WorkQueue[ObjectKey],
+        states: ServiceStates,
+        tracker: EndpointSliceTracker,
+        conflicts: ConflictDetector,
+        endpoints: EndpointsObjectWriter,
+        releases: ReleaseTasks,
+        honored: HonoredCondition | None = None,
+    ) -> None:
+        self._connection, self._configuration, self._mode = context.connection, context.configuration, context.mode
+        self._leading, self._status_writer = context.leading, context.status_writer
+        self._metrics, self._log = context.metrics, context.log
+        self._cache, self._queue, self._states, self._tracker = cache, queue, states, tracker
+        self._conflicts, self._endpoints, self._releases, self._honored = conflicts, endpoints, releases, honored
+        self._slice_writer = SliceWriter(
+            context.writer, tracker=tracker, metrics=context.metrics, on_news=queue.add_all
+        )
+        self._unreported_events: dict[ObjectKey, tuple[ServiceEvent, ...]] = {}
+        self._orphaned: set[ObjectKey] = set()
+        self._clock = asyncio.get_running_loop().time
+
+    async def reconcile(self, item: WorkItem[ObjectKey]) -> ReconcileResult:
+        """Make the slices of a Service what they should be. OUTDATED also where the cache has not seen our own writes
+        yet."""
+        key = item.key
+        if item.cache_timed_out:
+            try:
+                await self._read_from_server(key)
+            except CallFailed as error:
+                self._metrics.record_api_error(error, kind=SLICES.plural)
+                return ReconcileResult(SyncOutcome.FAILED, 0, error)
+        slices = self._cache.slices_of(*key)
+        self._tracker.drop_seen_deletions(key, slices)
+        if self._tracker.is_stale(key, slices):
+            return ReconcileResult(SyncOutcome.OUTDATED, 0)
+        service = self._cache.services.get(*key)
+        if service is None and key in self._cache.services.unreadable:
+            # Its slices stay as they are: it is not known what they should be.
+            self._forget(key)
+            return _NOTHING_TO_WRITE
+        if service is None:
+            return await self._remove(key, slices)
+        course = self.course(service, slices)
+        if course is AdoptionAction.SERVE:
+            return await self._serve(key, service, slices)
+        self._leave(key, service, course)
+        return _NOTHING_TO_WRITE
+
+    def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:
+        """What to do about a Service with these slices."""
+        has_own = any(is_own(each, self._configuration) for each in slices)
+        if self._mode is Mode.ONLY_MARKED:
+            course = adoption_action(service, has_own=has_own)
+            if course is AdoptionAction.ORPHANED and not any(self._is_permanent(service, each) for each in slices):
+                # The slices are of an earlier Service of this name, or are being deleted.
+                return AdoptionAction.LEAVE
+            return course
+        if service.spec.type == "ExternalName":
+            return AdoptionAction.SERVE if has_own else AdoptionAction.LEAVE
+        return AdoptionAction.SERVE if effective_selector(service) else AdoptionAction.LEAVE
+
+    def _is_permanent(self, service: Service, each: EndpointSlice) -> bool:
+        """Whether a slice is ours, belongs to this very Service, and is not being deleted."""
+        is_deleted = each.metadata.deletion_timestamp is not None
+        return is_own(each, self._configuration) and is_owned(each, service) and not is_deleted
+
+    def clear(self) -> None:
+        """Another replica leads from now on."""
+        self._unreported_events.clear()
+        self._orphaned.clear()
+
+    # --- a Service that is ours ---------------------------------------------------------------------------------------
+
+    async def _serve(self, key: ObjectKey, service: Service, slices: Sequence[EndpointSlice]) -> ReconcileResult:
+        taken = ExistingSliceNames(self._cache, key[0])
+        reported = service if self._status_writer is None else self._status_writer.as_reported(service)
+        plan = self._states.plan(key, reported, taken=taken)
+        trigger_time = self._states.trigger_times.time(key)
+        if key in self._conflicts.contested:
+            return await self._yield(key, plan, slices)
+        verdict = self._conflict_verdict(key, plan)
+        if verdict is ConflictVerdict.YIELD:
+            self._start_to_yield(key, service)
+            return await self._yield(key, plan, slices)
+        previous = {each.metadata.name: each for each in slices}
+        writes: Sequence[SliceWrite] = ordered_writes(plan, previous=previous, taken=taken)
+        if verdict is ConflictVerdict.WAIT:
+            writes = [each for each in writes if not is_built_in(each.slice, self._configuration)]
+        unreported = self._unreported_events.pop(key, ())
+        # Where the Service has conditions of the last report, the plan's own events are all that is new.
+        events = plan.events if own_conditions(reported) else (*unreported, *plan.events)
+        result = await self._slice_writer.write(key, writes)
+        if result.outcome is not SyncOutcome.WRITTEN:
+            if events and self._leading.is_set():
+                # The next plan may find done what these events are about.
+                self._unreported_events[key] = tuple(dict.fromkeys(events))
+            return result
+        self._states.trigger_times.written(key)
+        self._tracker.drop_seen_deletions(key, self._cache.slices_of(*key))
+        # Otherwise the replica that leads now reports and counts it.
+        if self._leading.is_set():
+            if verdict is ConflictVerdict.DELETE:
+                self._conflicts.taken_over(key)
+            self._endpoints.add(key, trigger_time=trigger_time)
+            if self._status_writer is not None:
+                conditions = plan.conditions
+                if self._honored is not None:
+                    has_deleted = any(each.operation is Operation.DELETE for each in writes)
+                    conditions = self._honored.conditions(service, conditions, has_deleted=has_deleted)
+                self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
+            self._metrics.record_sync(plan)
+        if service.spec.type == "ExternalName":
+            # No event will ever tell of it again.
+            self._forget(key)
+        return result
+
+    # --- a Service that the built-in controller writes too ------------------------------------------------------------
+
+    def _conflict_verdict(self, key: ObjectKey, plan: ServicePlan) -> ConflictVerdict:
+        replaced = (each for family in plan.families for each in family.replaced)
+        if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
+            return self._conflicts.found_slices(key, now=self._clock())
+        return ConflictVerdict.DELETE
+
+    def _start_to_yield(self, key: ObjectKey, service: Service) -> None:
+        self._metrics.forget_service(key)
+        if self._honored is not None:
+            self._honored.forget(key)
+        name = "/".join(key)
+        self._log.error("the built-in controller writes slices of a Service of ours: keeping off", service=name)
+        if self._status_writer is not None and self._leading.is_set():
+            # Our conditions describe our own slices only.
+            self._status_writer.report(service, conditions=(), events=[CONTESTED])
+
+    async def _yield(self, key: ObjectKey, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
+        """Write nothing, but delete our slices once those of the built-in controller list all that ours list."""
+        found, now = slices_of_contested(plan, slices, configuration=self._configuration), self._clock()
+        if found.is_gone:
+            self._reclaim([key], now)
+            return _NOTHING_TO_WRITE
+        if reclaimed := self._conflicts.check_recovery(key, is_current=found.is_current, now=now):
+            self._reclaim(reclaimed, now)
+            return _NOTHING_TO_WRITE
+        trigger_time = self._states.trigger_times.time(key)
+        # The built-in controller writes the slices, with its own trigger time.
+        self._states.trigger_times.written(key)
+        self._endpoints.add(key, trigger_time=trigger_time)
+        return await self._slice_writer.write(key, _deletions(found.doubles))
+
+    def _reclaim(self, keys: Sequence[ObjectKey], now: float) -> None:
+        self._conflicts.reclaim(keys, now=now)
+        for key in keys:
+            self._log.info("the built-in controller is quiet: a Service is ours again", service="/".join(key))
+        self._queue.add_all(keys)
+
+    # --- a Service that is not ours, or is gone -----------------------------------------------------------------------
+
+    def _leave(self, key: ObjectKey, service: Service, course: AdoptionAction) -> None:
+        was_orphaned = key in self._orphaned
+        self._forget(key)
+        name = "/".join(key)
+        if course is AdoptionAction.ORPHANED:
+            self._orphaned.add(key)
+            if not was_orphaned:
+                message = "a Service has lost its mark and has no selector: nobody keeps its slices current"
+                self._log.warning(message, service=name)
+        elif course is AdoptionAction.RELEASE:
+            self._releases.start(key)
+        elif course is AdoptionAction.BROKEN:
+            self._log.warning("a Service is marked as adopted, and its mark has no selector", service=name)
+        if (
+            self._status_writer is not None
+            and self._leading.is_set()
+            and course in (AdoptionAction.LEAVE, AdoptionAction.ORPHANED)
+        ):
+            # A Service that was ours has our conditions until this is reported.
+            is_new = course is AdoptionAction.ORPHANED and own_conditions(service) and not was_orphaned
+            self._status_writer.report(service, conditions=(), events=[ORPHANED] if is_new else [])
+
+    async def _remove(self, key: ObjectKey, slices: Iterable[EndpointSlice]) -> ReconcileResult:
+        """A Service is gone: delete our slices, though the garbage collector may do so too."""
+        self._forget(key)
+        if self._status_writer is not None:
+            self._status_writer.forget(key)
+        deletions = _deletions(each for each in slices if is_own(each, self._configuration))
+        if deletions and (error := await self._reason_to_keep(key)):
+            return ReconcileResult(SyncOutcome.FAILED, 0, error)
+        result = await self._slice_writer.write(key, deletions)
+        if result.outcome is SyncOutcome.WRITTEN and not deletions:
+            self._tracker.forget(key)
+        return result
+
+    async def _reason_to_keep(self, key: ObjectKey) -> CallFailed | None:
+        """Why a Service must not be taken for deleted: where the watch of Services has broken off, its slices may
+        arrive before the Service."""
+        try:
+            found = await list_all(
+                self._connection, SERVICES, ListScope(namespace=key[0], field_selector=f"metadata.name={key[1]}")
+            )
+        except CallFailed as error:
+            self._metrics.record_api_error(error, kind=SERVICES.plural)
+            return error
+        return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._states.forget(key)
+        self._conflicts.forget(key)
+        self._endpoints.add(key)
+        self._unreported_events.pop(key, None)
+        self._orphaned.discard(key)
+        self._metrics.forget_service(key)
+        if self._honored is not None:
+            self._honored.forget(key)
+
+    async def _read_from_server(self, key: ObjectKey) -> None:
+        """The cache did not show our writes in time. From now on it has to catch up with what the server has."""
+        cached = self._cache.slices_of(*key)
+        awaited = self._tracker.awaited(key, cached)
+        self._log.warning(
+            "the cache did not show our own writes in time", service="/".join(key), slices=", ".join(awaited)
+        )
+        labels = f"{SERVICE_NAME_LABEL}={key[1]}"
+        found = await list_all(self._connection, SLICES, ListScope(namespace=key[0], label_selector=labels))
+        fresh = [each for each in found if service_key_of(each) == key]
+        self._tracker.read(key, fresh, self._cache.slices_of(*key))
+
+
+def _deletions(slices: Iterable[EndpointSlice]) -> list[SliceWrite]:
+    return [SliceWrite(Operation.DELETE, each) for each in slices if each.metadata.deletion_timestamp is None]

@@ -1,0 +1,311 @@
+"""What the controller keeps of each Service between two plans, and what all Services share: demand and Nodes' zones.
+
+Nothing is kept of a Service before its first plan. Later changes are only recorded, and applied by the next plan. So a
+plan does not change while it is written, and states that a Pod passed through in between cost nothing.
+"""
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
+from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
+from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
+from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand, changes_demand, compute_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan
+from zoneward.slices.planner import ServicePlanner
+
+
+@dataclass(slots=True)
+class _ServiceState:
+    """A Service, and the Pods and slices that changed since its last plan."""
+
+    service: ServicePlanner
+    pods: dict[ObjectKey, LivePod | None] = field(default_factory=dict)
+    slices: dict[str, EndpointSlice | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingSliceNames:
+    """The names that EndpointSlices of one namespace have at the moment."""
+
+    cache: InformerCache
+    namespace: str
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        slices = self.cache.slices
+        return slices.get(self.namespace, name) is not None or (self.namespace, name) in slices.unreadable
+
+
+class ServiceStates:
+    """The `..._changed` methods take the changes of a cache, as its handlers get them; `plan` plans a Service."""
+
+    def __init__(self, cache: InformerCache, *, configuration: Configuration) -> None:
+        self._cache, self._configuration = cache, configuration
+        self.trigger_times: Final = TriggerTimeTracker()
+        self._states: dict[ObjectKey, _ServiceState] = {}
+        self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
+        self._zones_changed = self._demand_changed = False
+        self._cluster_state = self._make_cluster_state({}, None)
+
+    def __len__(self) -> int:
+        """The number of Services of which something is kept."""
+        return len(self._states)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def service_changed(self, old: Service | None, new: Service | None) -> None:
+        """A Service with another selector, or a new one of the same name, is planned afresh."""
+        if old is not None and (
+            new is None or new.metadata.uid != old.metadata.uid or effective_selector(new) != effective_selector(old)
+        ):
+            self._states.pop(object_key_of(old), None)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self.trigger_times.forget(object_key_of(old))
+
+    def pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
+        old_services = [] if old is None else self._cache.service_keys_of(old)
+        if old is not None and new is not None and old.metadata.labels is new.metadata.labels:
+            new_services = old_services
+        else:
+            new_services = [] if new is None else self._cache.service_keys_of(new)
+        pod = new if new is not None else old
+        assert pod is not None
+        key = object_key_of(pod)
+        for service in old_services:
+            self._record_pod(service, key, None)
+        for service in new_services:
+            self._record_pod(service, key, new)
+
+    def slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        for each, exists in ((old, False), (new, True)):
+            if each is not None:
+                state = self._states.get(service_key_of(each))
+                if state is not None:
+                    state.slices[each.metadata.name] = each if exists else None
+
+    def node_changed(self, old: LiveNode | None, new: LiveNode | None) -> bool:
+        """Returns whether `refresh_nodes` has something to do."""
+        if (old is None) != (new is None) or (old and new and node_zone(old) != node_zone(new)):
+            self._zones_changed = True
+        if changes_demand(old, new):
+            self._demand_changed = True
+        return self._zones_changed or self._demand_changed
+
+    def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
+        state = self._states.get(service)
+        if state is not None:
+            state.pods[pod] = now
+
+    # --- what all share -----------------------------------------------------------------------------------------------
+
+    def refresh_nodes(self) -> list[ObjectKey]:
+        """Apply the changes of Nodes. Returns the Services whose decisions may differ now.
+
+        It does not return Services with Pods on such a Node: `zoneward.client.affected_services` returns those.
+        """
+        if not (self._zones_changed or self._demand_changed):
+            return []
+        before = self._cluster_state
+        zones = before.node_zones
+        if self._zones_changed:
+            zones = {node.metadata.name: node_zone(node) for node in self._cache.nodes}
+        self._cluster_state = self._make_cluster_state(zones, None if self._demand_changed else before.demand)
+        self._zones_changed = self._demand_changed = False
+        if bool(before.node_zones) != bool(zones):
+            return list(self._summaries)
+        return services_to_requeue(
+            self._summaries.items(),
+            old=before.demand,
+            new=self._cluster_state.demand,
+            configuration=self._configuration,
+        )
+
+    @property
+    def cluster_state(self) -> ClusterState:
+        """As of the last `refresh_nodes`."""
+        return self._cluster_state
+
+    def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
+        if demand is None:
+            demand = compute_demand(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
+        return ClusterState(demand=demand, node_zones=zones, configuration=self._configuration)
+
+    # --- plans --------------------------------------------------------------------------------------------------------
+
+    def plan(self, key: ObjectKey, service: Service, *, taken: Container[str]) -> ServicePlan:
+        """Plan a Service of the cache as it is now. ``service``: as in the cache, maybe with other conditions.
+
+        The plan does not change until the next one of this Service. Call `refresh_nodes` before.
+        """
+        service = with_effective_selector(service)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = self._begin(key, service)
+        else:
+            self._apply_changes(key, state, service)
+        plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
+        self._summaries[key] = tuple(
+            _summary_of(family.decision, self._cluster_state.demand) for family in plan.families
+        )
+        return plan
+
+    def ready_endpoints(self, key: ObjectKey) -> int:
+        """The ready endpoints of the last plan, in the address family with the fewest; 0 without a plan."""
+        return min((each.endpoints for each in self._summaries.get(key, ())), default=0)
+
+    def plan_afresh(self, key: ObjectKey) -> None:
+        """Plan a Service from the cache alone the next time, in case that what is kept of it is wrong."""
+        self._states.pop(key, None)
+
+    def forget(self, key: ObjectKey) -> None:
+        """A Service is gone, or is not ours."""
+        self._states.pop(key, None)
+        self._summaries.pop(key, None)
+        self.trigger_times.forget(key)
+
+    def clear(self) -> None:
+        """Another replica leads from now on."""
+        for key in {*self._states, *self._summaries}:
+            self.forget(key)
+
+    def _begin(self, key: ObjectKey, service: Service) -> _ServiceState:
+        # Sorted by name, as an API server lists them: equal clusters give equal plans.
+        pods = sorted(self._cache.pods_of(*key), key=_name)
+        slices = sorted(self._cache.slices_of(*key), key=_name)
+        has_slices = any(is_own(each, self._configuration) for each in slices)
+        since = {pod.metadata.name: pod.status.ready_since for pod in pods}
+        self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
+        return _ServiceState(ServicePlanner(service, self._cluster_state, pods=pods, slices=slices))
+
+    def _apply_changes(self, key: ObjectKey, state: _ServiceState, service: Service) -> None:
+        state.service.update_cluster(self._cluster_state)
+        state.service.update_service(service)
+        for pod_key, pod in state.pods.items():
+            state.service.update_pod(pod_key, pod)
+        for name, slice_ in state.slices.items():
+            state.service.update_slice(name, slice_)
+        since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in state.pods.items()}
+        self.trigger_times.changed(key, created=service.metadata.creation_timestamp, pods=since)
+        state.pods, state.slices = {}, {}
+
+
+def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:
+    """Whether a slice has our managed-by label."""
+    return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == configuration.manager
+
+
+def _name(each: LivePod | EndpointSlice) -> str:
+    return each.metadata.name
+
+
+def _summary_of(decision: Decision, demand: Demand) -> DecisionSummary:
+    assignment = decision.assignment
+    if assignment is None:
+        return summarize(decision, has_zoneless=True)
+    endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
+    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    has_zoneless = any(bucket.zone not in zones for bucket in buckets) or any(
+        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
+    )
+    return summarize(decision, shared_addresses=len(endpoint_index.shared_address), has_zoneless=has_zoneless)
+
+
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+
+
+@dataclass(slots=True)
+class _TriggerTimes:
+    """The times seen at a Service and its Pods; ``pending`` is the earliest time that is not written yet."""
+
+    created: str = ""
+    pods: dict[str, str] = field(default_factory=dict)
+    pending: str | None = None
+
+
+class TriggerTimeTracker:
+    """The value of the annotation ``endpoints.kubernetes.io/last-change-trigger-time`` of each Service's slices.
+
+    Like upstream's TriggerTimeTracker: the earliest time at which a Pod's readiness changed, or the Service was
+    created, since the slices were last written. From it to the programming of a node's proxy the cluster's network
+    programming latency is measured, so a time that is too old raises a false alarm. Two things differ from upstream. A
+    time is kept until it is written, where upstream drops it when a write fails. And a Service that has slices when it
+    is first seen, as after a restart, has no time, where upstream gives its creation, maybe years ago.
+
+    Times are text as the API server writes them, ``2019-01-01T00:00:00Z``: whole seconds in UTC, so that they compare
+    as text. Anything else is ignored. Call `observe` or `changed`, then `time`, then `written`; `forget` with the
+    Service.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[ObjectKey, _TriggerTimes] = {}
+
+    def observe(
+        self, service: ObjectKey, *, created: str | None, pods: Mapping[str, str | None], has_slices: bool = False
+    ) -> None:
+        """All Pods of a Service, by name, with the time at which their readiness changed, or None.
+
+        ``created`` is the Service's creation. ``has_slices``: it has slices of ours, maybe of an earlier process.
+        """
+        known = self._known.get(service)
+        if known is None:
+            times = {pod: time for pod, given in pods.items() if (time := _time(given))}
+            pending = None if has_slices else _time(created) or None
+            self._known[service] = _TriggerTimes(_time(created), times, pending)
+            return
+        gone = known.pods.keys() - pods.keys()
+        self.changed(service, created=created, pods={**dict.fromkeys(gone), **pods})
+
+    def changed(self, service: ObjectKey, *, created: str | None, pods: Mapping[str, str | None]) -> None:
+        """The Pods of a Service that changed since the last call, and no others; None for one that is gone.
+
+        Raises KeyError for a Service without `observe`.
+        """
+        known = self._known[service]
+        times = []
+        for pod, given in pods.items():
+            time = _time(given)
+            if not time:
+                known.pods.pop(pod, None)
+            else:
+                if time > known.pods.get(pod, ""):
+                    times.append(time)
+                known.pods[pod] = time
+        made = _time(created)
+        if made > known.created:
+            times.append(made)
+        known.created = made
+        if known.pending is not None:
+            times.append(known.pending)
+        known.pending = min(times, default=None)
+
+    def time(self, service: ObjectKey) -> str | None:
+        """The annotation's value for slices that are written now; None: they have no such annotation."""
+        known = self._known.get(service)
+        return None if known is None else known.pending
+
+    def written(self, service: ObjectKey) -> None:
+        """The slices are written, with all changes that were seen."""
+        if (known := self._known.get(service)) is not None:
+            known.pending = None
+
+    def forget(self, service: ObjectKey) -> None:
+        """A Service is gone. Another one may take its name."""
+        self._known.pop(service, None)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _time(text: str | None) -> str:
+    """The text if it is a time, else the empty string, which sorts before every time."""
+    return text if text is not None and _TIME.fullmatch(text) else ""

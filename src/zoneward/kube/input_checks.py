@@ -1,0 +1,110 @@
+"""Checks objects from files before anything is computed from them: names, addresses, ports, zones, quantities.
+
+They refuse input that would make an answer wrong or impossible, and that no API server accepts: whatever one accepts
+is read, the zone ``my zone`` of an endpoint and the port 70000 of an EndpointSlice included. What else a server would
+refuse is another matter: see `zoneward.kube.validation`. Values of annotations and ``trafficDistribution`` are left
+alone: their readers keep what they do not know.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from zoneward.kube import names, quantity
+from zoneward.kube.formats import label_value_problems
+from zoneward.kube.input_error import FieldMismatch, show
+from zoneward.kube.objects import EndpointSlice, Node, Object, ObjectMeta, Pod, PodMeta, Service
+from zoneward.kube.validation import ADDRESS_TYPES
+
+DEFAULT_NAMESPACE: Final = "default"
+_MAX_PORT: Final = 65535
+_PORT: Final = f"a port number from 0 to {_MAX_PORT}"
+_QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
+_LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
+
+
+def check_object(thing: Object) -> Object:
+    """The object, with the namespace ``default`` where it has none and should have one. Raises FieldMismatch."""
+    if not thing.metadata.name:
+        raise FieldMismatch("metadata.name", "a name", "nothing")
+    match thing:
+        case Pod():
+            _check_pod(thing)
+            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+        case EndpointSlice():
+            _check_slice(thing)
+            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+        case Service():
+            _check_service(thing)
+            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+        case Node():
+            _check_node(thing)
+            return thing
+
+
+_ADDRESS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""The form alone: API servers parse what they take, and a large snapshot has many."""
+
+_Meta = TypeVar("_Meta", ObjectMeta, PodMeta)
+
+
+def _in_default(metadata: _Meta) -> _Meta:
+    return replace(metadata, namespace=DEFAULT_NAMESPACE)
+
+
+def _check_pod(pod: Pod) -> None:
+    addresses = [("podIP", pod.status.pod_ip)] if pod.status.pod_ip else []
+    addresses.extend((f"podIPs[{index}].ip", each.ip) for index, each in enumerate(pod.status.pod_ips or ()))
+    for field, address in addresses:
+        if not _ADDRESS.fullmatch(address):
+            raise FieldMismatch(f"status.{field}", "an IP address", show(address))
+    for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
+        for i, container in enumerate(containers or ()):
+            for j, port in enumerate(container.ports or ()):
+                if not 0 <= port.container_port <= _MAX_PORT:
+                    where = f"spec.{field}[{i}].ports[{j}].containerPort"
+                    raise FieldMismatch(where, _PORT, show(port.container_port))
+
+
+def _check_service(service: Service) -> None:
+    for index, port in enumerate(service.spec.ports or ()):
+        numbers = (("port", port.port), ("targetPort", port.target_port), ("nodePort", port.node_port))
+        for field, number in numbers:
+            if isinstance(number, int) and not 0 <= number <= _MAX_PORT:
+                raise FieldMismatch(f"spec.ports[{index}].{field}", _PORT, show(number))
+
+
+def _check_slice(slice_: EndpointSlice) -> None:
+    if slice_.address_type not in ADDRESS_TYPES:
+        got = show(slice_.address_type) if slice_.address_type else "nothing"
+        raise FieldMismatch("addressType", "IPv4, IPv6 or FQDN", got)
+    for index, endpoint in enumerate(slice_.endpoints or ()):
+        if endpoint.hints is not None:
+            for number, zone in enumerate(endpoint.hints.for_zones or ()):
+                _check_zone(zone.name, "endpoints[{}].hints.forZones[{}].name", index, number)
+
+
+def _check_node(node: Node) -> None:
+    _check_zone((node.metadata.labels or {}).get(names.ZONE_LABEL), f"metadata.labels[{names.ZONE_LABEL}]")
+    allocatable = node.status.allocatable if node.status is not None else None
+    if allocatable is None or allocatable.cpu is None:
+        return
+    field, cpu = "status.allocatable.cpu", allocatable.cpu
+    try:
+        amount = quantity.parse(cpu)
+    except ValueError:
+        raise FieldMismatch(field, _QUANTITY, show(cpu)) from None
+    if amount < 0:
+        raise FieldMismatch(field, "a quantity that is not negative", show(cpu))
+
+
+def _check_zone(zone: str | None, field: str, *indices: int) -> None:
+    if zone and not _is_label_value(zone):
+        raise FieldMismatch(field.format(*indices), _LABEL_VALUE, show(zone))
+
+
+@lru_cache(maxsize=1024)
+def _is_label_value(text: str) -> bool:
+    return not any(label_value_problems(text))

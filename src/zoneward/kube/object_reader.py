@@ -1,0 +1,181 @@
+"""Reads Kubernetes objects from bytes of JSON or YAML, in every form that ``kubectl`` prints and people write.
+
+Nothing is opened here. What cannot be read raises an InputError that points to the document, object and field. Memory
+holds the bytes and the objects: items of a ``List`` are found undecoded in JSON, and decoded one by one in YAML.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import Final
+
+import msgspec
+
+from zoneward.kube import json_documents, yaml_documents
+from zoneward.kube.input_checks import check_object
+from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText, show
+from zoneward.kube.json_documents import simplify_json
+from zoneward.kube.objects import KINDS, Object
+from zoneward.kube.struct_decoder import (
+    FieldTree,
+    array_items,
+    decode_object,
+    field_tree,
+    merge_trees,
+    object_head,
+    object_title,
+)
+from zoneward.kube.text_encoding import decode_text
+
+__all__ = ["InputError", "object_title", "read_objects"]
+
+_Kind = tuple[str | None, str | None]
+"""apiVersion and kind."""
+_STRUCTS: Final = tuple(KINDS.values())
+_BLANK: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*(?:---[ \t]*\r?\n\s*(?=[{\[]))?")
+"""What may stand before a JSON document; before a YAML document only blanks, for the parser counts on the rest. Files
+that were put together have a byte order mark where each begins."""
+_NOT_JSON_AFTER: Final = 1 << 20
+"""A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
+
+
+def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object]:
+    """The Services, Nodes, Pods and EndpointSlices in the data, in the order in which they stand there.
+
+    JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
+    ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
+    ``apps/v1/Deployment``. Raises InputError, after what stands before the mistake.
+    """
+    text = decode_text(source, data)
+    del data  # a compressed original is of no more use
+    number = 1
+    try:
+        for document in _documents(text):
+            if isinstance(document, list):
+                yield from _each(document, "", (None, None), skipped)
+            elif document is not None:
+                yield from _objects(document, (None, None), skipped)
+            number += 1
+    except FieldMismatch as misfit:
+        raise misfit.error(source, number) from None
+    except MalformedText as error:
+        place = f"line {error.line}, column {error.column}"
+        raise InputError(source, f"document {number}", place, error.problem) from None
+    except RecursionError:
+        raise InputError(source, f"document {number}", "malformed JSON: too many levels") from None
+
+
+# --- bytes to documents -----------------------------------------------------------------------------------------------
+
+
+def _documents(text: bytes | bytearray) -> Iterator[object]:
+    """Undecoded JSON, what YAML gave, a list of either, or None for an empty document."""
+    end = 0
+    while (start := _start(text, end)) < len(text):
+        if text[start] not in b"{[":
+            if end and not text.startswith((b"---", b"...", b"#"), start):
+                raise MalformedText.at(text, start, "malformed JSON: trailing characters")
+            yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
+            return
+        try:
+            try:
+                document, end = json_documents.next_document(text, start)
+            except RecursionError:
+                text = simplify_json(text)
+                document, end = json_documents.next_document(text, start)
+        except MalformedText as error:
+            if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
+                raise
+            yield from _flow_style(text, start, error)
+            return
+        yield array_items(document) if text[start] in b"[" else document
+
+
+def _start(text: bytes | bytearray, end: int) -> int:
+    blank = _BLANK.match(text, end)
+    return blank.end() if blank else end
+
+
+def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> Iterator[object]:
+    """YAML that begins with a brace. If that fails, the text was meant as JSON: the error of JSON is raised."""
+    documents = yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
+    try:
+        first = next(documents)
+    except MalformedText:
+        raise error from None
+    yield first
+    yield from documents
+
+
+# --- documents to objects ---------------------------------------------------------------------------------------------
+
+
+def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
+    """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises FieldMismatch."""
+    if isinstance(value, _STRUCTS):
+        yield value
+        return
+    if isinstance(value, FieldMismatch):
+        raise value
+    head = object_head(value)
+    version, kind = head.api_version or default[0], head.kind or default[1]
+    if not kind:
+        raise FieldMismatch("kind", "a kind such as Service", "nothing")
+    if not version:
+        raise FieldMismatch("apiVersion", "a version such as v1", "nothing")
+    if (version, kind) in KINDS:
+        yield _struct(value, KINDS[version, kind])
+        return
+    if kind.endswith("List"):
+        item = (None, None) if kind == "List" else (version, kind.removesuffix("List"))
+        if isinstance(head.items, list | None):
+            yield from _each(head.items or (), "items", item, skipped)
+            return
+        if kind == "List" or item in KINDS:
+            if head.items is msgspec.UNSET:
+                return
+            raise FieldMismatch("items", "a list", show(head.items), subject=kind)
+    skipped[f"{version}/{kind}"] += 1
+
+
+def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
+    for index, item in enumerate(items):
+        try:
+            yield from _objects(item, default, skipped)
+        except FieldMismatch as misfit:
+            raise misfit.inside(f"{field}[{index}]") from None
+
+
+def _struct(value: object, kind: type[Object]) -> Object:
+    thing = decode_object(value, kind)
+    try:
+        return check_object(thing)
+    except FieldMismatch as misfit:
+        misfit.subject = object_title(thing)
+        raise
+
+
+def _take(place: str, item: object) -> object:
+    """An item of a YAML list in as little memory as it can have before the list's own kind is known.
+
+    kubectl writes the kind of a list after its items, so a mismatch is reported once it turns out to matter. A list
+    without a kind has nothing to wait for. Raises FieldMismatch.
+    """
+    try:
+        head = object_head(item)
+        kind = KINDS.get((head.api_version or "", head.kind or ""))
+        return item if kind is None else _struct(item, kind)
+    except FieldMismatch as misfit:
+        if place.startswith("["):
+            raise misfit.inside(place) from None
+        return misfit
+
+
+# --- the fields that are read -----------------------------------------------------------------------------------------
+
+# A document's kind may come last, so all fields of all kinds are kept until it does.
+_WANTED: Final[FieldTree] = reduce(
+    lambda one, kind: merge_trees(one, field_tree(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
+)
+_WANTED["items"] = _WANTED

@@ -1,0 +1,161 @@
+"""``/healthz`` and ``/livez`` of a node's proxy, which load balancers ask; answered as kube-proxy answers them.
+
+A proxy is healthy if it programs what it receives in time. A node that is about to go takes no new connections from
+load balancers: ``/healthz`` says so, while ``/livez``, which asks whether a restart would help, ignores the node
+(kube-proxy's ``ProxyHealthServer``; KEP-3836).
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+from aiohttp import web
+
+from zoneward.kube.objects import Node
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.node_service import ADDRESS_TYPES
+from zoneward.proxy.proxy_configuration import HEALTHZ_PORT
+
+TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
+"""The taint of a Node that the cluster autoscaler is about to delete."""
+HEADERS: Final = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+_NEVER: Final = "0001-01-01T00:00:00Z"
+_LAST_MOMENT: Final = 0.5
+_ALIVE: Final = 30.0
+
+
+def is_node_eligible(node: Node | None) -> bool:
+    """Whether load balancers may send to a Node: it exists, and neither is deleted nor about to be."""
+    if node is None or node.metadata.deletion_timestamp:
+        return False
+    return all(taint.key != TO_BE_DELETED for taint in (node.spec.taints if node.spec else None) or ())
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyHealth:
+    """``updated``: when something was programmed last, on the clock of `ProxyHealth`; None: never."""
+
+    updated: float | None
+    healthy: bool
+
+
+class ProxyHealth:
+    """Whether the proxy programs in time, in each family. ``limit`` in seconds.
+
+    ``waiting`` returns since when a change has waited for the kernel; None: none does. Times are seconds of one clock
+    that does not jump. Unlike kube-proxy, a proxy that has never programmed anything does not stay healthy for ever.
+    """
+
+    def __init__(self, *, limit: float, waiting: Callable[[Family], float | None] = lambda _family: None) -> None:
+        self._limit, self._waiting = limit, waiting
+        self._updated: dict[Family, float] = {}
+        self._eligible = False
+
+    def mark_programmed(self, now: float, family: Family) -> None:
+        """The kernel took a transaction."""
+        self._updated[family] = now
+
+    def set_node_eligible(self, eligible: bool) -> None:
+        """Record what `is_node_eligible` says of the Node; until then it is not."""
+        self._eligible = eligible
+
+    @property
+    def is_eligible(self) -> bool:
+        return self._eligible
+
+    def families(self, now: float) -> dict[Family, FamilyHealth]:
+        """Families in which something was programmed, or waits to be."""
+        since = {family: self._waiting(family) for family in FAMILIES}
+        return {
+            family: FamilyHealth(self._updated.get(family), begun is None or now - begun < self._limit)
+            for family, begun in since.items()
+            if family in self._updated or begun is not None
+        }
+
+    def is_healthy(self, now: float) -> bool:
+        return all(each.healthy for each in self.families(now).values())
+
+
+def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool) -> tuple[int, dict[str, Any]]:
+    """Status and body of an answer: ``of_node`` for ``/healthz``. ``today`` is the time of day at ``now``."""
+    families = health.families(now)
+    healthy = health.is_healthy(now)
+    well = healthy and (health.is_eligible or not of_node)
+
+    def time_of(moment: float | None) -> str:
+        return _NEVER if moment is None else _written(today - timedelta(seconds=now - moment))
+
+    last = max((each.updated for each in families.values() if each.updated is not None), default=None)
+    found: dict[str, Any] = {
+        # One that is well tells the present time, as it did when proxies programmed again and again without need.
+        "lastUpdated": _written(today) if well else time_of(last),
+        "currentTime": _written(today),
+    }
+    if of_node:
+        found["nodeEligible"] = health.is_eligible
+    found["healthy"] = healthy
+    if families:
+        found["status"] = {
+            ADDRESS_TYPES[family]: {"lastUpdated": time_of(each.updated), "healthy": each.healthy}
+            for family, each in families.items()
+        }
+    return 200 if well else 503, found
+
+
+class ProxyHealthServer:
+    """Serves ``/healthz`` and ``/livez`` from entering the block to leaving it. ``host`` None: all addresses; ``port``
+    0: any."""
+
+    def __init__(
+        self,
+        health: ProxyHealth,
+        *,
+        host: str | None = None,
+        port: int = HEALTHZ_PORT,
+        clock: Callable[[], float] = time.monotonic,
+        today: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._health, self._host, self._port = health, host, port
+        self._clock, self._today = clock, today
+        self._stack = AsyncExitStack()
+
+    @property
+    def port(self) -> int:
+        """The one that is served, once it is."""
+        return self._port
+
+    async def __aenter__(self) -> Self:
+        """Raises OSError where the port can't be had."""
+        server = web.Server(self._answer, keepalive_timeout=_ALIVE, access_log=None)
+        runner = web.ServerRunner(server, shutdown_timeout=_LAST_MOMENT)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._port = runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if request.path not in ("/healthz", "/livez"):
+            return web.Response(status=404, text="expected /healthz or /livez\n")
+        status, body = health_document(
+            self._health, now=self._clock(), today=self._today(), of_node=request.path == "/healthz"
+        )
+        return web.Response(status=status, body=msgspec.json.encode(body), headers=HEADERS)
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

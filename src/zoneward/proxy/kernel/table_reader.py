@@ -1,0 +1,227 @@
+"""Reads a table back from the kernel, into values, and compares the rules of its chains with what they should be.
+
+nft lists rules in other words than it was given. So the expected rules are written to a scratch table that no packet
+ever enters, the kernel is asked for both, and the scratch table is deleted.
+"""
+
+import asyncio
+import errno
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from zoneward.netlink.messages import Family
+from zoneward.netlink.nftables import (
+    DumpInterrupted,
+    ElementReader,
+    FieldTypes,
+    FoundRule,
+    chains_request,
+    elements_request,
+    parse_chains,
+    parse_field_types,
+    parse_rules,
+    parse_sets,
+    parse_table,
+    rules_request,
+    sets_request,
+    split_elements,
+    table_request,
+)
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
+from zoneward.proxy.model.node_service import Backend, NodeService
+from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset import Chain, Ruleset, RulesetChanges, SetDeclaration
+from zoneward.proxy.ruleset.service_rules import EndpointSlots
+
+_ATTEMPTS: Final = 5
+_AT_ONCE: Final = 500
+"""Elements that are read before others may go on: a millisecond."""
+DORMANT: Final = "asleep"
+"""A chain that no table of ours has: one that somebody made sleep is no table of ours any more."""
+
+
+async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
+    """Whether there is such a table. Raises KernelOutcomeUnknown."""
+    try:
+        await kernel.query(table_request(family, table))
+    except KernelRefused as error:
+        if error.number == errno.ENOENT:
+            return False
+        raise
+    return True
+
+
+async def read_table(
+    kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
+) -> Ruleset | None:
+    """Read a table; None where there is none. ``declared`` says what elements are made of; other sets' are not read.
+
+    Chains have their hooks, and no rules: `find_wrong_chains` compares those. Raises KernelOutcomeUnknown,
+    KernelRefused, or DumpInterrupted where somebody else changes the table again and again meanwhile.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await _read(kernel, family, table, declared)
+        except DumpInterrupted:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return None
+
+
+async def _read(
+    kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
+) -> Ruleset | None:
+    try:
+        found_table = parse_table(await kernel.query(table_request(family, table)))
+    except KernelRefused as error:
+        if error.number == errno.ENOENT:
+            return None
+        raise
+    found_chains = {
+        name: Chain(hook=hook) for name, hook in parse_chains(await kernel.query(chains_request(family)), table).items()
+    }
+    if found_table.has_flags:
+        found_chains = {DORMANT: Chain()}
+    found_sets = parse_sets(await kernel.query(sets_request(family, table)), table)
+    elements = {}
+    for name in found_sets:
+        parts = parse_field_types(declared[name].spec) if name in declared else None
+        if parts is not None:
+            elements[name] = await _elements(kernel, family, table, name, parts)
+    return Ruleset(
+        family=family,
+        table=table,
+        sets={name: declared.get(name, SetDeclaration(each.kind, "")) for name, each in found_sets.items()},
+        chains=found_chains,
+        elements=elements,
+    )
+
+
+async def _elements(
+    kernel: KernelClient, family: Family, table: str, name: str, parts: tuple[FieldTypes, FieldTypes]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    reader = ElementReader(family, parts)
+    raw = split_elements(await kernel.query(elements_request(family, table, name)))
+    for start in range(0, len(raw), _AT_ONCE):
+        found |= reader.read(raw[start : start + _AT_ONCE])
+        await asyncio.sleep(0)
+    return found
+
+
+def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
+    """The endpoint in each slot of a Service's ports, as the kernel has it."""
+    found: dict[tuple[str, str, str], list[Backend]] = {}
+    for port in served.ports:
+        key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
+        wanted = {f"{each.address} . {each.port}": each for each in port.all_reachable_endpoints}
+        for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
+            some = present.elements.get(name, {})
+            standing: list[Backend] = []
+            while (value := some.get(f"{key} . {len(standing)}")) is not None:
+                # One that goes keeps its place, so that the others keep theirs.
+                standing.append(wanted.get(value) or Backend(*_parsed(value)))
+            if standing:
+                found[port.name, port.protocol, kind] = standing
+    return found
+
+
+def _parsed(value: str) -> tuple[str, int]:
+    address, port = value.split(" . ")
+    return address, int(port)
+
+
+MAX_CHAINS: Final = 300
+"""Chains that are compared in one transaction."""
+_LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
+_NAMES: Final = re.compile(r"@([^\s},]+)")
+ChainRules = Mapping[str, tuple[FoundRule, ...]]
+
+
+def scratch_table(table: str) -> str:
+    """The name of the scratch table."""
+    return f"{table}-expected"
+
+
+async def read_rules(kernel: KernelClient, family: Family, table: str) -> ChainRules:
+    """The rules of a table by their chains. Raises KernelOutcomeUnknown or DumpInterrupted."""
+    return parse_rules(await kernel.query(rules_request(family, table)), table)
+
+
+async def find_wrong_chains(
+    kernel: KernelClient,
+    family: Family,
+    table: str,
+    *,
+    live: ChainRules,
+    chains: Mapping[str, Chain],
+    sets: Mapping[str, SetDeclaration],
+) -> tuple[str, ...]:
+    """The chains whose rules are not as they should be. ``live``: as they are; ``chains`` and ``sets``: as they should
+    be.
+
+    Raises KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
+    """
+    found: list[str] = []
+    for some in _batches(chains):
+        other = scratch_table(table)
+        declared, led = _used_names(some)
+        await kernel.run_commands(
+            render_commands(
+                RulesetChanges(
+                    family=family,
+                    table=other,
+                    creates_table=True,
+                    replaces_table=True,
+                    sets={name: sets[name] for name in sorted(declared)},
+                    chains=dict.fromkeys(sorted(led - some.keys()), Chain())
+                    | {name: Chain(chain.rules) for name, chain in some.items()},
+                )
+            )
+        )
+        try:
+            expected = await read_rules(kernel, family, other)
+            found += [
+                name
+                for name in some
+                if not await _has_same_rules(
+                    kernel, family, (table, live.get(name, ())), (other, expected.get(name, ()))
+                )
+            ]
+        finally:
+            await kernel.run_commands(f"delete table {family} {other}\n")
+    return tuple(found)
+
+
+def _batches(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
+    names = list(chains)
+    for start in range(0, len(names), MAX_CHAINS):
+        yield {name: chains[name] for name in names[start : start + MAX_CHAINS]}
+
+
+def _used_names(chains: Mapping[str, Chain]) -> tuple[set[str], set[str]]:
+    """The sets and the chains that rules name."""
+    every = [rule for chain in chains.values() for rule in chain.rules]
+    return ({name for rule in every for name in _NAMES.findall(rule)}, {n for r in every for n in _LEADS.findall(r)})
+
+
+async def _has_same_rules(
+    kernel: KernelClient,
+    family: Family,
+    one: tuple[str, tuple[FoundRule, ...]],
+    other: tuple[str, tuple[FoundRule, ...]],
+) -> bool:
+    if [each.expressions for each in one[1]] != [each.expressions for each in other[1]]:
+        return False
+    for here, there in zip(one[1], other[1], strict=True):
+        for mine, theirs in zip(here.unnamed, there.unnamed, strict=True):
+            if await _anonymous_elements(kernel, family, one[0], mine) != await _anonymous_elements(
+                kernel, family, other[0], theirs
+            ):
+                return False
+    return True
+
+
+async def _anonymous_elements(kernel: KernelClient, family: Family, table: str, name: str) -> list[bytes]:
+    return sorted(split_elements(await kernel.query(elements_request(family, table, name))))

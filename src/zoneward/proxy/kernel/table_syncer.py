@@ -1,0 +1,453 @@
+"""Keeps a table in the kernel as Services shall be served: what kube-proxy calls ``syncProxyRules``, for one family.
+
+The flow of `TableSyncer`:
+
+1. **Read.** `_take_over_table` reads the table that is in the kernel, whoever wrote it, and keeps what is right in it.
+2. **Gather.** `PendingServices.next_batch` says which Services the next transaction programs.
+3. **Difference.** `RulesetState` says which elements, chains and sets that changes.
+4. **Transaction.** `TableWriter` applies it. No connection ever meets half of a change.
+5. **Failure.** Where the kernel refuses a transaction, its Services are tried each alone, so that one that cannot be
+   programmed holds up no other. Where nobody knows what became of it, the table is read again (1), after a pause.
+6. **Audit.** Every two seconds a cheap check, every 15 minutes a thorough one: what somebody else changed is repaired.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
+from typing import Final, ParamSpec
+
+from zoneward.client.backoff import Backoff
+from zoneward.daemon.log import raised_at
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.netlink.nftables import DumpInterrupted, parse_field_types
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.pending_services import Batch, PendingServices
+from zoneward.proxy.kernel.table_reader import (
+    ChainRules,
+    find_wrong_chains,
+    read_rules,
+    read_slots,
+    read_table,
+    scratch_table,
+    table_exists,
+)
+from zoneward.proxy.kernel.table_writer import TableWriter
+from zoneward.proxy.kernel.tamper_detector import ExpectedTable, TamperDetector
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets
+from zoneward.proxy.ruleset.difference import count_differences, merge_changes
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset_state import RulesetState
+from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
+from zoneward.proxy.ruleset.service_size import ServiceParts
+
+_P = ParamSpec("_P")
+_OUR_TABLES: Final = (TABLE, scratch_table(TABLE))
+BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
+"""After a table could not be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgrammedTransaction:
+    """One transaction that the kernel took: its Services as they were wanted (None: gone), how many elements came or
+    went, and the seconds that the kernel took."""
+
+    services: Mapping[ServiceKey, NodeService | None]
+    elements: int
+    seconds: float
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncHandlers:
+    """What a `TableSyncer` calls.
+
+    ``on_refused`` gets a Service that the kernel refuses, and why. ``on_repaired`` gets what somebody else had changed
+    (``table``, ``chains``, ``sets``, ``elements``, ``rules``), and how many. ``on_trouble`` gets why the kernel could
+    not be programmed; that is tried again.
+    """
+
+    on_programmed: Callable[[ProgrammedTransaction], None] = _ignore
+    on_refused: Callable[[ServiceKey, str], None] = _ignore
+    on_repaired: Callable[[str, int], None] = _ignore
+    on_trouble: Callable[[str], None] = _ignore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPeriods:
+    """Seconds between two cheap checks for changes of others, and between two audits of everything."""
+
+    tampering: float = 2.0
+    audit: float = 900.0
+
+
+def _refuse_on_mistake(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChanges]:
+    """A mistake in the program counts as a refusal of its Service: that one is reported and tried again, and holds up
+    no other."""
+
+    @wraps(change)
+    def changed(*args: _P.args, **kwargs: _P.kwargs) -> RulesetChanges:
+        try:
+            return change(*args, **kwargs)
+        except Exception as error:
+            raise KernelRefused(
+                f"a mistake in the program: {type(error).__name__}: {error} ({raised_at(error)})"
+            ) from error
+
+    return changed
+
+
+class TableSyncer:
+    """Syncs the table of one family. `set_service` all Services, then `run`; `set_service` those that change.
+
+    What else a found table has is removed once all Services are programmed. A Service that the kernel refuses is tried
+    again when it changes, and at each audit; one whose transactions are lost only at an audit, for it costs the time of
+    all others.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelClient,
+        family: Family,
+        *,
+        table: str = TABLE,
+        options: RulesetOptions,
+        handlers: SyncHandlers | None = None,
+        periods: CheckPeriods | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._kernel, self._family, self._table, self._options = kernel, family, table, options
+        self._handlers, self._periods = handlers or SyncHandlers(), periods or CheckPeriods()
+        self._services = PendingServices(on_refused=self._handlers.on_refused)
+        self._slots: dict[ServiceKey, EndpointSlots] = {}
+        self._state: RulesetState | None = None
+        """None: what the kernel has is not known."""
+        self._was_known = False
+        """What the kernel has was known until somebody else changed it."""
+        self._writer = TableWriter(kernel, clock=clock)
+        self._detector = TamperDetector(kernel, family, table)
+        self._rules: ChainRules = {}
+        self._is_check_due = self._is_audit_due = False
+        self._has_work = asyncio.Event()
+        self._is_synced = asyncio.Event()
+
+    # --- what shall be served -----------------------------------------------------------------------------------------
+
+    def set_service(self, service: ServiceKey, wanted: NodeService | None) -> None:
+        """Serve a Service like this from now on; None: it is gone, or not served in this family."""
+        if self._services.set_service(service, wanted):
+            self._wake()
+
+    def request_audit(self) -> None:
+        """Compare everything with the kernel, and repair what differs."""
+        self._is_audit_due = True
+        self._wake()
+
+    @property
+    def options(self) -> RulesetOptions:
+        return self._options
+
+    @options.setter
+    def options(self, options: RulesetOptions) -> None:
+        if options != self._options:
+            self._options = options
+            self._forget_state()
+            self._wake()
+
+    def is_pending(self, service: ServiceKey) -> bool:
+        """Whether the kernel may have a Service otherwise than it is wanted, and that will be corrected."""
+        return self._state is None or self._services.is_pending(service)
+
+    async def wait_until_synced(self) -> None:
+        """Wait until the kernel has every Service as it is wanted, or refused it."""
+        await self._is_synced.wait()
+
+    @property
+    def refused_services(self) -> Mapping[ServiceKey, str]:
+        """Services that the kernel refuses, and why. What it accepted of them before is still there."""
+        return self._services.refused
+
+    @property
+    def element_count(self) -> int:
+        return self._writer.element_counts.total()
+
+    def _wake(self) -> None:
+        self._is_synced.clear()
+        self._has_work.set()
+
+    def _forget_state(self, *, was_known: bool = False) -> None:
+        self._state, self._was_known = None, was_known
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises NftablesUnavailable where rules cannot be programmed here at all."""
+        ticking = asyncio.create_task(self._tick())
+        failures = 0
+        try:
+            while True:
+                await self._has_work.wait()
+                self._has_work.clear()
+                try:
+                    await self._sync()
+                except (KernelOutcomeUnknown, KernelRefused, DumpInterrupted) as error:
+                    self._handlers.on_trouble(str(error))
+                    self._has_work.set()
+                    failures += 1
+                    await asyncio.sleep(BACKOFF.delay(failures))
+                else:
+                    failures = 0
+                    self._is_synced.set()
+        finally:
+            ticking.cancel()
+            with suppress(asyncio.CancelledError):
+                await ticking
+
+    async def _tick(self) -> None:
+        """Say when a check or an audit is due."""
+        period, until_audit = min(self._periods.tampering, self._periods.audit), self._periods.audit
+        while True:
+            await asyncio.sleep(period)
+            until_audit -= period
+            self._is_check_due = True
+            if until_audit <= 0:
+                until_audit, self._is_audit_due = self._periods.audit, True
+            self._has_work.set()
+
+    async def _sync(self) -> None:
+        """Work until nothing is left to do."""
+        try:
+            while True:
+                state = self._state
+                if state is None:
+                    await self._take_over_table()
+                elif self._is_audit_due:
+                    await self._audit(state)
+                elif self._is_check_due:
+                    self._is_check_due = False
+                    if not await self._detector.is_untouched(self._expected(state)):
+                        # Only ever set here: an audit may have become due meanwhile.
+                        self._is_audit_due = True
+                elif self._services.pending:
+                    await self._sync_batch(state)
+                else:
+                    return
+        except BaseException:
+            # Also where this is cancelled: nobody knows what became of a transaction.
+            self._forget_state()
+            raise
+
+    # --- 1. read what the kernel has ----------------------------------------------------------------------------------
+
+    async def _take_over_table(self) -> None:
+        """Start from what the kernel has, whatever that is."""
+        options, was_known = self._options, self._was_known
+        self._was_known = self._is_audit_due = False
+        foreign = await self._detector.count_foreign_transactions()
+        present = await read_table(self._kernel, self._family, self._table, base_sets(self._family, options))
+        state = RulesetState(self._family, self._table, options, present=present)
+        self._read_slots(present)
+        first = state.start()
+        if was_known and (present is None or first.replaces_table):
+            self._handlers.on_repaired("table", 1)
+        self._services.start_over()
+        if not (first.replaces_table and await self._replace_table(state, first)):
+            await self._apply({}, [first])
+        while self._services.pending and options is self._options:
+            await self._sync_batch(state)
+            await asyncio.sleep(0)
+        if options is not self._options:
+            return
+        await self._repair_rules(state)
+        await self._apply({}, [state.remove_leftovers()])
+        if options is not self._options:
+            return
+        self._detector.mark_checked(foreign)
+        self._state = state
+
+    def _read_slots(self, present: Ruleset | None) -> None:
+        """Endpoints keep the slots that they have in the kernel."""
+        self._writer.reset(present, base_sets(self._family, self._options))
+        if present is None:
+            return
+        for service, wanted in self._services.wanted_services().items():
+            if service not in self._slots:
+                slots = read_slots(present, wanted)
+                if slots:
+                    self._slots[service] = slots
+
+    async def _replace_table(self, state: RulesetState, first: RulesetChanges) -> bool:
+        """Put another table in the place of one that serves: all of it in the same moment, so that nobody misses it.
+
+        Returns whether the kernel took it. What is too large for one transaction follows later.
+        """
+        pending = self._services.pending
+        batch = self._services.first_batch()
+        state.set_savepoint()
+        try:
+            changes = [first, *[self._change(state, service, parts) for service, parts in batch.items()]]
+            await self._apply(self._services.programmed_services(batch), changes)
+        except BaseException as error:
+            # Services that are gone are recorded nowhere else.
+            self._services.put_back(pending)
+            if not isinstance(error, KernelRefused):
+                raise
+            state.roll_back()
+            return False
+        self._services.mark_programmed(batch, batch)
+        return True
+
+    # --- 2. to 5.: one transaction ------------------------------------------------------------------------------------
+
+    async def _sync_batch(self, state: RulesetState) -> None:
+        """Program the next batch; where the kernel refuses it, each of its Services alone."""
+        batch = self._services.next_batch()
+        try:
+            why = await self._try_batch(state, batch)
+            if why is None:
+                return
+            if state is self._state and not await self._detector.is_untouched(self._expected(state)):
+                # The batch may be right, in a table that is not.
+                self._services.put_back(batch)
+                self._is_audit_due = True
+                return
+            for service, parts in batch.items():
+                alone = why if len(batch) == 1 else await self._try_batch(state, {service: parts})
+                if alone is not None:
+                    self._services.refuse(service, alone)
+        except BaseException as error:
+            self._services.put_back(batch)
+            if isinstance(error, KernelOutcomeUnknown):
+                self._services.mark_lost(batch, str(error))
+            raise
+
+    async def _try_batch(self, state: RulesetState, batch: Batch) -> str | None:
+        """Program a batch. Returns None, or why the kernel refuses it; then everything is as before."""
+        slots_before = {service: self._slots.get(service) for service in batch}
+        full_ruleset = self._services.whole_services(batch)
+        state.set_savepoint()
+        self._services.begin(batch)
+        try:
+            changes = [self._change(state, service, parts) for service, parts in batch.items()]
+            await self._apply(self._services.programmed_services(full_ruleset), changes)
+        except KernelRefused as error:
+            state.roll_back()
+            for service, slots in slots_before.items():
+                if slots is None:
+                    self._slots.pop(service, None)
+                else:
+                    self._slots[service] = slots
+            return str(error)
+        finally:
+            self._services.end()
+        self._services.mark_programmed(batch, full_ruleset)
+        return None
+
+    @_refuse_on_mistake
+    def _change(self, state: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
+        """What a Service changes in the table."""
+        before = self._slots.get(service, {})
+        slots = assign_slots(parts, before)
+        is_whole = parts == self._services.wanted_parts(service)
+        self._slots[service] = slots if is_whole else {**before, **slots}
+        if not parts:
+            self._slots.pop(service, None)
+        return state.set_service(service, service_rules(parts, slots, self._options))
+
+    async def _apply(
+        self, services: Mapping[ServiceKey, NodeService | None], changes: Sequence[RulesetChanges]
+    ) -> None:
+        """One transaction; ``services`` are those that it programs as they are wanted."""
+        merged = merge_changes(changes)
+        seconds = await self._writer.apply(merged)
+        if services or merged:
+            self._handlers.on_programmed(ProgrammedTransaction(services, merged.element_count, seconds))
+
+    # --- 6. audit -----------------------------------------------------------------------------------------------------
+
+    async def _audit(self, state: RulesetState) -> None:
+        self._is_audit_due = False
+        foreign = await self._detector.count_foreign_transactions()
+        expected = state.full_ruleset()
+        present = await read_table(self._kernel, self._family, self._table, expected.sets)
+        wrong = None if present is None else count_differences(present, expected)
+        if wrong is None or wrong:
+            # Where the table has to be made anew, that is reported when it is.
+            for what, number in (wrong or {}).items():
+                self._handlers.on_repaired(what, number)
+            self._forget_state(was_known=True)
+            return
+        await self._repair_rules(state)
+        self._detector.mark_checked(foreign)
+        self._services.retry_refused()
+
+    async def _repair_rules(self, state: RulesetState) -> None:
+        """Write the rules of those chains again that do not have the rules that their names say."""
+        expected = state.full_ruleset()
+        live = await read_rules(self._kernel, self._family, self._table)
+        wrong = await find_wrong_chains(
+            self._kernel, self._family, self._table, live=live, chains=expected.chains, sets=expected.sets
+        )
+        if wrong:
+            self._handlers.on_repaired("rules", len(wrong))
+            rewritten = {name: expected.chains[name] for name in wrong}
+            await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten_chains=rewritten))
+            live = await read_rules(self._kernel, self._family, self._table)
+        self._rules = live
+
+    def _expected(self, state: RulesetState) -> ExpectedTable:
+        return ExpectedTable(
+            chains=state.chain_names,
+            base_chains=base_chains(self._family, self._options),
+            rules=self._rules,
+            element_counts={
+                name: self._writer.element_counts[name]
+                for name, declared in base_sets(self._family, self._options).items()
+                if parse_field_types(declared.spec) is not None
+            },
+        )
+
+
+# --- without a syncer -------------------------------------------------------------------------------------------------
+
+
+async def plan_changes(
+    kernel: KernelClient,
+    family: Family,
+    services: Mapping[ServiceKey, NodeService],
+    *,
+    table: str = TABLE,
+    options: RulesetOptions,
+) -> RulesetChanges:
+    """The transaction that would make the kernel's table serve these Services (``--dry-run``). It writes nothing.
+
+    It does not compare the rules of chains, as that takes writing: a chain counts as doing what its name says. Raises
+    KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
+    """
+    present = await read_table(kernel, family, table, base_sets(family, options))
+    state = RulesetState(family, table, options, present=present)
+    changes = [state.start()]
+    for service in sorted(services):
+        one = (services[service],)
+        slots = read_slots(present, *one) if present is not None else {}
+        changes.append(state.set_service(service, service_rules(one, assign_slots(one, slots), options)))
+    return merge_changes([*changes, state.remove_leftovers()])
+
+
+async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
+    """Delete all tables that are ours (``--cleanup``), and return those that existed.
+
+    Raises KernelOutcomeUnknown or KernelRefused.
+    """
+    found = tuple(
+        [(family, name) for family in FAMILIES for name in _OUR_TABLES if await table_exists(kernel, family, name)]
+    )
+    if found:
+        await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in found))
+    return found

@@ -1,0 +1,146 @@
+"""Writes changes of a table to the kernel, in the order in which they harm no packet, and counts the table's elements.
+
+nft reads all sets before each transaction, and takes ten times as long for one as the kernel does. So changes of
+elements alone, which happen all the time, are sent as netlink messages; what makes or deletes chains and sets goes
+through nft, and so does what the kernel refuses: nft says why. The numbers are those of
+``linux/netfilter/nfnetlink.h``.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from zoneward.netlink.messages import GENERIC, HEADER, nested, string_attribute
+from zoneward.netlink.nftables import (
+    DEL_ELEMENTS,
+    ELEMENTS,
+    FAMILY_NUMBERS,
+    NEW_ELEMENTS,
+    SET,
+    SUBSYSTEM,
+    TABLE,
+    ElementWriter,
+    parse_field_types,
+)
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.ruleset.difference import split_changes
+from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclaration
+
+
+class TableWriter:
+    """Writes to one table. ``element_counts``: elements by set, of sets that only we fill."""
+
+    def __init__(self, kernel: KernelClient, *, clock: Callable[[], float]) -> None:
+        self._kernel, self._clock = kernel, clock
+        self._declared: Mapping[str, SetDeclaration] = {}
+        self.element_counts: Counter[str] = Counter()
+
+    def reset(self, present: Ruleset | None, declared: Mapping[str, SetDeclaration]) -> None:
+        """Start from the table that is there, with the sets that will be there."""
+        self._declared = declared
+        self.element_counts = Counter()
+        if present is not None:
+            self.element_counts.update({name: len(some) for name, some in present.elements.items()})
+
+    async def apply(self, changes: RulesetChanges) -> float:
+        """Apply changes. Returns the seconds that the kernel took. Raises KernelRefused, and then nothing has changed,
+        or KernelOutcomeUnknown."""
+        ahead, rest, behind = split_changes(changes)
+        seconds = await self._sent(ahead)
+        try:
+            seconds += await self._sent(rest)
+        except KernelRefused:
+            gone = frozenset(ahead.chains), frozenset(ahead.sets)
+            try:
+                await self._sent(replace(ahead, chains={}, sets={}, deleted_chains=gone[0], deleted_sets=gone[1]))
+            except KernelRefused as error:
+                raise KernelOutcomeUnknown(str(error)) from error
+            raise
+        try:
+            seconds += await self._sent(behind)
+        except KernelRefused as error:
+            # Then it is not as we know it to be.
+            raise KernelOutcomeUnknown(str(error)) from error
+        numbers = self.element_counts
+        if changes.replaces_table:
+            numbers.clear()
+        for name, some in changes.removed_elements.items():
+            numbers[name] -= len(some)
+        for name, some in changes.added_elements.items():
+            numbers[name] += len(some)
+        return seconds
+
+    async def _sent(self, changes: RulesetChanges) -> float:
+        """One transaction."""
+        if not changes:
+            return 0.0
+        found = encode_transaction(changes, self._declared)
+        commands = render_commands(changes) if found is None else ""
+        begun = self._clock()
+        if found is None:
+            await self._kernel.run_commands(commands)
+        else:
+            try:
+                await self._kernel.send_batch(found)
+            except KernelRefused:
+                # Its reason is a number; nft says which element it is.
+                await self._kernel.run_commands(render_commands(changes))
+        return self._clock() - begun
+
+
+BEGIN, END = 16, 17
+_REQUEST, _ACKNOWLEDGE, _CREATE = 0x1, 0x4, 0x400
+_AT_ONCE: Final = 500
+"""Elements in one message: they have to fit into 64 KiB."""
+
+
+def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclaration]) -> bytes | None:
+    """One transaction as netlink messages; None where it changes more than elements, or nothing. ``declared``: the
+    table's sets."""
+    if changes.creates_table or changes.sets or changes.chains or changes.rewritten_chains:
+        return None
+    if changes.deleted_chains or changes.deleted_sets:
+        return None
+    messages: list[tuple[int, int, bytes]] = []
+    for kind, flags, every in (
+        (DEL_ELEMENTS, 0, changes.removed_elements),
+        (NEW_ELEMENTS, _CREATE, changes.added_elements),
+    ):
+        for name, some in every.items():
+            parts = parse_field_types(declared[name].spec) if name in declared else None
+            if parts is None:
+                return None
+            writer = ElementWriter(changes.family, parts)
+            # The kernel finds what goes by its key.
+            elements = some.items() if kind == NEW_ELEMENTS else ((key, "") for key in some)
+            where = string_attribute(TABLE, changes.table) + string_attribute(SET, name)
+            try:
+                messages += [(kind, flags, where + each) for each in _lists(writer, elements)]
+            except (OSError, ValueError, KeyError, struct.error):
+                # It is none that a kernel could have: nft says what is wrong with it.
+                return None
+    if not messages:
+        return None
+    family = FAMILY_NUMBERS[changes.family]
+    found = [_message(BEGIN, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM))]
+    for number, (kind, flags, body) in enumerate(messages):
+        if number == len(messages) - 1:
+            # One answer is enough: it comes when all is done, or none.
+            flags |= _ACKNOWLEDGE
+        found.append(_message(SUBSYSTEM << 8 | kind, flags, GENERIC.pack(family, 0, 0) + body))
+    found.append(_message(END, 0, struct.pack(">BBH", 0, 0, SUBSYSTEM)))
+    return b"".join(found)
+
+
+def _lists(writer: ElementWriter, elements: Iterable[tuple[str, str]]) -> Iterable[bytes]:
+    every = iter(elements)
+    while some := [writer.write(key, value) for key, value in islice(every, _AT_ONCE)]:
+        yield nested(ELEMENTS, some)
+
+
+def _message(kind: int, flags: int, body: bytes) -> bytes:
+    return HEADER.pack(HEADER.size + len(body), kind, flags | _REQUEST, 1, 0) + body + b"\0" * (-len(body) % 4)

@@ -1,0 +1,383 @@
+"""The cache of a node's proxy: Services, their EndpointSlices, and the Node.
+
+Slices for other zones stay as they came, compressed, until there are no other endpoints (KEP-2004 § Kube-Proxy): in a
+large cluster they are most of all endpoints, and most of what is received.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, cast
+
+import msgspec
+from msgspec.structs import force_setattr
+from msgspec.structs import replace as with_
+
+from zoneward.client.interner import Interner
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_problem
+from zoneward.client.object_store import KeyIndex, ObjectStore
+from zoneward.client.resources import (
+    NODES,
+    RAW_SLICES,
+    SERVICES,
+    AnyWatchedResource,
+    LiveNode,
+    RawEndpointSlice,
+    WatchedResource,
+    WatchedT,
+    service_key_of,
+)
+from zoneward.kube.json_documents import DECODE_ERRORS
+from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
+from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, ObjectMeta, ObjectReference, Service, node_zone
+from zoneward.netlink.messages import Family
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, ServiceKey
+from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
+from zoneward.routing.selection.group_labels import group_of_slice
+
+TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
+_NOTHING: Final = msgspec.Raw(b"null")
+_MOST_LEFT_OUT: Final = 5
+"""Values of a Service that are named."""
+_FAST: Final = 1
+"""The level of packing: a hundred endpoints in 0.1 ms, to a ninth of their size."""
+
+
+class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """An endpoint without what a proxy has no use for, which is half of the memory."""
+
+    hostname: str | None = msgspec.field(name="-hostname", default=None)
+    target_ref: ObjectReference | None = msgspec.field(name="-targetRef", default=None)
+
+
+_ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCacheHandlers:
+    """What a `NodeCache` calls.
+
+    ``on_service`` gets each Service whose objects changed, unless that can make no difference on this node, and the
+    time that a new slice gives for the change (`TRIGGER_TIME`). ``on_node`` gets the own Node, None where it is gone.
+    ``on_left_out`` gets what of a Service cannot be served, in a few lines, each time that this changes.
+    ``on_unreadable`` gets objects that cannot be read.
+    """
+
+    on_service: Callable[[ServiceKey, str | None], None] = lambda _key, _trigger: None
+    on_node: Callable[[LiveNode | None], None] = lambda _node: None
+    on_left_out: Callable[[ServiceKey, tuple[str, ...]], None] = lambda _key, _what: None
+    on_unreadable: UnreadableHandler = lambda _found: None
+
+
+class NodeCache:
+    """The Services, EndpointSlices and the Node that a proxy watches. Pass it to `zoneward.client.informers.follow`,
+    with `list_options`.
+
+    ``max_entries``: what one Service may take in a family (`zoneward.proxy.ruleset.service_size`).
+    ``service_ranges`` are those of cluster IPs.
+    ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
+    those without that label.
+    """
+
+    resources: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, RAW_SLICES, NODES)
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        zone: str | None = None,
+        gates: FeatureGates,
+        consumer: Consumer = ZONEWARD,
+        proxy_name: str | None = None,
+        max_entries: int = MAX_SERVICE_ENTRIES,
+        service_ranges: Sequence[str] = (),
+        handlers: NodeCacheHandlers | None = None,
+    ) -> None:
+        self.node = ProxyNode(name=node, zone=zone)
+        """The zone stays what it was where the Node is gone."""
+        self.synced: Final = asyncio.Event()
+        """Set once every kind has been listed; it stays set."""
+        self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
+        self._max_entries = max_entries
+        self._service_ranges = tuple(service_ranges)
+        handlers = handlers or NodeCacheHandlers()
+        on_unreadable = handlers.on_unreadable
+        self._on_service, self._on_node, self._on_left_out = (
+            handlers.on_service,
+            handlers.on_node,
+            handlers.on_left_out,
+        )
+        self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
+        """What of each Service cannot be served, in a few lines; without Services of which all is."""
+        self._packing = Interner()
+        self._missing = {resource.kind for resource in self.resources}
+        self._slices_of = KeyIndex(service_key_of)
+        self._decoded_slices: dict[ObjectKey, EndpointSlice] = {}
+        self._compressed: dict[ObjectKey, tuple[EndpointSlice, bytes]] = {}
+        """Without endpoints, and these, packed."""
+        self._needs_all_slices: set[ObjectKey] = set()
+        """Services for which slices of other zones had to be decoded, or whose selection failed."""
+        self._is_irrelevant_slice = False
+        """Whether the slice that changes now was compressed and is, and no selection needed it."""
+        self.services: Final = ObjectStore[Service](
+            on_listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
+        )
+        self.slices: Final = ObjectStore[RawEndpointSlice](
+            self._slice_changes, on_listed=lambda: self._listed(RAW_SLICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = ObjectStore[LiveNode](
+            on_listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
+        )
+        # The keeper sees a change before the store has it: who asks for what is served has to come after.
+        self.services.subscribe(self._service_changed)
+        self.slices.subscribe(self._slice_changed)
+        self.nodes.subscribe(self._node_changed)
+
+    @property
+    def list_options(self) -> dict[str, ListScope]:
+        """By kind, what limits its lists and watches: as upstream, without what is headless or others' to serve."""
+        ours = f"!{PROXY_NAME_LABEL}" if self._proxy_name is None else f"{PROXY_NAME_LABEL}={self._proxy_name}"
+        selected = ListScope(label_selector=f"{ours},!{HEADLESS_LABEL}")
+        return {
+            SERVICES.kind: selected,
+            RAW_SLICES.kind: selected,
+            NODES.kind: ListScope(field_selector=f"metadata.name={self.node.name}"),
+        }
+
+    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
+        """The store of a kind of objects."""
+        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, RAW_SLICES.kind: self.slices}
+        return cast(ObjectStore[WatchedT], stores[resource.kind])
+
+    @property
+    def slice_counts(self) -> tuple[int, int]:
+        """How many slices are decoded, and how many are compressed."""
+        return len(self._decoded_slices), len(self._compressed)
+
+    @property
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
+        """All objects that cannot be read now, by kind and name."""
+        stores = (self.services, self.slices, self.nodes)
+        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
+
+    def service_keys(self) -> Iterator[ObjectKey]:
+        """The keys of all Services."""
+        return ((each.metadata.namespace, each.metadata.name) for each in self.services)
+
+    def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:
+        """All endpoints of a Service, those of other zones too."""
+        for each in self._slices(self._slices_of.keys(key), everything=True):
+            yield from each.endpoints or ()
+
+    def node_services(self, key: ObjectKey) -> dict[Family, NodeService]:
+        """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
+
+        Raises ServiceTooLarge for one with more entries than it may have.
+        """
+        left_out: dict[str, None] = {}
+        found = self._select_endpoints(key, left_out)
+        self._set_left_out(key, left_out)
+        return found
+
+    def _select_endpoints(self, key: ObjectKey, left_out: dict[str, None]) -> dict[Family, NodeService]:
+        service = self.services.get(*key)
+        if service is None:
+            self._needs_all_slices.discard(key)
+            return {}
+        self._needs_all_slices.add(key)
+        slices = self._slices_of.keys(key)
+        found = self._select_from(service, self._slices(slices, everything=False), left_out)
+        others = {self._compressed[each][0].address_type for each in slices if each in self._compressed}
+        if others and self._needs_other_zones(service, found):
+            return self._select_from(service, self._slices(slices, everything=True), left_out)
+        self._needs_all_slices.discard(key)
+        if not others:
+            return found
+        return {family: _by_zone(each) if ADDRESS_TYPES[family] in others else each for family, each in found.items()}
+
+    def _select_from(
+        self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
+    ) -> dict[Family, NodeService]:
+        return node_services_within(
+            self._max_entries,
+            service,
+            tuple(slices),
+            node=self.node,
+            consumer=self._consumer,
+            gates=self._gates,
+            service_ranges=self._service_ranges,
+            left_out=left_out.setdefault,
+        )
+
+    def _set_left_out(self, key: ObjectKey, left_out: dict[str, None]) -> None:
+        what = tuple(islice(left_out, _MOST_LEFT_OUT))
+        if len(left_out) > len(what):
+            what = (*what, f"{len(left_out) - len(what)} more")
+        if what == self.left_out_values.get(key, ()):
+            return
+        if what:
+            self.left_out_values[key] = what
+        else:
+            del self.left_out_values[key]
+        self._on_left_out(key, what)
+
+    def _needs_other_zones(self, service: Service, found: dict[Family, NodeService]) -> bool:
+        """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,
+        or one that a client of UDP is to keep."""
+        return policies_of(service, self._gates).uses_local or any(
+            not port.cluster_endpoints or port.selection_rule is SelectionRule.TERMINATING or port.protocol == "udp"
+            for each in found.values()
+            for port in each.ports
+        )
+
+    # --- slices -------------------------------------------------------------------------------------------------------
+
+    def _slices(self, keys: Iterable[ObjectKey], *, everything: bool) -> Iterator[EndpointSlice]:
+        for key in keys:
+            there = self._decoded_slices.get(key)
+            if there is not None:
+                yield there
+            elif everything:
+                yield self._decompress(*self._compressed[key])
+
+    def _decompress(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
+        try:
+            return self._decode(empty, zlib.decompress(packed))
+        except DECODE_ERRORS as error:
+            self._set_unreadable(empty, error)
+            return empty
+
+    def _set_unreadable(self, slice_: EndpointSlice, error: Exception) -> None:
+        metadata = slice_.metadata
+        self.slices.mark_unreadable(
+            UnreadableObject(
+                resource=RAW_SLICES,
+                namespace=metadata.namespace,
+                name=metadata.name,
+                uid=metadata.uid,
+                version=metadata.resource_version or "",
+                labels=metadata.labels or {},
+                problem=f"endpoints: {decode_problem(error, EndpointSlice)}",
+            )
+        )
+
+    def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
+        found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
+        self._packing.intern_slice(found)
+        return found
+
+    def _is_for_zone(self, slice_: EndpointSlice) -> bool:
+        """Whether a slice may be for this node; all are for one without a zone."""
+        zone = self.node.zone
+        if zone is None or not self._gates.topology_aware_subsetting:
+            return True
+        group = group_of_slice(slice_, reads=self._consumer.zone_slices)
+        return group is None or zone in group.zones
+
+    def _slice_changes(self, key: ObjectKey, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
+        before_open, before = self._decoded_slices.pop(key, None), self._compressed.pop(key, None)
+        if new is not None and not self._store_slice(key, new):
+            # What there was of it stays in force.
+            if before is not None:
+                self._compressed[key] = before
+            else:
+                self._decoded_slices[key] = before_open or EndpointSlice(address_type=new.address_type)
+        self._slices_of.update(key, old, new)
+        after = self._compressed.get(key)
+        self._is_irrelevant_slice = (
+            (before is not None and after is not None and before[0].address_type == after[0].address_type)
+            and (old is not None and new is not None and service_key_of(old) == service_key_of(new))
+            and service_key_of(new) not in self._needs_all_slices
+        )
+
+    def _store_slice(self, key: ObjectKey, slice_: RawEndpointSlice) -> bool:
+        """False where its endpoints cannot be read."""
+        metadata, raw = slice_.metadata, slice_.endpoints
+        # All the rest of the message would stay with them.
+        force_setattr(slice_, "endpoints", _NOTHING)
+        empty = EndpointSlice(
+            metadata=ObjectMeta(
+                name=metadata.name,
+                namespace=metadata.namespace,
+                labels=metadata.labels,
+                annotations=metadata.annotations,
+                resource_version=metadata.resource_version,
+            ),
+            address_type=slice_.address_type,
+            ports=slice_.ports,
+        )
+        if not self._is_for_zone(empty):
+            self._packing.intern_slice(empty)
+            self._compressed[key] = empty, zlib.compress(raw, _FAST)
+            return True
+        try:
+            self._decoded_slices[key] = self._decode(empty, raw)
+        except DECODE_ERRORS as error:
+            self._set_unreadable(empty, error)
+            return False
+        return True
+
+    def _zone_changes(self) -> None:
+        """Slices are opened and packed anew, each where it is for another zone now."""
+        for key, (empty, packed) in list(self._compressed.items()):
+            if self._is_for_zone(empty):
+                del self._compressed[key]
+                self._decoded_slices[key] = self._decompress(empty, packed)
+        for key, slice_ in list(self._decoded_slices.items()):
+            if not self._is_for_zone(slice_):
+                del self._decoded_slices[key]
+                # What was not decoded is not missed: nothing else reads it.
+                packed = zlib.compress(msgspec.json.encode(slice_.endpoints), _FAST)
+                self._compressed[key] = with_(slice_, endpoints=None), packed
+
+    # --- what changes -------------------------------------------------------------------------------------------------
+
+    def _listed(self, kind: str) -> None:
+        self._missing.discard(kind)
+        if not self._missing:
+            self.synced.set()
+
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
+        some = new or old
+        assert some is not None
+        self._on_service((some.metadata.namespace, some.metadata.name), None)
+
+    def _slice_changed(self, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
+        if self._is_irrelevant_slice:
+            # What is served was selected without it: nothing comes of it.
+            return
+        for each in (old, new):
+            if each is not None:
+                key = service_key_of(each)
+                is_last = each is new or new is None or service_key_of(new) != key
+                if is_last:
+                    trigger = (each.metadata.annotations or {}).get(TRIGGER_TIME) if each is new else None
+                    self._on_service(key, trigger)
+
+    def _node_changed(self, _old: LiveNode | None, new: LiveNode | None) -> None:
+        if new is not None and new.metadata.name == self.node.name:
+            zone = node_zone(new)
+            if zone != self.node.zone:
+                self.node = ProxyNode(name=self.node.name, zone=zone)
+                self._zone_changes()
+                for service in self.service_keys():
+                    self._on_service(service, None)
+        self._on_node(new)
+
+
+def _by_zone(each: NodeService) -> NodeService:
+    """Endpoints of other zones were not even decoded: those that are left are not all."""
+    return replace(
+        each,
+        ports=tuple(
+            replace(port, selection_rule=SelectionRule.ZONE_SLICES)
+            if port.selection_rule is SelectionRule.ALL
+            else port
+            for port in each.ports
+        ),
+    )

@@ -1,0 +1,374 @@
+"""What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
+
+`zoneward.routing.selection.endpoint_selection` selects the endpoints. This module has the addresses and the policies
+beside them, in each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from zoneward.kube.input_error import show
+from zoneward.kube.names import HEADLESS
+from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
+    LOCAL,
+    Consumer,
+    SelectionRule,
+    endpoints_of_port,
+    honored_hints,
+    is_proxied,
+    load_balancer_addresses,
+    policies_of,
+    select_endpoints,
+    slice_groups,
+    slices_by_port,
+)
+
+ServiceKey = tuple[str, str]
+"""A Service: its namespace and name."""
+ADDRESS_TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
+DEFAULT_AFFINITY: Final = 10_800
+"""Seconds for which a client keeps its endpoint where a Service does not say."""
+PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
+ServiceAddress = tuple[str, str, int]
+"""What traffic is for: address, protocol and port."""
+OnLeftOut = Callable[[str], None]
+"""Gets a value that is not programmed, and why, in a few words without a line break."""
+_EVERYBODY: Final[Mapping[Family, tuple[str, ...]]] = dict.fromkeys(FAMILIES, ())
+_LONGEST_AFFINITY: Final = 86_400
+_LAST_PORT: Final = 65_535
+
+
+class Backend(msgspec.Struct, frozen=True, gc=False):
+    """An endpoint that a connection may be sent to. ``is_local``: it is on this node."""
+
+    address: str
+    port: int
+    is_local: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeServicePort:
+    """One port of a Service in one family.
+
+    ``cluster_endpoints`` serve traffic under the policy Cluster, ``local_endpoints`` under Local; empty where there are
+    none, or where no policy asks for them. ``weights`` are those of ``cluster_endpoints``, one by one, where they
+    differ. ``has_any_endpoints``: endpoints exist somewhere. ``affinity_seconds``: for so long a client keeps its
+    endpoint; None: it does not. ``serving_endpoints``, of UDP alone, are all endpoints that serve, selected or not:
+    clients that have one keep it.
+    """
+
+    name: str
+    protocol: str
+    port: int
+    node_port: int | None = None
+    cluster_endpoints: tuple[Backend, ...] = ()
+    local_endpoints: tuple[Backend, ...] = ()
+    weights: tuple[float, ...] | None = None
+    has_any_endpoints: bool = False
+    selection_rule: SelectionRule = SelectionRule.ALL
+    affinity_seconds: int | None = None
+    serving_endpoints: tuple[Backend, ...] = ()
+
+    @property
+    def all_reachable_endpoints(self) -> tuple[Backend, ...]:
+        return tuple(dict.fromkeys((*self.cluster_endpoints, *self.local_endpoints)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeService:
+    """A Service in one family, as one node serves it.
+
+    ``source_ranges``: who may use ``load_balancer_ips`` (empty: everybody). ``owned_by_others``: which of its addresses
+    other Services own (`zoneward.proxy.model.address_ownership`). ``creation_timestamp`` is empty where it is not
+    known. ``ready_local_endpoints`` is the number of addresses with ready endpoints on this node, over all ports, for
+    ``health_check_port``.
+    """
+
+    namespace: str
+    name: str
+    family: Family
+    cluster_ip: str
+    external_ips: tuple[str, ...] = ()
+    load_balancer_ips: tuple[str, ...] = ()
+    source_ranges: tuple[str, ...] = ()
+    internal_policy_local: bool = False
+    external_policy_local: bool = False
+    health_check_port: int | None = None
+    ready_local_endpoints: int = 0
+    ports: tuple[NodeServicePort, ...] = field(default=())
+    creation_timestamp: str = ""
+    owned_by_others: frozenset[ServiceAddress] = frozenset()
+
+    def external_addresses(self, port: NodeServicePort) -> tuple[str, ...]:
+        """The external and load balancer IPs at which a port is served."""
+        every = tuple(dict.fromkeys((*self.external_ips, *self.load_balancer_ips)))
+        if not self.owned_by_others:
+            return every
+        return tuple(each for each in every if (each, port.protocol, port.port) not in self.owned_by_others)
+
+    def addresses(self, port: NodeServicePort) -> tuple[str, ...]:
+        """All addresses at which a port is served."""
+        return (self.cluster_ip, *self.external_addresses(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyNode:
+    """The node of this proxy. ``zone`` None: it has none, and uses all endpoints."""
+
+    name: str
+    zone: str | None
+
+
+def _nobody(_what: str) -> None:
+    pass
+
+
+def node_services(
+    service: Service,
+    slices: Sequence[EndpointSlice],
+    *,
+    node: ProxyNode,
+    consumer: Consumer,
+    gates: FeatureGates,
+    service_ranges: Sequence[str] = (),
+    left_out: OnLeftOut = _nobody,
+) -> Iterator[NodeService]:
+    """A Service in each of its families; nothing for one that proxies ignore. ``slices`` are all EndpointSlices of the
+    Service.
+
+    External IPs within ``service_ranges`` are left out: those are for cluster IPs, also of Services that this proxy
+    does not serve.
+
+    Each text and number is parsed here, and an invalid one is left out and passed to ``left_out``: what is returned is
+    safe to write into commands of nft, but for names (`zoneward.proxy.ruleset.nft_commands`).
+    """
+    if not is_proxied(service) or not service.spec.cluster_ip:
+        return
+    spec = service.spec
+    policies, hints = policies_of(service, gates), honored_hints(service, consumer, gates)
+    is_external = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
+    external_local = is_external and spec.external_traffic_policy == LOCAL
+    affinity = _affinity(service, left_out)
+    cluster_ips = _cluster_ips(spec.cluster_ips or (spec.cluster_ip or "",), left_out)
+    if not cluster_ips:
+        return
+    spec_ports = tuple(each for each in spec.ports or () if _is_usable(each, left_out))
+    external = _outer("external IP", spec.external_ips or (), service_ranges, left_out)
+    balancers = _outer("load balancer IP", load_balancer_addresses(service), service_ranges, left_out)
+    sources = _sources(spec.load_balancer_source_ranges or (), left_out)
+    for family, cluster_ip in cluster_ips.items():
+        own = [each for each in slices if each.address_type == ADDRESS_TYPES[family]]
+        ports: list[NodeServicePort] = []
+        healthy: set[str] = set()
+        groups, by_port = slice_groups(own, consumer, gates), slices_by_port(own)
+        for port in spec_ports:
+            targets: dict[int, Backend] = {}
+            found: list[Endpoint] = []
+            some = by_port.get((port.name, port.protocol), ())
+            for address, endpoint in endpoints_of_port(some, port.name, protocol=port.protocol, node=node.name).items():
+                target = _target(address, endpoint, family, node.name)
+                if target is None:
+                    left_out(f"endpoint {show(address)} is no {ADDRESS_TYPES[family]} address with a port")
+                else:
+                    targets[id(endpoint)] = target
+                    found.append(endpoint)
+            chosen = select_endpoints(
+                found, policies=policies, honored=hints, node=node.name, zone=node.zone, groups=groups
+            )
+            healthy |= {targets[id(each)].address for each in found if targets[id(each)].is_local and is_ready(each)}
+            ports.append(
+                NodeServicePort(
+                    name=port.name,
+                    protocol=PROTOCOLS[port.protocol],
+                    port=port.port,
+                    node_port=_node_port(port, left_out),
+                    cluster_endpoints=tuple(targets[id(each)] for each in chosen.cluster or ()),
+                    local_endpoints=tuple(targets[id(each)] for each in chosen.local or ()),
+                    weights=chosen.weights,
+                    has_any_endpoints=chosen.has_any,
+                    selection_rule=chosen.rule,
+                    affinity_seconds=affinity,
+                    serving_endpoints=_serving(port.protocol, found, targets),
+                )
+            )
+        yield NodeService(
+            namespace=service.metadata.namespace,
+            name=service.metadata.name,
+            family=family,
+            cluster_ip=cluster_ip,
+            external_ips=_of(family, external),
+            # Nobody may come from a range that cannot be read: where no other is left, nobody may come.
+            load_balancer_ips=_of(family, balancers) if sources[family] is not None else (),
+            source_ranges=sources[family] or (),
+            internal_policy_local=policies.internal_local,
+            external_policy_local=external_local,
+            health_check_port=_health_check_port(service, left_out) if external_local else None,
+            ready_local_endpoints=len(healthy),
+            ports=tuple(ports),
+            creation_timestamp=service.metadata.creation_timestamp or "",
+        )
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def family_of_address(address: str) -> Family:
+    return "ip6" if ":" in address else "ip"
+
+
+def _is_port(number: int) -> bool:
+    return 0 < number <= _LAST_PORT
+
+
+def _is_usable(port: ServicePort, left_out: OnLeftOut) -> bool:
+    if port.protocol not in PROTOCOLS:
+        left_out(f"port {show(port.name)}: protocol {show(port.protocol)} is none of {', '.join(PROTOCOLS)}")
+    elif not _is_port(port.port):
+        left_out(f"port {show(port.name)}: {show(port.port)} is no number of a port")
+    else:
+        return True
+    return False
+
+
+def _node_port(port: ServicePort, left_out: OnLeftOut) -> int | None:
+    if port.node_port and not _is_port(port.node_port):
+        left_out(f"port {show(port.name)}: node port {show(port.node_port)} is no number of a port")
+        return None
+    return port.node_port or None
+
+
+def _health_check_port(service: Service, left_out: OnLeftOut) -> int | None:
+    spec = service.spec
+    port = (spec.health_check_node_port or None) if spec.type == "LoadBalancer" else None
+    if port is not None and not _is_port(port):
+        left_out(f"health check node port {show(port)} is no number of a port")
+        return None
+    return port
+
+
+def _cluster_ips(addresses: Iterable[str], left_out: OnLeftOut) -> dict[Family, str]:
+    """The first of each family."""
+    found: dict[Family, str] = {}
+    for each in addresses:
+        if each and each != HEADLESS:
+            address = parse_address(each)
+            if address is None:
+                left_out(f"cluster IP {show(each)} is no IP address")
+            else:
+                found.setdefault(family_of_address(address), address)
+    return {family: found[family] for family in FAMILIES if family in found}
+
+
+def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], left_out: OnLeftOut) -> tuple[str, ...]:
+    """External addresses of all families, each once."""
+    found: dict[str, None] = {}
+    for each in filter(None, addresses):
+        address = parse_address(each)
+        if address is None:
+            left_out(f"{kind} {show(each)} is no IP address")
+        elif (why := special_use(address)) is not None:
+            left_out(f"{kind} {address} is {why}")
+        elif any(is_in_cidr(address, some) for some in service_ranges):
+            left_out(f"{kind} {address} is in the range of cluster IPs")
+        else:
+            found[address] = None
+    return tuple(found)
+
+
+def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
+    return tuple(each for each in addresses if family_of_address(each) == family)
+
+
+def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tuple[str, ...] | None]:
+    """By family, the ranges of those who may come: empty, everybody; None, nobody.
+
+    Blanks around a range were once allowed by mistake, and have to be, and so were empty ones; a range of everything
+    says nothing.
+    """
+    if not ranges:
+        return _EVERYBODY
+    found: dict[Family, dict[str, None]] = {family: {} for family in FAMILIES}
+    is_whole = True
+    for each in filter(None, map(str.strip, ranges)):
+        some = parse_cidr(each)
+        if some is None:
+            left_out(f"source range {show(each)} is no range of IP addresses")
+            is_whole = False
+        else:
+            found[family_of_address(some)][some] = None
+    return {
+        family: () if any(each.endswith("/0") for each in some) else tuple(some) if some or is_whole else None
+        for family, some in found.items()
+    }
+
+
+def _target(text: str, endpoint: Endpoint, family: Family, node: str) -> Backend | None:
+    address, _, port = text.rpartition(":")
+    found = parse_address(address[1:-1] if address.startswith("[") else address)
+    if found is None or family_of_address(found) != family or not _is_port(number := int(port)):
+        return None
+    return Backend(found, number, endpoint.node_name == node)
+
+
+def _serving(protocol: str, found: Iterable[Endpoint], targets: Mapping[int, Backend]) -> tuple[Backend, ...]:
+    if protocol != "UDP":
+        return ()
+    return tuple(targets[id(each)] for each in found if is_ready(each) or is_serving(each))
+
+
+def _affinity(service: Service, left_out: OnLeftOut) -> int | None:
+    if service.spec.session_affinity != "ClientIP":
+        return None
+    config = service.spec.session_affinity_config
+    seconds = (config.client_ip.timeout_seconds if config and config.client_ip else None) or DEFAULT_AFFINITY
+    if not 0 < seconds <= _LONGEST_AFFINITY:
+        left_out(f"session affinity of {show(seconds)} s is none from 1 to {_LONGEST_AFFINITY}")
+        return DEFAULT_AFFINITY
+    return seconds
+
+
+def selection_document(node: ProxyNode, served: Iterable[NodeService]) -> dict[str, Any]:
+    """What a node serves, as JSON values, in the shape of ``zoneward route -o json``."""
+    return {
+        "node": node.name,
+        "zone": node.zone,
+        "ports": [_port(each, port) for each in served for port in each.ports],
+    }
+
+
+def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "namespace": served.namespace,
+        "service": served.name,
+        "addressType": ADDRESS_TYPES[served.family],
+        "port": port.name,
+        "portNumber": port.port,
+        "protocol": port.protocol.upper(),
+        "cluster": _named(port.cluster_endpoints) if _uses_cluster(served) else None,
+        "local": _named(port.local_endpoints) if served.internal_policy_local or served.external_policy_local else None,
+        "allReachable": _named(port.all_reachable_endpoints),
+        "rule": port.selection_rule.value,
+        "hasEndpoints": port.has_any_endpoints,
+        "healthyLocal": served.ready_local_endpoints,
+    }
+    if port.weights is not None:
+        found["weights"] = list(port.weights)
+    return found
+
+
+def _uses_cluster(served: NodeService) -> bool:
+    is_external = bool(served.external_ips or served.load_balancer_ips) or any(port.node_port for port in served.ports)
+    return not served.internal_policy_local or is_external
+
+
+def _named(targets: Iterable[Backend]) -> list[str]:
+    return [
+        f"[{each.address}]:{each.port}" if ":" in each.address else f"{each.address}:{each.port}" for each in targets
+    ]

@@ -1,0 +1,258 @@
+"""From the cache of a node to its kernel: a Service that changed is selected for again, and set in the tables.
+
+A Service whose selection fails by a mistake keeps the rules that it has, is tried again, and holds up no other. What
+depends on the rules happens after they are in the kernel, and not before: stale flows of UDP are removed, health check
+node ports answer anew, and durations are counted.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from zoneward.client.backoff import Backoff
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
+from zoneward.proxy.model.address_ownership import AddressOwnership
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.proxy_metrics import ProxyMetrics
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge, keep_endpoints
+
+GATHERED: Final = 0.05
+"""Seconds for which changes are gathered where they come too fast: a transaction costs more than a change in it."""
+CALM: Final = 50.0
+"""How often in a second, in the long run, changes are put without delay."""
+BURST: Final = 100.0
+BACKOFF: Final = Backoff(initial=1.0, cap=300.0)
+"""After the selection for a Service failed."""
+_AT_ONCE: Final = 200
+"""Services that are selected before others get their turn: some ten milliseconds."""
+
+
+class ProgrammedTable(Protocol):
+    """Where the Services of one family are set; `zoneward.proxy.kernel.table_syncer.TableSyncer` is one."""
+
+    def set_service(self, service: ServiceKey, served: NodeService | None) -> None: ...
+    def is_pending(self, service: ServiceKey) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxierHandlers:
+    """What a `Proxier` calls.
+
+    ``on_programmed`` gets each Service whose rules in a family are in the kernel: as it was there before, and is now.
+    ``on_too_large`` gets a Service that is too large, once, and why: it keeps what it had, but for endpoints that are
+    gone. ``on_conflict`` gets what other Services own of all that one asks for, each time that this changes
+    (`AddressOwnership.conflicts`). ``on_selection_failed`` gets each Service whose endpoints could not be selected, and
+    why.
+    """
+
+    on_programmed: Callable[[ServiceKey, NodeService | None, NodeService | None], None] = lambda *_: None
+    on_too_large: Callable[[ServiceKey, ServiceTooLarge], None] = lambda *_: None
+    on_conflict: Callable[[Family, ServiceKey, tuple[str, ...]], None] = lambda *_: None
+    on_selection_failed: Callable[[ServiceKey, str], None] = lambda _service, _why: None
+
+
+class Proxier:
+    """Report what changed with `service_changed`, and `run` it. ``tables`` may call `transaction_done` at any time.
+
+    ``clock`` counts seconds, ``now`` is the time of day: the times in EndpointSlices are compared with it.
+    """
+
+    def __init__(
+        self,
+        cache: NodeCache,
+        *,
+        metrics: ProxyMetrics,
+        log: Log | None = None,
+        handlers: ProxierHandlers | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
+        self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
+        self.tables: Final[dict[Family, ProgrammedTable]] = {}
+        self._started_at = now()
+        self._pending: dict[ServiceKey, float] = {}
+        """Not selected anew yet, and since when."""
+        self._in_flight: dict[Family, dict[ServiceKey, float]] = {family: {} for family in FAMILIES}
+        """On the way to the kernel, and since when."""
+        self._triggers: dict[ServiceKey, datetime] = {}
+        self._ownership = {family: AddressOwnership() for family in FAMILIES}
+        self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
+        """What other Services have of all that one asks for, in words (`AddressOwnership.conflicts`)."""
+        self._node_services: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
+        """As last set in the tables."""
+        self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
+        """As the kernel has it."""
+        self._has_work = asyncio.Event()
+        self.failed_selections: Final[set[ServiceKey]] = set()
+        """Services that could not be selected for, and are in the kernel as they were before."""
+        self._failures: dict[ServiceKey, int] = {}
+        """Of these, in a row."""
+        self.too_large: Final[dict[ServiceKey, ServiceTooLarge]] = {}
+        """Services that are in the kernel as they were before, but for endpoints that are gone."""
+        self.all_selected: Final = asyncio.Event()
+        """Set once all Services that were listed are set in the tables; it stays set."""
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]:
+        """All Services of a family as this node serves them."""
+        return self._node_services[family]
+
+    def is_pending(self, service: ServiceKey) -> bool:
+        """Whether a change of a Service is not in the kernel yet."""
+        return service in self._pending or any(table.is_pending(service) for table in self.tables.values())
+
+    def pending_since(self, family: Family | None = None) -> float | None:
+        """When the oldest change was received that is not in the kernel yet, by the clock, in a family or in any; None:
+        there is none.
+
+        Until everything was listed nothing can be programmed, and nothing is pending.
+        """
+        if not self._cache.synced.is_set() or (family is not None and family not in self.tables):
+            return None
+        waiting = [self._pending, *(some for each, some in self._in_flight.items() if family in (None, each))]
+        return min((next(iter(each.values())) for each in waiting if each), default=None)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
+        """A Service, or a slice of it, changed. ``trigger``: the time of the change, as a slice gives it."""
+        if service not in self._pending:
+            self._pending[service] = self._clock()
+        if trigger is not None and (when := _time(trigger)) is not None and when >= self._started_at:
+            # What happened before we were there was not ours to program in time.
+            self._triggers.setdefault(service, when)
+        self._has_work.set()
+
+    def set_node_addresses(self, addresses: Mapping[Family, frozenset[str]]) -> None:
+        """The addresses of the node that node ports are served on."""
+        for family in self.tables:
+            found = self._ownership[family].set_node_addresses(addresses.get(family, frozenset()))
+            self._set_in_family(family, found, self._clock())
+
+    def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
+        """The kernel took a transaction."""
+        metrics, now, in_flight = self._metrics, self._clock(), self._in_flight[family]
+        metrics.transaction_duration.observe(done.seconds)
+        metrics.transactions[family].inc()
+        metrics.changed_elements[family].inc(done.elements)
+        programmed = self._programmed[family]
+        for service, after in done.services.items():
+            since = in_flight.pop(service, None)
+            if since is not None:
+                metrics.sync_duration.observe(now - since)
+            if (trigger := self._triggers.pop(service, None)) is not None:
+                metrics.programming_duration.observe(max(0.0, (self._now() - trigger).total_seconds()))
+            before = programmed.get(service)
+            if after is None:
+                programmed.pop(service, None)
+            else:
+                programmed[service] = after
+            if before is not after:
+                self._handlers.on_programmed(service, before, after)
+
+    def service_refused(self, family: Family, service: ServiceKey) -> None:
+        """The kernel refuses a Service as it is: that is reported, and nothing waits for it."""
+        self._in_flight[family].pop(service, None)
+        self._triggers.pop(service, None)
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until cancelled. It begins once every kind was listed."""
+        await self._cache.synced.wait()
+        limiter = RateLimiter(per_second=CALM, burst=BURST, now=self._clock())
+        while True:
+            await self._select()
+            self.all_selected.set()
+            await self._has_work.wait()
+            if not limiter.try_accept(self._clock()):
+                await self._sleep(GATHERED)
+            self._has_work.clear()
+
+    async def _select(self) -> None:
+        number = 0
+        while self._pending:
+            service, since = next(iter(self._pending.items()))
+            del self._pending[service]
+            self._select_service(service, since)
+            number += 1
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _select_service(self, service: ServiceKey, since: float) -> None:
+        try:
+            found = self._cache.node_services(service)
+        except ServiceTooLarge as error:
+            found = self._keep_too_large(service, error)
+        except Exception as error:
+            self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
+            if service not in self.failed_selections:
+                self._handlers.on_selection_failed(service, f"{type(error).__name__}: {error}")
+            self.failed_selections.add(service)
+            self._failures[service] = tries = self._failures.get(service, 0) + 1
+            asyncio.get_running_loop().call_later(BACKOFF.delay(tries), self.service_changed, service)
+            return
+        else:
+            self.too_large.pop(service, None)
+        self.failed_selections.discard(service)
+        self._failures.pop(service, None)
+        for family in self.tables:
+            self._set_in_family(family, self._ownership[family].set_service(service, found.get(family)), since)
+        if not any(service in some for some in self._in_flight.values()):
+            self._triggers.pop(service, None)
+
+    def _keep_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
+        """A Service that is too large keeps its ports and addresses, and those of its endpoints that still exist."""
+        is_new = service not in self.too_large
+        self.too_large[service] = error
+        if is_new:
+            self._handlers.on_too_large(service, error)
+        return {
+            family: keep_endpoints(requested, error.addresses)
+            for family, ownership in self._ownership.items()
+            if (requested := ownership.requested(service)) is not None
+        }
+
+    def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
+        """Serve Services like this from now on, in one family."""
+        before, table = self._node_services[family], self.tables[family]
+        for service, served in found.items():
+            self._check_conflicts(family, service)
+            if served == before.get(service):
+                continue
+            if served is None:
+                del before[service]
+            else:
+                before[service] = served
+            # It may be refused at once.
+            self._in_flight[family].setdefault(service, since)
+            table.set_service(service, served)
+
+    def _check_conflicts(self, family: Family, service: ServiceKey) -> None:
+        before, what = self.conflicts[family], self._ownership[family].conflicts(service)
+        if what == before.get(service, ()):
+            return
+        if what:
+            before[service] = what
+        else:
+            del before[service]
+        self._handlers.on_conflict(family, service, what)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

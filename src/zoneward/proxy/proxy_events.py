@@ -1,0 +1,139 @@
+"""Records Events of Services that a node cannot program.
+
+All nodes see the same Services, so each records little: one Event for a Service and a reason in `QUIET` seconds, and
+`PER_MINUTE` of all together. It drops what exceeds that; the log and the metrics have it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.backoff import Backoff
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import EVENTS
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
+from zoneward.kube.names import DOMAIN
+from zoneward.kube.objects import Event as Written
+from zoneward.kube.objects import Service, ServiceEvent
+
+CONTROLLER: Final = f"{DOMAIN}/node-proxy"
+"""As Events name it."""
+NOT_PROGRAMMED: Final = "ServiceNotProgrammed"
+"""The kernel refused it. What it had of the Service before is still there."""
+ADDRESS_CONTESTED: Final = "ServiceAddressContested"
+"""Another Service has an address or a node port that this one asks for."""
+PARTLY_PROGRAMMED: Final = "ServicePartlyProgrammed"
+"""Some of its values cannot be served: no address, or one that may not be a Service's."""
+NO_HEALTH_PORT: Final = "HealthCheckNodePortUnavailable"
+QUIET: Final = 600.0
+PER_MINUTE: Final = 10
+MOST_WAITING: Final = 50
+_ACTION: Final = "Program"
+_MINUTE: Final = 60.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=_MINUTE)
+_EventKey = tuple[str, str]
+"""The uid of a Service, and a reason."""
+
+
+class ProxyEventRecorder:
+    """`record` Events, and `run` it to write them. ``node`` is the node of this proxy.
+
+    It logs failures to ``log`` and tries them again, but for what the server refuses. ``clock`` counts seconds; ``now``
+    is the time of day.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        node: str,
+        log: Log | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._writer, self._node, self._log = writer, node, log or SilentLog()
+        self._clock, self._sleep = clock, sleep
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
+        self._recorded: dict[_EventKey, float] = {}
+        """When, in this order; of the last `QUIET` seconds."""
+        self._pending: dict[_EventKey, Written] = {}
+        self._has_work = asyncio.Event()
+        self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
+
+    def record(self, service: Service, reason: str, note: str) -> None:
+        """Record an Event without waiting for anything."""
+        self._record(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
+
+    def record_unreadable(self, found: UnreadableObject) -> None:
+        """As `record`, for an object of any kind that cannot be read."""
+        event = unreadable_event(found)
+        note = replace(event, message=f"Node {self._node}: {event.message}")
+        self._record(reference_to(found), note, **involved_kind(found))
+
+    def _record(self, service: Service, event: ServiceEvent, **kind: str) -> None:
+        uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"
+        now, key = self._clock(), (uid, event.reason)
+        while self._recorded and now - next(iter(self._recorded.values())) >= QUIET:
+            del self._recorded[next(iter(self._recorded))]
+        if key in self._recorded or len(self._pending) >= MOST_WAITING:
+            return
+        recorded = self._recorder.record(service, event, **kind)
+        if recorded is None:
+            return
+        self._recorded[key] = now
+        # A series begins only where the time of day was set back. None is continued: that needs one more permission.
+        self._pending[key] = recorded if recorded.series is None else self._recorder.renewed(recorded)
+        self._has_work.set()
+
+    async def run(self) -> NoReturn:
+        """Write Events until cancelled. What is not written by then is lost."""
+        while True:
+            await self._has_work.wait()
+            self._has_work.clear()
+            while self._pending:
+                await self._pace()
+                # While it is written the next one of its kind may come.
+                await self._write(self._pending.pop(next(iter(self._pending))))
+
+    async def _write(self, event: Written) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._writer.create(EVENTS, event)
+            except CallFailed as error:
+                outcome = write_outcome(error)
+                if outcome is WriteOutcome.EXISTS:
+                    # Nobody else has this name: an answer was lost.
+                    return
+                service = event.regarding
+                is_over = outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING)
+                # Events of a namespace that is being deleted are nobody's loss.
+                write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
+                write(
+                    "an Event could not be written",
+                    service=f"{service.namespace}/{service.name}",
+                    reason=event.reason,
+                    error=str(error),
+                    is_given_up=is_over,
+                )
+                if is_over:
+                    return
+                asked = error.retry_after if isinstance(error, ApiError) else None
+                failures += 1
+                await self._sleep(max(_BACKOFF.delay(failures), asked or 0.0))
+            else:
+                return
+
+    async def _pace(self) -> None:
+        """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)

@@ -1,0 +1,95 @@
+"""Changes of a table as commands that ``nft -f`` takes: one transaction, all or nothing.
+
+nft knows no escape within quotes, so text of others that it would take for the end of a word or a line is replaced or
+refused (`safe_name`, `quote`). Everything else in a command is a value that was parsed, or our own words.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from zoneward.kube.safe_text import printable
+from zoneward.proxy.ruleset.ruleset import Chain, RulesetChanges
+
+_AT_ONCE: Final = 500
+"""Elements in one command: a line that a person can still open in an editor."""
+
+
+def render_commands(changes: RulesetChanges) -> str:
+    """The commands in the order that they need: none uses what is not there, none deletes what is in use."""
+    return "".join(f"{line}\n" for line in command_lines(changes))
+
+
+def command_lines(changes: RulesetChanges) -> Iterator[str]:
+    where = f"{changes.family} {changes.table}"
+    if changes.replaces_table:
+        # Added first, for one that is not there cannot be deleted.
+        yield f"add table {where}"
+        yield f"delete table {where}"
+    if changes.creates_table:
+        yield f"add table {where}"
+    for name, declared in changes.sets.items():
+        yield f"add {declared.kind} {where} {name} {{ {declared.spec}; }}"
+    for name, chain in changes.chains.items():
+        yield f"add chain {where} {name}{_hook(chain)}"
+    for name in changes.rewritten_chains:
+        yield f"flush chain {where} {name}"
+    for name, chain in (*changes.chains.items(), *changes.rewritten_chains.items()):
+        for rule in chain.rules:
+            yield f"add rule {where} {name} {rule}"
+    for name, keys in changes.removed_elements.items():
+        if keys:
+            yield from _commands(f"delete element {where} {name}", keys)
+    for name, some in changes.added_elements.items():
+        yield from _commands(f"add element {where} {name}", _pairs(some))
+    for name in sorted(changes.deleted_chains):
+        yield f"flush chain {where} {name}"
+    for name in sorted(changes.deleted_chains):
+        yield f"delete chain {where} {name}"
+    for name in sorted(changes.deleted_sets):
+        yield f"delete set {where} {name}"
+
+
+def _hook(chain: Chain) -> str:
+    hook = chain.hook
+    return "" if hook is None else f" {{ type {hook.type} hook {hook.name} priority {hook.priority}; }}"
+
+
+def _pairs(some: Mapping[str, str]) -> Iterable[str]:
+    return (f"{key} : {value}" if value else key for key, value in some.items())
+
+
+def _commands(command: str, elements: Iterable[str]) -> Iterator[str]:
+    some: list[str] = []
+    for element in elements:
+        some.append(element)
+        if len(some) == _AT_ONCE:
+            yield f"{command} {{ {', '.join(some)} }}"
+            some = []
+    if some:
+        yield f"{command} {{ {', '.join(some)} }}"
+
+
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9/_.-]")
+_STRING: Final = re.compile(r"[!#-\[\]-~]+")
+"""Printable ASCII without blanks, quotes and backslashes."""
+
+
+def safe_name(text: str) -> str:
+    """A part of the name of a chain or a set, after a letter: what no name can have becomes a dot.
+
+    Two texts may become the same one: who needs a name of its own adds a digest.
+    """
+    return _NO_NAME.sub(".", text)
+
+
+def quote(text: str) -> str:
+    """A text within quotes. Raises ValueError for one that cannot be."""
+    if not _STRING.fullmatch(text):
+        raise ValueError(f"expected printable characters without blanks, quotes and backslashes, got {text!r}")
+    return f'"{text}"'
+
+
+def comment_line(text: str) -> str:
+    """A line that nft skips."""
+    return f"# {printable(text)}"

@@ -1,0 +1,82 @@
+"""From the proxy's settings and the Node's addresses to the options of its rules."""
+
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from zoneward.kube.objects import Node
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.addresses import is_in_cidr, parse_address
+from zoneward.proxy.model.node_service import family_of_address
+from zoneward.proxy.proxy_configuration import PRIMARY, ProxyConfiguration, by_family, network_of
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+
+_KINDS: Final = ("InternalIP", "ExternalIP")
+
+
+def _nobody(_address: str) -> None:
+    pass
+
+
+def all_node_addresses(
+    node: Node | None, *, left_out: Callable[[str], None] = _nobody
+) -> dict[Family, tuple[str, ...]]:
+    """The addresses of a Node, internal ones first. ``left_out`` gets what is no IP address, as it stands there."""
+    status = (node.status.addresses if node is not None and node.status is not None else None) or ()
+    found: dict[Family, dict[str, None]] = {}
+    for kind in _KINDS:
+        for each in status:
+            if each.type == kind and each.address:
+                address = parse_address(each.address)
+                if address is None:
+                    left_out(each.address)
+                else:
+                    found.setdefault(family_of_address(address), {})[address] = None
+    return {family: tuple(some) for family, some in found.items()}
+
+
+def node_addresses(node: Node | None) -> dict[Family, str]:
+    """The address of each family that identifies a Node: the first internal one, else the first external one."""
+    return {family: some[0] for family, some in all_node_addresses(node).items()}
+
+
+def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
+    """The Node's addresses that node ports are served on."""
+    ranges = options.node_port_cidrs or {}
+    return {
+        family: frozenset(
+            each for each in some if family not in ranges or any(is_in_cidr(each, one) for one in ranges[family])
+        )
+        for family, some in all_node_addresses(node).items()
+    }
+
+
+def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetOptions:
+    """The options; where the Node reports no address, node ports are served on all of its addresses."""
+    own = node_addresses(node)
+    ranges: dict[Family, Sequence[str]]
+    if settings.node_port_addresses == (PRIMARY,):
+        ranges = {family: (address,) for family, address in own.items()}
+    else:
+        ranges = _of_families([network_of(each) for each in settings.node_port_addresses])
+    return RulesetOptions(
+        pod_cidrs=by_family(settings.cluster_cidrs) or None,
+        pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
+        masquerade_all=settings.masquerade_all,
+        masquerade_mark=1 << settings.masquerade_bit,
+        service_cidrs=_of_families(settings.service_ranges) or None,
+        node_port_cidrs=ranges or None,
+        node_ips=own or None,
+        count_connections=settings.count_connections,
+    )
+
+
+def is_node_port_address(options: RulesetOptions, family: Family, address: bytes) -> bool:
+    """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
+    ranges = (options.node_port_cidrs or {}).get(family, ())
+    return not ranges or any(is_in_cidr(str(ip_address(address)), each) for each in ranges)
+
+
+def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
+    found = {family: tuple(each for each in ranges if family_of_address(each) == family) for family in FAMILIES}
+    return {family: some for family, some in found.items() if some}

@@ -1,0 +1,248 @@
+"""The rules of one table as they are programmed: a Service that changes costs what it changes.
+
+Two Services may ask for the same element: endpoints that both have, or, for a moment, an address that one of them
+releases (`zoneward.proxy.model.address_ownership`). The first by name has it, and the other gets it when the first one
+goes.
+
+A table that is found in the kernel is taken over as it is: Services are set as if it were empty, and what is there
+already is not written again. What no Service asks for is removed when all Services were set. So traffic flows
+meanwhile.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from zoneward.netlink.messages import Family
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets, shared_chain
+from zoneward.proxy.ruleset.difference import diff_elements, diff_rulesets
+from zoneward.proxy.ruleset.ruleset import (
+    NO_RULES,
+    Chain,
+    Elements,
+    Ruleset,
+    RulesetChanges,
+    ServiceRuleset,
+    SetDeclaration,
+)
+from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
+
+
+class RulesetState:
+    """`start`, `set_service` each Service, `remove_leftovers`; then `set_service` those that change. The changes that
+    each of them returns have to be applied in turn.
+
+    ``present``: the table as it is in the kernel; None: there is none.
+    """
+
+    def __init__(self, family: Family, table: str, options: RulesetOptions, *, present: Ruleset | None = None) -> None:
+        self._family, self._table, self._options = family, table, options
+        self._base_sets: Final = base_sets(family, options)
+        self._base_chains: Final = base_chains(family, options)
+        self._services: dict[ServiceKey, ServiceRuleset] = {}
+        self._shared: Counter[str] = Counter()
+        self._owners: dict[tuple[str, str], ServiceKey] = {}
+        self._contenders: dict[tuple[str, str], dict[ServiceKey, str]] = {}
+        """All who ask for an element that several ask for, with the value that each wants."""
+        self._present = present
+        self._leftovers: dict[str, dict[str, str]] = {}
+        """Elements of the kernel that no Service has asked for yet."""
+        self._leftover_chains: set[str] = set()
+        self._leftover_sets: set[str] = set()
+        self._savepoint: list[tuple[ServiceKey, ServiceRuleset]] = []
+        self._leftovers_before: list[tuple[str, str, str]] = []
+
+    def set_savepoint(self) -> None:
+        """`roll_back` takes back what is set from here on."""
+        self._savepoint, self._leftovers_before = [], []
+
+    def roll_back(self) -> None:
+        """The kernel took nothing since `set_savepoint`: everything is as it was then."""
+        stray, self._leftovers = self._leftovers, {}
+        before, self._savepoint = self._savepoint, []
+        for service, rules in reversed(before):
+            self.set_service(service, rules)
+        for name, key, value in self._leftovers_before:
+            stray.setdefault(name, {})[key] = value
+        self._leftovers = stray
+        self.set_savepoint()
+
+    @property
+    def chain_names(self) -> frozenset[str]:
+        """The names of all chains."""
+        own = (name for rules in self._services.values() for name in rules.chains)
+        return frozenset((*self._base_chains, *self._shared, *own))
+
+    def start(self) -> RulesetChanges:
+        """What is there with or without Services."""
+        base = Ruleset(
+            family=self._family,
+            table=self._table,
+            sets=self._base_sets,
+            chains=self._base_chains,
+            elements={},
+        )
+        found, self._present = self._present, None
+        changes = diff_rulesets(found, base)
+        if found is not None and not changes.creates_table:
+            self._leftovers = {name: dict(some) for name, some in found.elements.items()}
+            self._leftover_chains = set(found.chains) - set(self._base_chains)
+            self._leftover_sets = set(found.sets) - set(self._base_sets)
+            nothing: frozenset[str] = frozenset()
+            changes = replace(changes, removed_elements={}, deleted_chains=nothing, deleted_sets=nothing)
+        return changes
+
+    def remove_leftovers(self) -> RulesetChanges:
+        """All Services were set: what the kernel has besides is removed."""
+        wanted = {name for rules in self._services.values() for name in (*rules.chains, *rules.sets)}
+        wanted |= self._shared.keys()
+        chains, sets = frozenset(self._leftover_chains - wanted), frozenset(self._leftover_sets - wanted)
+        removed = {name: some for name, some in self._leftovers.items() if some and name not in sets}
+        self._leftovers, self._leftover_chains, self._leftover_sets = {}, set(), set()
+        return RulesetChanges(
+            family=self._family, table=self._table, removed_elements=removed, deleted_chains=chains, deleted_sets=sets
+        )
+
+    def set_service(self, service: ServiceKey, rules: ServiceRuleset) -> RulesetChanges:
+        """Set the rules of a Service; `NO_RULES` for one that is gone. Returns what that changes."""
+        old = self._services.get(service, NO_RULES)
+        self._savepoint.append((service, old))
+        if rules is NO_RULES:
+            self._services.pop(service, None)
+        else:
+            self._services[service] = rules
+        asked_less, asked_more = diff_elements(old.elements, rules.elements)
+        removed, added = self._assign_elements(service, asked_less, asked_more)
+        new_shared = {name for name in rules.shared_chains - old.shared_chains if not self._shared[name]}
+        self._shared.update(rules.shared_chains)
+        self._shared.subtract(old.shared_chains)
+        gone_shared = {name for name in old.shared_chains if self._shared[name] <= 0}
+        for name in gone_shared:
+            del self._shared[name]
+        chains = self._chains(sorted(new_shared))
+        chains |= {name: chain for name, chain in rules.chains.items() if name not in old.chains}
+        sets = {name: each for name, each in rules.sets.items() if name not in old.sets}
+        return RulesetChanges(
+            family=self._family,
+            table=self._table,
+            sets={name: each for name, each in sets.items() if name not in self._leftover_sets},
+            chains={name: each for name, each in chains.items() if name not in self._leftover_chains},
+            removed_elements=removed,
+            added_elements=added,
+            deleted_chains=self._deletable(
+                gone_shared | (old.chains.keys() - rules.chains.keys()), self._leftover_chains
+            ),
+            deleted_sets=self._deletable(old.sets.keys() - rules.sets.keys(), self._leftover_sets),
+        )
+
+    def _deletable(self, names: Iterable[str], there: set[str]) -> frozenset[str]:
+        """Names that are no longer needed; those of the kernel as it was found may still be in use there."""
+        return frozenset(name for name in names if name not in there)
+
+    def full_ruleset(self) -> Ruleset:
+        """The whole table, as it would be loaded into a kernel that has none."""
+        sets: dict[str, SetDeclaration] = dict(self._base_sets)
+        chains = dict(self._base_chains) | self._chains(sorted(self._shared))
+        elements: dict[str, dict[str, str]] = {}
+        for service in sorted(self._services):
+            rules = self._services[service]
+            sets.update(rules.sets)
+            chains.update(rules.chains)
+            for name, some in rules.elements.items():
+                kept = elements.setdefault(name, {})
+                for key, value in some.items():
+                    # The first by name has it.
+                    kept.setdefault(key, value)
+        return Ruleset(family=self._family, table=self._table, sets=sets, chains=chains, elements=elements)
+
+    def _chains(self, names: list[str]) -> dict[str, Chain]:
+        return {name: shared_chain(name, self._family) for name in names}
+
+    def _assign_elements(
+        self, service: ServiceKey, less: Elements, more: Elements
+    ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+        """What becomes of the kernel's elements when a Service no longer asks for some, and asks for others."""
+        removed: dict[str, dict[str, str]] = {}
+        added: dict[str, dict[str, str]] = {}
+        owners = self._owners
+        for name, some in less.items():
+            again: Mapping[str, str] = more.get(name, {})
+            for key, value in some.items():
+                element = name, key
+                if owners[element] == service:
+                    removed.setdefault(name, {})[key] = value
+                if key not in again:
+                    self._release(service, element, added)
+        for name, some in more.items():
+            for key, value in some.items():
+                self._claim(service, (name, key), value, removed, added)
+        if self._leftovers:
+            self._skip_existing(removed, added)
+        return removed, added
+
+    def _skip_existing(self, removed: dict[str, dict[str, str]], added: dict[str, dict[str, str]]) -> None:
+        """Of what has to be added, leave out what is there, and take away what is there with another value."""
+        for name, some in list(added.items()):
+            stray = self._leftovers.get(name, {})
+            for key in list(some):
+                there = stray.pop(key, None)
+                if there is not None:
+                    self._leftovers_before.append((name, key, there))
+                if there == some[key]:
+                    del some[key]
+                elif there is not None:
+                    removed.setdefault(name, {})[key] = there
+            if not some:
+                del added[name]
+
+    def _release(self, service: ServiceKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
+        owner, others = self._owners[element], self._contenders.get(element)
+        if others is None:
+            del self._owners[element]
+            return
+        del others[service]
+        if owner == service:
+            next_owner = self._owners[element] = min(others)
+            added.setdefault(element[0], {})[element[1]] = others[next_owner]
+        if len(others) == 1:
+            del self._contenders[element]
+
+    def _claim(
+        self,
+        service: ServiceKey,
+        element: tuple[str, str],
+        value: str,
+        removed: dict[str, dict[str, str]],
+        added: dict[str, dict[str, str]],
+    ) -> None:
+        name, key = element
+        owner = self._owners.get(element)
+        others = self._contenders.get(element)
+        if others is not None:
+            others[service] = value
+        if owner is None or owner == service:
+            self._owners[element] = service
+            added.setdefault(name, {})[key] = value
+            return
+        if others is None:
+            there = self._services[owner].elements[name][key]
+            others = self._contenders[element] = {owner: there, service: value}
+        if service < owner:
+            self._owners[element] = service
+            if others[owner] != value:
+                removed.setdefault(name, {})[key] = others[owner]
+                added.setdefault(name, {})[key] = value
+
+
+def full_ruleset(
+    family: Family, services: Mapping[ServiceKey, NodeService], *, table: str = TABLE, options: RulesetOptions
+) -> Ruleset:
+    """The table that a kernel without one would get."""
+    state = RulesetState(family, table, options)
+    state.start()
+    for service in sorted(services):
+        one = (services[service],)
+        state.set_service(service, service_rules(one, assign_slots(one, {}), options))
+    return state.full_ruleset()

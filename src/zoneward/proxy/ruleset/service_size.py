@@ -1,0 +1,155 @@
+"""How large a Service is in a table, whether it may be, and how it is programmed where it is too large for one
+transaction: some of its ports at a time, each port as a whole."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.addresses import parse_address
+from zoneward.proxy.model.node_service import (
+    ADDRESS_TYPES,
+    NodeService,
+    NodeServicePort,
+    OnLeftOut,
+    ProxyNode,
+    node_services,
+)
+from zoneward.proxy.ruleset.endpoint_slots import slots_per_endpoint
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import Consumer, port_key
+
+MAX_SERVICE_ENTRIES: Final = 250_000
+"""By default: 50 ports with 5,000 endpoints."""
+_OF_A_CHAIN: Final = 20
+"""Entries that the kernel takes in the time of one chain with its rules."""
+ServiceParts = tuple[NodeService, ...]
+"""A Service as it is between two versions: each port once, with the addresses and policies that it has. One part alone
+is the Service itself; none: it is not there."""
+
+
+class ServiceTooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
+    """A Service has more entries in one family than it may have. ``addresses`` are those of its endpoints."""
+
+    def __init__(self, family: Family, entries: int, most: int, addresses: Collection[str] = ()) -> None:
+        super().__init__(
+            f"the addresses and endpoints of all its ports come to {entries:,} entries in {ADDRESS_TYPES[family]}, "
+            f"expected at most {most:,} (--max-service-entries)"
+        )
+        self.family, self.addresses = family, frozenset(addresses)
+
+
+def node_services_within(
+    most: int,
+    service: Service,
+    slices: Sequence[EndpointSlice],
+    *,
+    node: ProxyNode,
+    consumer: Consumer,
+    gates: FeatureGates,
+    service_ranges: Sequence[str],
+    left_out: OnLeftOut,
+) -> dict[Family, NodeService]:
+    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises ServiceTooLarge."""
+    check_endpoint_count(service, slices, most=most)
+    found = {}
+    for each in node_services(
+        service,
+        slices,
+        node=node,
+        consumer=consumer,
+        gates=gates,
+        service_ranges=service_ranges,
+        left_out=left_out,
+    ):
+        _check_size(each, slices, most=most)
+        found[each.family] = each
+    return found
+
+
+def check_endpoint_count(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
+    """Check the endpoints of all ports, ready or not, before any are selected. Raises ServiceTooLarge."""
+    ports = [(port.name, port.protocol) for port in service.spec.ports or ()]
+    found: Counter[str] = Counter()
+    for each in slices:
+        there = Counter(map(port_key, each.ports or ()))
+        found[each.address_type] += sum(there[port] for port in ports) * len(each.endpoints or ())
+    for family in FAMILIES:
+        if (entries := found[ADDRESS_TYPES[family]]) > most:
+            raise ServiceTooLarge(family, entries, most, _addresses(slices))
+
+
+def _check_size(served: NodeService, slices: Sequence[EndpointSlice], *, most: int) -> None:
+    """Raises ServiceTooLarge."""
+    if (entries := count_entries(served)) > most:
+        raise ServiceTooLarge(served.family, entries, most, _addresses(slices))
+
+
+def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
+    words = (word for each in slices for endpoint in each.endpoints or () for word in endpoint.addresses or ())
+    return {address for word in words if (address := parse_address(word)) is not None}
+
+
+def keep_endpoints(service: NodeService, addresses: Collection[str]) -> NodeService:
+    """A Service without endpoints that have none of these addresses."""
+    return replace(service, ports=tuple(_with_endpoints(port, addresses) for port in service.ports))
+
+
+def _with_endpoints(port: NodeServicePort, addresses: Collection[str]) -> NodeServicePort:
+    cluster, local, serving = (
+        tuple(each for each in some if each.address in addresses)
+        for some in (port.cluster_endpoints, port.local_endpoints, port.serving_endpoints)
+    )
+    weights = port.weights
+    if weights is not None:
+        weights = tuple(
+            weight for each, weight in zip(port.cluster_endpoints, weights, strict=True) if each.address in addresses
+        )
+    return replace(port, cluster_endpoints=cluster, local_endpoints=local, serving_endpoints=serving, weights=weights)
+
+
+def count_entries(service: NodeService) -> int:
+    """The entries of a Service in one family: for each port its addresses, its node port and its endpoints.
+
+    With weights, an endpoint counts as many times as it has slots; with affinity it has a chain, which counts as 20.
+    """
+    addresses = 1 + len(service.external_ips) + len(service.load_balancer_ips)
+    return 1 + sum(addresses + _size(port) for port in service.ports)
+
+
+def _size(port: NodeServicePort) -> int:
+    slots = len(port.cluster_endpoints) if port.weights is None else sum(slots_per_endpoint(port.weights))
+    chains = 0 if port.affinity_seconds is None else _OF_A_CHAIN * len(port.all_reachable_endpoints)
+    return slots + len(port.local_endpoints) + chains + (port.node_port is not None)
+
+
+def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
+    """What to program next on the way from what is there: all that is wanted, where that changes at most ``most``
+    entries, else as many ports as that allows, and at least one."""
+    if sum(map(count_entries, (*there, *wanted))) <= most:
+        return wanted
+    now, then = _by_port(there), _by_port(wanted)
+    found, room = dict(now), most
+    for port in {**then, **now}:
+        before, after = now.get(port), then.get(port)
+        if before == after:
+            continue
+        if room <= 0:
+            return tuple(found.values())
+        room -= max(count_entries(each) for each in (before, after) if each is not None)
+        if after is None:
+            del found[port]
+        else:
+            found[port] = after
+    return wanted
+
+
+def _by_port(parts: Sequence[NodeService]) -> Mapping[tuple[str, str], NodeService]:
+    """Each port as a Service of its own, without what no rule depends on."""
+    return {
+        (port.name, port.protocol): replace(each, ports=(port,), ready_local_endpoints=0, health_check_port=None)
+        for each in parts
+        for port in each.ports
+    }

@@ -1,0 +1,179 @@
+"""The steps that KEP-2004's algorithms share: every endpoint starts at home, then single endpoints move.
+
+``share`` holds doubles, demand over its sum, and an expected number of endpoints is always total * share: the
+proposal's table depends on the last bit. ``count`` holds how many endpoints each group has.
+"""
+
+from collections.abc import MutableSequence, Sequence
+
+from zoneward.routing.algorithms.signature import IntegerSequence
+from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push, push_and_pop
+
+
+def place_all_at_home(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    count: MutableSequence[int],
+    share: MutableSequence[float],
+) -> int:
+    """Put every endpoint into its own zone's group, and nothing else; returns how many there are, 0 without demand."""
+    zones = len(demand)
+    total_demand = 0
+    total = 0
+    for zone in range(zones):
+        total_demand += demand[zone]
+        total += supply[zone]
+    if total_demand == 0:
+        return 0
+    for zone in range(zones):
+        share[zone] = demand[zone] / total_demand
+        count[zone] = supply[zone]
+        composition[zone * zones + zone] = supply[zone]
+        weights[zone * zones + zone] = 1.0
+    return total
+
+
+def min_endpoints_below(limit: float, expected: float) -> int:
+    """The fewest endpoints with which a group's overload is strictly below the limit.
+
+    Algorithms compare integers with it, instead of dividing again for every endpoint that moves. Computing the overload
+    in doubles gives the same answer: a rounded quotient never rises with its divisor.
+    """
+    # With one endpoint less, the overload is above the limit by far more than rounding can lose.
+    number = max(1, int(expected / (1 + limit)))
+    while expected / number - 1 >= limit:
+        number += 1
+    return number
+
+
+def surplus(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> float:
+    """Endpoints that a zone's own group has beyond the expected number; negative where it lacks some."""
+    return count[zone] - total * share[zone]
+
+
+def spare_endpoints(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> int:
+    """Endpoints that a zone can give while its surplus, in doubles, is one or more; below 1 where it can give none."""
+    expected = total * share[zone]
+    kept = int(expected)
+    if kept + 1 - expected < 1:
+        kept += 1
+    return count[zone] - kept
+
+
+def lacking_endpoints(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> int:
+    """Endpoints that a zone can get while its surplus is minus one or less; not positive where it can get none."""
+    return int(total * share[zone]) - count[zone]
+
+
+def queue_zones(
+    order: int, queue: int, fewest: int, zones: int, scratch: MutableSequence[int], share: Sequence[float]
+) -> int:
+    """Queue every zone that has more endpoints than it must keep (`GIVERS`), or fewer (`RECEIVERS`); returns their
+    number.
+
+    ``scratch`` is laid out as for `give_endpoints`; the queue begins at ``queue``.
+    """
+    size = 0
+    for zone in range(zones):
+        above = scratch[zone] - scratch[fewest + zone]
+        if (order == GIVERS and above > 0) or (order == RECEIVERS and above < 0):
+            scratch[queue + size] = zone
+            size += 1
+    heapify(order, scratch, queue, size, share, scratch)
+    return size
+
+
+def lift_to_minimum(
+    givers: int,
+    receivers: int,
+    fewest: int,
+    zones: int,
+    composition: MutableSequence[int],
+    scratch: MutableSequence[int],
+    share: Sequence[float],
+) -> int:
+    """Give endpoints to every zone that has fewer than it must have, the most loaded zone first, from zones that have
+    more.
+
+    Returns how many givers are left in the queue, or -1 where they cannot give enough: they have then given what they
+    can. ``scratch`` is laid out as for `give_endpoints`, with room for another queue from ``receivers`` on.
+    """
+    giving = queue_zones(GIVERS, givers, fewest, zones, scratch, share)
+    receiving = queue_zones(RECEIVERS, receivers, fewest, zones, scratch, share)
+    while receiving > 0 and giving >= 0:
+        receiver = pop(RECEIVERS, scratch, receivers, receiving, share, scratch)
+        receiving -= 1
+        number = scratch[fewest + receiver] - scratch[receiver]
+        giving = give_endpoints(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
+    return giving
+
+
+def give_endpoints(
+    receiver: int,
+    number: int,
+    giving: int,
+    givers: int,
+    fewest: int,
+    zones: int,
+    composition: MutableSequence[int],
+    scratch: MutableSequence[int],
+    share: Sequence[float],
+) -> int:
+    """Give endpoints to a group, each from the zone that is the first giver at that moment; returns how many givers are
+    left in the queue, or -1 where they cannot give that many.
+
+    ``scratch`` holds the counts, from ``fewest`` on what each zone must keep, and from ``givers`` on the queue. A zone
+    that has given goes back to the queue if it can give another one.
+    """
+    if number <= 0:
+        return giving
+    if giving == 0:
+        return -1
+    giver = pop(GIVERS, scratch, givers, giving, share, scratch)
+    giving -= 1
+    while True:
+        move_endpoint(giver, receiver, zones, composition, scratch)
+        number -= 1
+        can_give = scratch[giver] > scratch[fewest + giver]
+        if number == 0:
+            if can_give:
+                push(GIVERS, scratch, givers, giving, giver, share, scratch)
+                giving += 1
+            return giving
+        if can_give:
+            giver = push_and_pop(GIVERS, scratch, givers, giving, giver, share, scratch)
+        elif giving > 0:
+            giver = pop(GIVERS, scratch, givers, giving, share, scratch)
+            giving -= 1
+        else:
+            return -1
+
+
+def move_endpoints(
+    number: int, giver: int, receiver: int, zones: int, composition: MutableSequence[int], count: MutableSequence[int]
+) -> None:
+    """Move endpoints between groups, as one after the other with `move_endpoint`."""
+    own = min(number, composition[giver * zones + giver])
+    composition[giver * zones + giver] -= own
+    composition[receiver * zones + giver] += own
+    count[giver] -= own
+    count[receiver] += own
+    for _ in range(number - own):
+        move_endpoint(giver, receiver, zones, composition, count)
+
+
+def move_endpoint(
+    giver: int, receiver: int, zones: int, composition: MutableSequence[int], count: MutableSequence[int]
+) -> None:
+    """Move one endpoint between groups: of the giving zone's own ones, or, when none is left, of the last zone's."""
+    located = giver
+    if composition[giver * zones + giver] == 0:
+        for zone in range(zones):
+            if composition[giver * zones + zone] > 0:
+                located = zone
+    composition[giver * zones + located] -= 1
+    composition[receiver * zones + located] += 1
+    count[giver] -= 1
+    count[receiver] += 1

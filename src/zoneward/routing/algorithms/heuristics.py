@@ -1,0 +1,80 @@
+"""Every heuristic by name.
+
+To add an algorithm, write a file beside this one, and add a line to `SUBSETTING_ALGORITHMS` (slice groups) or
+`HEURISTICS` (hints). Settings, ``--what-if`` and the lab take it from here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.kube import names
+from zoneward.routing.algorithms.local import local
+from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
+from zoneward.routing.algorithms.local_opt import local_opt
+from zoneward.routing.algorithms.local_shared import local_shared
+from zoneward.routing.algorithms.local_weighted import local_weighted
+from zoneward.routing.algorithms.one_group import one_group
+from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
+from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.algorithms.signature import AllocateFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Heuristic:
+    """An algorithm with the name that settings request it by.
+
+    ``balances``: it needs demand and two zones, and may find that nothing safe can be allocated.
+    ``subsets``: it is for slice groups (KEP-2004), else for hints. ``weighs``: its groups have weights, which hints
+    cannot express. ``node_hints``: endpoints are also hinted to their own node (KEP-3015).
+    """
+
+    name: str
+    allocate: AllocateFunction
+    balances: bool = False
+    subsets: bool = False
+    weighs: bool = False
+    node_hints: bool = False
+
+
+PROPORTIONAL_ZONE_CPU: Final = Heuristic("ProportionalZoneCPU", proportional_zone_cpu, balances=True)
+PREFER_ZONE: Final = Heuristic("PreferZone", same_zone)
+PREFER_SAME_ZONE: Final = Heuristic(names.PREFER_SAME_ZONE, same_zone)
+PREFER_SAME_NODE: Final = Heuristic(names.PREFER_SAME_NODE, same_zone, node_hints=True)
+REQUIRE_ZONE: Final = Heuristic("RequireZone", same_zone, subsets=True)
+LOCAL_KEP_TOOL: Final = Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True)
+"""For the lab alone: it reproduces the proposal's table, and no setting of a cluster can request it."""
+
+SUBSETTING_ALGORITHMS: Final[Mapping[str, Heuristic]] = {
+    heuristic.name: heuristic
+    for heuristic in (
+        Heuristic("local", local, balances=True, subsets=True),
+        Heuristic("local-shared", local_shared, balances=True, subsets=True),
+        Heuristic("local-weighted", local_weighted, balances=True, subsets=True, weighs=True),
+        Heuristic("local-opt", local_opt, balances=True, subsets=True, weighs=True),
+        Heuristic("random", one_group, balances=True, subsets=True),
+    )
+}
+"""The values of ``subsetting.algorithm`` and of the annotation ``zoneward.dev/subsetting-algorithm``."""
+
+HEURISTICS: Final[Mapping[str, Heuristic]] = {
+    heuristic.name: heuristic
+    for heuristic in (
+        PROPORTIONAL_ZONE_CPU,
+        PREFER_ZONE,
+        PREFER_SAME_ZONE,
+        PREFER_SAME_NODE,
+        *SUBSETTING_ALGORITHMS.values(),
+        REQUIRE_ZONE,
+    )
+}
+
+
+def find_heuristic(value: str) -> Heuristic | None:
+    """The heuristic behind ``<domain>/<heuristic>`` (KEP-4444 § Implementation specific heuristics), or None.
+
+    Only the domain of Zoneward has any, and only those for hints.
+    """
+    domain, slash, name = value.partition("/")
+    found = HEURISTICS.get(name) if slash and domain == names.DOMAIN else None
+    return None if found is None or found.subsets else found

@@ -1,0 +1,107 @@
+"""What a decision depends on, and the list of rules that it has asked so far."""
+
+from zoneward.kube.objects import Service
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.endpoint_index import EndpointIndex
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.rules import Reason, RuleLog, counted
+from zoneward.routing.upstream_ranges import ZoneRange
+
+
+class DecisionContext:
+    """One Service in one address family, for the functions that decide.
+
+    ``ready_count`` is the number of ready endpoints, each address once; ``in_force`` is the approach that the existing
+    slices were written for, ``<approach>/<heuristic>`` or None.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        endpoint_index: EndpointIndex,
+        demand: Demand,
+        in_force: str | None,
+        configuration: Configuration,
+    ) -> None:
+        self.service = service
+        self.endpoint_index = endpoint_index
+        self.ready_count = endpoint_index.ready_count
+        self.demand = demand
+        self.in_force = in_force
+        self.configuration = configuration
+        self.rules = RuleLog()
+        self.request = requested_approach(service, configuration, self.rules)
+        self.hints = self.request.hints or configuration.hints
+
+    # --- rules of several approaches: the refusal where one is not met, or None ---------------------------------------
+
+    def check_external_policy(self) -> Decision | None:
+        """Endpoints may not serve other zones where traffic from outside stays on their node."""
+        policy = self.service.spec.external_traffic_policy or "Cluster"
+        if self.rules.record("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
+            return None
+        return self.build_inactive(
+            Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL,
+            "externalTrafficPolicy is Local: an endpoint of a node could be given to another zone",
+        )
+
+    def check_ready_nodes(self) -> Decision | None:
+        number = len(self.demand.nodes)
+        if self.rules.record("ready-nodes", bool(number), counted(number, "ready node")):
+            return None
+        return self.build_inactive(Reason.NO_READY_NODES, "no node is ready")
+
+    def check_ready_endpoints(self) -> Decision | None:
+        number = self.ready_count
+        detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.total_count}"
+        if self.rules.record("ready-endpoints", bool(number), detail):
+            return None
+        return self.build_inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
+
+    def check_zones(self, demand: Demand) -> Decision | None:
+        zones = len(demand.zones)
+        if self.rules.record("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
+            return None
+        return self.build_inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def build_inactive(self, reason: Reason, message: str, *, assignment: Assignment | None = None) -> Decision:
+        """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless."""
+        return self.build_decision(active=False, reason=reason, message=message, assignment=assignment)
+
+    def build_decision(
+        self,
+        *,
+        active: bool,
+        reason: Reason,
+        message: str,
+        assignment: Assignment | None = None,
+        allocation: Allocation | None = None,
+        moved: int = 0,
+        ranges: dict[str, ZoneRange] | None = None,
+    ) -> Decision:
+        request = self.request
+        assignment = Assignment(self.endpoint_index) if assignment is None else assignment
+        return Decision(
+            approach=request.approach,
+            heuristic=request.heuristic.name if request.heuristic else None,
+            active=active,
+            reason=reason,
+            message=message,
+            endpoints=self.ready_count + len(self.endpoint_index.shared_address),
+            allocation=allocation,
+            rules=self.rules.as_tuple(),
+            moved=moved,
+            accepted=request.accepted,
+            accepted_reason=request.accepted_reason,
+            accepted_message=request.accepted_detail,
+            ranges=ranges,
+            hints_settings=request.hints,
+            has_endpoints=self.endpoint_index.total_count > 0,
+            assignment=assignment,
+        )

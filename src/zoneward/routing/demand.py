@@ -1,0 +1,155 @@
+"""Demand: the share of traffic expected to start in each zone, from the ready Nodes' allocatable CPU."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import gcd
+from typing import Final, Literal
+
+from zoneward.kube import names
+from zoneward.kube.objects import Node, has_ready_condition, node_zone
+from zoneward.kube.quantity import in_milli, parse
+from zoneward.routing.configuration import MissingCPU
+
+MAX_CPU: Final = Fraction(10**9)
+"""Allocatable CPUs of one Node that count. No machine has as many, and sums over all Nodes stay within 64 bits in
+milli-CPU; API servers take any quantity."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDemand:
+    """What one ready Node adds to demand. ``zone`` is None where its label is missing or empty."""
+
+    name: str
+    zone: str | None
+    weight: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Demand per zone as whole numbers: ``weights`` in milli-CPU or in nodes, zones in name order, every weight above
+    0.
+
+    Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
+    excluded labels do not count at all.
+    """
+
+    zones: tuple[str, ...]
+    weights: tuple[int, ...]
+    unit: Literal["milliCPU", "nodes"]
+    nodes: tuple[NodeDemand, ...] = ()
+    without_zone: tuple[str, ...] = ()
+    without_cpu: tuple[str, ...] = ()
+
+    @cached_property
+    def total(self) -> int:
+        return sum(self.weights)
+
+    @cached_property
+    def weight_by_zone(self) -> dict[str, int]:
+        """The sum of the Nodes' weights in each zone; ``""`` is for Nodes without a zone."""
+        if not self.nodes:
+            return self.weight_of
+        weights: dict[str, int] = {}
+        for node in self.nodes:
+            weights[node.zone or ""] = weights.get(node.zone or "", 0) + node.weight
+        return dict(sorted(weights.items()))
+
+    @cached_property
+    def unzoned(self) -> int:
+        """The weight of ready Nodes without a zone: no zone's demand, but traffic starts there, too."""
+        return self.weight_by_zone.get("", 0)
+
+    @cached_property
+    def weight_of(self) -> dict[str, int]:
+        return dict(zip(self.zones, self.weights, strict=True))
+
+    @cached_property
+    def reduced(self) -> dict[str, int]:
+        """The weights divided by their greatest common divisor: the same shares in smaller numbers."""
+        common = gcd(*self.weights) or 1
+        return {zone: weight // common for zone, weight in self.weight_of.items()}
+
+    def share(self, zone: str) -> float:
+        """Share of a zone, 0 to 1; 0 for a zone without demand."""
+        return self.weight_of.get(zone, 0) / self.total if self.total else 0.0
+
+    @cached_property
+    def by_count(self) -> "Demand":
+        """Demand by the number of Nodes instead of their CPU, in all zones."""
+        if self.unit == "nodes":
+            return self
+        number = Counter(node.zone for node in self.nodes if node.zone is not None)
+        return Demand(
+            zones=tuple(sorted(number)),
+            weights=tuple(number[zone] for zone in sorted(number)),
+            unit="nodes",
+            nodes=tuple(replace(node, weight=1) for node in self.nodes),
+            without_zone=self.without_zone,
+            without_cpu=self.without_cpu,
+        )
+
+
+def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes") -> Demand:
+    """Demand of a cluster (KEP-2433 § Assumptions).
+
+    Where any ready Node has no allocatable CPU, or none above 0, Nodes are counted instead, in all zones; with
+    ``missing_cpu="disable"`` CPU is used for the others, and the caller voids hints for the reason in ``without_cpu``.
+    """
+    ready = sorted((node for node in nodes if counts_for_demand(node)), key=lambda node: node.metadata.name)
+    cpu = [(node.metadata.name, node_zone(node), allocatable_cpu(node)) for node in ready]
+    without_cpu = tuple(name for name, _, amount in cpu if amount <= 0)
+    by_count = bool(without_cpu) and missing_cpu == "count-nodes"
+    sums: dict[str, Fraction] = {}
+    weighed = []
+    for name, zone, amount in cpu:
+        weight = Fraction(1) if by_count else amount
+        if zone is not None:
+            sums[zone] = sums.get(zone, Fraction(0)) + weight
+        weighed.append(NodeDemand(name, zone, int(weight) if by_count else in_milli(weight)))
+    weights = {zone: int(total) if by_count else in_milli(total) for zone, total in sorted(sums.items()) if total > 0}
+    return Demand(
+        zones=tuple(weights),
+        weights=tuple(weights.values()),
+        unit="nodes" if by_count else "milliCPU",
+        nodes=tuple(weighed),
+        without_zone=tuple(name for name, zone, _ in cpu if zone is None),
+        without_cpu=without_cpu,
+    )
+
+
+def counts_for_demand(node: Node) -> bool:
+    """Whether a Node's CPU counts: it is ready and carries none of the excluded labels."""
+    labels = node.metadata.labels or {}
+    return is_node_ready(node) and not any(label in labels for label in names.NODE_EXCLUDED_LABELS)
+
+
+def is_node_ready(node: Node) -> bool:
+    """Whether a Node reports that it is ready; one without status does not."""
+    return node.status is not None and has_ready_condition(node.status.conditions)
+
+
+def allocatable_cpu(node: Node) -> Fraction:
+    """Allocatable CPU in cores, exact; 0 where it is missing or not a quantity, which no API server accepts."""
+    allocatable = node.status.allocatable if node.status else None
+    if allocatable is None or allocatable.cpu is None:
+        return Fraction(0)
+    try:
+        return min(MAX_CPU, max(Fraction(0), parse(allocatable.cpu)))
+    except ValueError:
+        return Fraction(0)
+
+
+def changes_demand(old: Node | None, new: Node | None) -> bool:
+    """Whether a change of one Node may change demand. None stands for a Node that does not exist (any more).
+
+    A Node's heartbeat updates it every few seconds, and demand hardly ever changes.
+    """
+    return _demand_inputs(old) != _demand_inputs(new)
+
+
+def _demand_inputs(node: Node | None) -> tuple[str | None, Fraction] | None:
+    """Everything that demand reads from a Node besides its name; None for a Node that does not count."""
+    return (node_zone(node), allocatable_cpu(node)) if node is not None and counts_for_demand(node) else None

@@ -1,1 +1,0 @@
-"""Where the traffic of a Service starts: shares of zones that sum to 1."""

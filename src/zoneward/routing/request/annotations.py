@@ -1,0 +1,110 @@
+"""What the annotations of a Service say: which approach they request, and the numbers by which they override the
+configuration.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import find_heuristic
+from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, is_starting_threshold
+from zoneward.routing.rules import RuleLog
+
+_SHOWN: Final = 40
+"""Characters of a value in messages: an annotation may have 256 KiB, and a condition has 32."""
+_SHARE: Final = re.compile(r"(?P<number>[0-9]{1,5}(\.[0-9]{1,6})?)(?P<percent>%?)")
+_NUMBER: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+SHARE_EXPECTED: Final = "a share above 0, at most 1 (0.2), or a percentage above 0%, at most 10000% (20%)"
+
+
+def topology_annotation(service: Service) -> tuple[str, str] | None:
+    """Name and value of the topology annotation that counts: the old one where it is present, even empty."""
+    annotations = service.metadata.annotations or {}
+    for name in (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION):
+        if name in annotations:
+            return name, annotations[name]
+    return None
+
+
+def requests_hints(service: Service) -> bool:
+    """Whether a topology annotation requests something, be the value known, allowed, overridden or none of it.
+
+    So does our own name for ``Auto`` in ``spec.trafficDistribution``.
+    """
+    annotation = topology_annotation(service)
+    distribution = find_heuristic(service.spec.traffic_distribution or "")
+    return (annotation is not None and annotation[1] not in names.DISABLED_VALUES) or (
+        distribution is not None and distribution.balances
+    )
+
+
+def requests_subsetting(service: Service) -> bool:
+    """Whether the subsetting annotation requests something, be the value known, allowed, overridden or none of it."""
+    value = (service.metadata.annotations or {}).get(names.SUBSETTING_ANNOTATION, "")
+    return value not in ("", *names.SUBSETTING_DISABLED_VALUES)
+
+
+def quote_value(value: str) -> str:
+    """A value for messages: on one line, in quotes, and not too long."""
+    return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+
+
+def parse_share(text: str) -> Fraction | None:
+    """A share written as ``0.2`` or as ``20%``; None for anything that is not `SHARE_EXPECTED`.
+
+    ``20`` would be a share of 2000 % and was meant as 20 %: above 1 the sign is required.
+    """
+    found = _SHARE.fullmatch(text)
+    if found is None:
+        return None
+    share = Fraction(found["number"]) / (100 if found["percent"] else 1)
+    return share if 0 < share <= (100 if found["percent"] else 1) else None
+
+
+def _parse_starting_threshold(text: str) -> Fraction | None:
+    return Fraction(text) if _NUMBER.fullmatch(text) and is_starting_threshold(Fraction(text)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberAnnotation:
+    """An annotation by which a Service overrides a configured number.
+
+    ``rule`` is recorded where the annotation is present. ``parse`` returns None for a value that is not ``expected``.
+    """
+
+    name: str
+    rule: str
+    expected: str
+    parse: Callable[[str], Fraction | None]
+
+
+HINTS_THRESHOLD: Final = NumberAnnotation(
+    names.HINTS_THRESHOLD_ANNOTATION, "hints-threshold-annotation", SHARE_EXPECTED, parse_share
+)
+STARTING_THRESHOLD: Final = NumberAnnotation(
+    names.STARTING_THRESHOLD_ANNOTATION,
+    "starting-threshold-annotation",
+    STARTING_THRESHOLD_EXPECTED,
+    _parse_starting_threshold,
+)
+
+
+def read_number(
+    service: Service, annotation: NumberAnnotation, *, configured: Fraction, rules: RuleLog
+) -> tuple[Fraction, str | None]:
+    """The number that applies to a Service, and what is wrong with its annotation where it is not valid."""
+    text = (service.metadata.annotations or {}).get(annotation.name)
+    if text is None:
+        return configured, None
+    value = annotation.parse(text)
+    setting = f"{annotation.name}: {quote_value(text)}"
+    if value is not None:
+        rules.record(annotation.rule, True, setting)
+        return value, None
+    problem = f"{setting} is not {annotation.expected}, so {float(configured):g} is used"
+    rules.record(annotation.rule, False, problem)
+    return configured, problem

@@ -1,0 +1,64 @@
+"""A Service as if it requested another approach: the values of ``--what-if``, and of `compare`."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import (
+    PREFER_ZONE,
+    PROPORTIONAL_ZONE_CPU,
+    REQUIRE_ZONE,
+    SUBSETTING_ALGORITHMS,
+)
+from zoneward.routing.request.approach import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS
+
+NO_APPROACH: Final = "none"
+WHAT_IF_VALUES: Final = (
+    "Auto",
+    PROPORTIONAL_ZONE_CPU.name,
+    PREFER_ZONE.name,
+    names.PREFER_SAME_ZONE,
+    names.PREFER_SAME_NODE,
+    *SUBSETTING_ALGORITHMS,
+    REQUIRE_ZONE.name,
+    NO_APPROACH,
+)
+
+
+def as_if_requested(service: Service, value: str) -> Service:
+    """The same Service as if it requested ``value`` and nothing else; with ``none`` it requests nothing.
+
+    ``topologyKeys`` and traffic policies stay: they would still be there. Raises ValueError for a value that is not one
+    of `WHAT_IF_VALUES`.
+    """
+    if value not in WHAT_IF_VALUES:
+        raise ValueError(f"expected one of {', '.join(WHAT_IF_VALUES)}, got {value!r}")
+    annotations = {
+        name: text
+        for name, text in (service.metadata.annotations or {}).items()
+        if name
+        not in (
+            names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
+            names.TOPOLOGY_MODE_ANNOTATION,
+            names.SUBSETTING_ANNOTATION,
+            names.SUBSETTING_ALGORITHM_ANNOTATION,
+        )
+    }
+    distribution = value if value in DISTRIBUTION_HEURISTICS else None
+    if value in TOPOLOGY_MODE_HEURISTICS:
+        annotations[names.TOPOLOGY_MODE_ANNOTATION] = value
+    if value in SUBSETTING_ALGORITHMS:
+        annotations[names.SUBSETTING_ANNOTATION] = "Auto"
+        annotations[names.SUBSETTING_ALGORITHM_ANNOTATION] = value
+    elif value == REQUIRE_ZONE.name:
+        annotations[names.SUBSETTING_ANNOTATION] = names.SUBSETTING_REQUIRE
+    else:
+        # The controller's default must not apply either.
+        annotations[names.SUBSETTING_ANNOTATION] = "Disabled"
+    return replace(
+        service,
+        metadata=replace(service.metadata, annotations=annotations),
+        spec=replace(service.spec, traffic_distribution=distribution),
+    )

@@ -1,0 +1,347 @@
+"""Which endpoints a node's proxy uses: upstream's choice, in full, for every version of kube-proxy, and zone-labelled
+slices. `_choose_by_hints` falls back to all endpoints.
+
+KEP-2433 § Kube-Proxy, KEP-3015 § Addition of PreferSameNode, KEP-4444 § Intersection with
+internal/externalTrafficPolicy, KEP-2004 § Kube-Proxy and § Version Skew Strategy.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.request.annotations import topology_annotation
+from zoneward.routing.selection.group_labels import ZoneSlices, group_of_slice
+
+LOCAL: Final = "Local"
+_MAX_PORT: Final = 65535
+
+
+class SelectionRule(StrEnum):
+    """The rule by which a proxy chose the cluster endpoints."""
+
+    NODE_HINTS = "node-hints"
+    ZONE_HINTS = "zone-hints"
+    ZONE_SLICES = "zone-slices"
+    ALL = "all"
+    TERMINATING = "terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """How one kind of proxy treats hints, and slices with a zone label.
+
+    ``zone_hints``: it honors them always, only where the Service has a topology annotation that requests hints, or
+    never.
+    """
+
+    name: str
+    about: str
+    zone_hints: Literal["always", "annotated", "never"] = "always"
+    node_hints: bool = True
+    zone_slices: ZoneSlices = "ignored"
+
+
+ZONEWARD: Final = Consumer(
+    "zoneward", "as current, and reads slice groups with their weights (our own)", zone_slices="groups"
+)
+CURRENT: Final = Consumer("current", "honors forNodes, then forZones (kube-proxy 1.34 and later)")
+CONSUMERS: Final = {
+    consumer.name: consumer
+    for consumer in (
+        ZONEWARD,
+        CURRENT,
+        Consumer(
+            "zone-slices",
+            "as current, and uses slices labelled for its zone or for none (KEP-2004's rule alone)",
+            zone_slices="labels",
+        ),
+        Consumer("zone-hints", "honors forZones, ignores forNodes (1.31 to 1.33)", node_hints=False),
+        Consumer(
+            "annotation", "honors forZones only beside the annotation (1.24 to 1.30)", "annotated", node_hints=False
+        ),
+        Consumer("no-hints", "ignores hints", "never", node_hints=False),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What a Service's traffic policies mean for a proxy: whether it needs cluster endpoints, local ones, or both.
+
+    ``internal_local``: traffic that starts in the cluster uses the local ones.
+    """
+
+    uses_cluster: bool
+    uses_local: bool
+    internal_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HonoredHints:
+    """Which hints a proxy honors for one Service."""
+
+    zones: bool
+    nodes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSelection:
+    """What a proxy uses for one Service port.
+
+    ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; each is None where the policies do not
+    use it. ``weights`` are those of ``cluster``, one by one, where they differ. ``all_reachable`` is everything that
+    this node may send to, ``has_any`` whether endpoints exist anywhere (a proxy rejects traffic to a Service without
+    any, and drops it without local ones); ``healthy_local`` is what a health check node port reports.
+    """
+
+    cluster: tuple[Endpoint, ...] | None
+    local: tuple[Endpoint, ...] | None
+    all_reachable: tuple[Endpoint, ...]
+    rule: SelectionRule
+    has_any: bool
+    healthy_local: int
+    weights: tuple[float, ...] | None = None
+
+    @property
+    def only_remote(self) -> bool:
+        """Whether endpoints exist, but this node may send to none of them."""
+        return self.has_any and not self.all_reachable
+
+
+def is_proxied(service: Service) -> bool:
+    """Whether proxies serve a Service at all: DNS serves headless and ExternalName ones."""
+    return service.spec.cluster_ip != names.HEADLESS and service.spec.type != "ExternalName"
+
+
+def is_externally_accessible(service: Service) -> bool:
+    """Whether traffic may come from outside: by node port, load balancer address or external address."""
+    spec = service.spec
+    return bool(
+        any(port.node_port for port in spec.ports or ()) or spec.external_ips or load_balancer_addresses(service)
+    )
+
+
+def load_balancer_addresses(service: Service) -> tuple[str, ...]:
+    """The addresses that a load balancer keeps as the destination; with ``ipMode: Proxy`` it keeps none."""
+    status = service.status
+    ingress = (status.load_balancer.ingress or ()) if status and status.load_balancer else ()
+    return tuple(each.ip for each in ingress if each.ip and each.ip_mode != "Proxy")
+
+
+def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies:
+    """What a Service's traffic policies mean; with the gate ServiceTrafficPolicy off, proxies ignore the internal one.
+
+    Even an external policy of Local needs cluster endpoints: traffic from inside to external addresses uses them.
+    """
+    external = is_externally_accessible(service)
+    gate_is_on = gates is None or gates.service_traffic_policy
+    internal_local = gate_is_on and service.spec.internal_traffic_policy == LOCAL
+    external_local = service.spec.external_traffic_policy == LOCAL
+    return Policies(
+        uses_cluster=not internal_local or external,
+        uses_local=internal_local or (external_local and external),
+        internal_local=internal_local,
+    )
+
+
+def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> HonoredHints:
+    """Which hints a kind of proxy honors for a Service with these feature gates.
+
+    None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability).
+    """
+    if service.spec.topology_keys:
+        return HonoredHints(zones=False, nodes=False)
+    zones = consumer.zone_hints == "always"
+    if consumer.zone_hints == "annotated":
+        annotation = topology_annotation(service)
+        zones = annotation is not None and annotation[1] in names.AUTO_VALUES
+    return HonoredHints(
+        zones=zones and gates.topology_aware_hints,
+        nodes=consumer.node_hints and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
+    )
+
+
+def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, ZoneGroup]:
+    """The slice group of every endpoint (by ``id``) that has one for this consumer; the others are for all zones."""
+    if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
+        return {}
+    found: dict[int, ZoneGroup] = {}
+    for each in slices:
+        group = group_of_slice(each, reads=consumer.zone_slices)
+        if group is not None:
+            found.update((id(endpoint), group) for endpoint in each.endpoints or ())
+    return found
+
+
+def endpoints_of_port(
+    slices: Iterable[EndpointSlice], port: str, *, protocol: str = "TCP", node: str | None = None
+) -> dict[str, Endpoint]:
+    """Every endpoint of a Service port by ``address:port``, over all slices, whoever manages them.
+
+    Name and protocol identify a port, as upstream. API servers accept any number for it; an invalid one is skipped.
+    ``node`` is the proxy's own: see `_keep_better`. IPv6 addresses are in brackets.
+    """
+    found: dict[str, Endpoint] = {}
+    for each in _by_name(slices):
+        for numbered in each.ports or ():
+            if port_key(numbered) != (port, protocol):
+                continue
+            if numbered.port is None or not 0 < numbered.port <= _MAX_PORT:
+                continue
+            for endpoint in each.endpoints or ():
+                address = _address(endpoint)
+                key = f"[{address}]:{numbered.port}" if ":" in address else f"{address}:{numbered.port}"
+                _keep_better(found, key, endpoint, node)
+    return found
+
+
+def port_key(port: EndpointPort) -> tuple[str, str]:
+    """The name and the protocol, which identify a port of a Service."""
+    return port.name or "", port.protocol or "TCP"
+
+
+def slices_by_port(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], list[EndpointSlice]]:
+    """By `port_key`, slices with that port alone, so that a caller with many ports reads each slice once."""
+    found: dict[tuple[str, str], list[EndpointSlice]] = {}
+    for each in slices:
+        ports = each.ports or ()
+        for port in ports:
+            found.setdefault(port_key(port), []).append(each if len(ports) == 1 else replace(each, ports=(port,)))
+    return found
+
+
+def endpoints_of_all_ports(slices: Iterable[EndpointSlice]) -> tuple[Endpoint, ...]:
+    """Every endpoint of a Service that serves any port, each once by its address."""
+    found: dict[str, Endpoint] = {}
+    for each in _by_name(slices):
+        if each.ports:
+            for endpoint in each.endpoints or ():
+                _keep_better(found, _address(endpoint), endpoint, None)
+    return tuple(found.values())
+
+
+def _by_name(slices: Iterable[EndpointSlice]) -> list[EndpointSlice]:
+    return sorted(slices, key=lambda each: each.metadata.name)
+
+
+def _address(endpoint: Endpoint) -> str:
+    """Proxies only use the first of several addresses."""
+    return (endpoint.addresses or ("",))[0]
+
+
+def _keep_better(found: dict[str, Endpoint], key: str, endpoint: Endpoint, node: str | None) -> None:
+    """Keep one endpoint per address: a ready one first, then one on the own node, then the first by slice name.
+
+    Upstream's proxy ignores readiness here: Pods on the host's network that replace each other may lose traffic there.
+    """
+    other = found.get(key)
+    if other is None or _rank(endpoint, node) > _rank(other, node):
+        found[key] = endpoint
+
+
+def _rank(endpoint: Endpoint, node: str | None) -> tuple[bool, bool]:
+    return is_ready(endpoint), node is not None and endpoint.node_name == node
+
+
+def select_endpoints(
+    endpoints: Sequence[Endpoint],
+    *,
+    policies: Policies,
+    honored: HonoredHints,
+    node: str,
+    zone: str | None,
+    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
+) -> EndpointSelection:
+    """Select for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
+
+    ``groups`` come from `slice_groups`: cluster traffic only uses ready endpoints of groups that the zone consumes,
+    unless that leaves none.
+    """
+    ready = tuple(endpoint for endpoint in endpoints if is_ready(endpoint))
+    leaving = tuple(each for each in endpoints if not is_ready(each) and is_serving(each) and is_terminating(each))
+    cluster: tuple[Endpoint, ...] | None = None
+    rule = SelectionRule.ALL
+    weights: tuple[float, ...] | None = None
+    if policies.uses_cluster:
+        candidates = _in_groups_of(zone, ready, groups) if groups and zone else ready
+        rule, is_hinted = _choose_by_hints(candidates, honored, node, zone)
+        cluster = tuple(filter(is_hinted, candidates)) if is_hinted else candidates
+        if len(candidates) < len(ready) and rule is SelectionRule.ALL:
+            rule = SelectionRule.ZONE_SLICES
+        if groups and zone:
+            weights = _weights(cluster, groups, zone)
+        if not cluster and leaving:
+            cluster, rule = leaving, SelectionRule.TERMINATING
+    local: tuple[Endpoint, ...] | None = None
+    ready_here = tuple(endpoint for endpoint in ready if endpoint.node_name == node)
+    local_terminating = False
+    if policies.uses_local:
+        local = ready_here
+        if not local:
+            local = tuple(endpoint for endpoint in leaving if endpoint.node_name == node)
+            local_terminating = bool(local)
+        if not policies.uses_cluster and local_terminating:
+            rule = SelectionRule.TERMINATING
+    has_any = bool(cluster) or (policies.uses_local and bool(ready or leaving))
+    if cluster is None:
+        all_reachable = local or ()
+    elif local is None or (rule in (SelectionRule.ALL, SelectionRule.TERMINATING) and not local_terminating):
+        all_reachable = cluster
+    else:
+        inside = {id(endpoint) for endpoint in (*cluster, *local)}
+        all_reachable = tuple(endpoint for endpoint in endpoints if id(endpoint) in inside)
+    return EndpointSelection(
+        cluster=cluster,
+        local=local,
+        all_reachable=all_reachable,
+        rule=rule,
+        has_any=has_any,
+        healthy_local=len(ready_here),
+        weights=weights,
+    )
+
+
+def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup]) -> tuple[Endpoint, ...]:
+    """Endpoints of groups that the zone consumes, and those without a group; all endpoints where that leaves none."""
+    found = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
+    return found or ready
+
+
+def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup], zone: str) -> tuple[float, ...] | None:
+    """Weights of the chosen endpoints; None where all are alike, also where they are those that other zones consume."""
+    found = tuple(
+        group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster
+    )
+    return found if len(set(found)) > 1 else None
+
+
+def _choose_by_hints(
+    ready: Sequence[Endpoint], honored: HonoredHints, node: str, zone: str | None
+) -> tuple[SelectionRule, Callable[[Endpoint], bool] | None]:
+    """By hints for nodes, else by hints for zones, else all endpoints.
+
+    Hints count only if every ready endpoint has them and one of them matches; otherwise the proxy falls back.
+    """
+    if honored.nodes and ready and all(endpoint.hints and endpoint.hints.for_nodes for endpoint in ready):
+
+        def on_node(endpoint: Endpoint) -> bool:
+            return endpoint.hints is not None and any(each.name == node for each in endpoint.hints.for_nodes or ())
+
+        if any(map(on_node, ready)):
+            return SelectionRule.NODE_HINTS, on_node
+    if honored.zones and ready and zone and all(endpoint.hints and endpoint.hints.for_zones for endpoint in ready):
+
+        def in_zone(endpoint: Endpoint) -> bool:
+            return endpoint.hints is not None and any(each.name == zone for each in endpoint.hints.for_zones or ())
+
+        if any(map(in_zone, ready)):
+            return SelectionRule.ZONE_HINTS, in_zone
+    return SelectionRule.ALL, None

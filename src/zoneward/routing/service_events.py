@@ -1,0 +1,203 @@
+"""Events of a Service, only when something changed: KEP-2433's six (§ Events), and the same for subsetting.
+
+What changed follows from values alone: what the slices say was in force, and what the Service's conditions reported
+last.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from zoneward.kube import names
+from zoneward.kube.objects import Condition, Service, ServiceEvent
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.decision import Decision
+from zoneward.routing.request.annotations import requests_hints, requests_subsetting
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_conditions import families_with_endpoints, find_condition, worst_family
+
+ENABLED: Final = "TopologyAwareRoutingEnabled"
+DISABLED: Final = "TopologyAwareRoutingDisabled"
+SUBSETTING_ENABLED: Final = "TopologyAwareSubsettingEnabled"
+SUBSETTING_DISABLED: Final = "TopologyAwareSubsettingDisabled"
+NOT_ACCEPTED: Final = "TrafficDistributionNotAccepted"
+UPSTREAM_ENABLED: Final = "TopologyAwareHintsEnabled"
+UPSTREAM_DISABLED: Final = "TopologyAwareHintsDisabled"
+
+_TOO_FEW: Final = "Insufficient number of Endpoints ({endpoints}), impossible to safely allocate proportionally"
+_MESSAGES: Final = {
+    Reason.TOO_FEW_ENDPOINTS: _TOO_FEW,
+    Reason.OVERLOAD: _TOO_FEW,
+    Reason.ENDPOINT_WITHOUT_ZONE: "1 or more Endpoints do not have a Zone specified",
+    Reason.NODE_WITHOUT_CPU: "1 or more Nodes do not have allocatable CPU specified",
+    Reason.ONE_ZONE: "Nodes only ready in 1 zone",
+    # The proposal has no messages for these, nor for subsetting, where the decision's own message serves.
+    Reason.NODE_WITHOUT_ZONE: "1 or more Nodes do not have a Zone specified",
+    Reason.NO_READY_NODES: "No Nodes are ready",
+    Reason.NO_READY_ENDPOINTS: "No Endpoints are ready",
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "externalTrafficPolicy is Local",
+}
+_UPSTREAM_MESSAGES: Final = {
+    Reason.TOO_FEW_ENDPOINTS: "Insufficient number of endpoints ({detail})",
+    Reason.OVERLOAD: "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
+    " ({detail})",
+    Reason.ENDPOINT_WITHOUT_ZONE: "One or more endpoints do not have a zone specified",
+    Reason.NODE_WITHOUT_CPU: "Insufficient Node information: allocatable CPU or zone not specified on one or more"
+    " nodes",
+}
+
+
+class EventSubject(Enum):
+    """What events are about."""
+
+    HINTS = auto()
+    SUBSETTING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedState:
+    """What was reported last: what the Service requested (None: nothing that events are about), whether it was active,
+    and if not, why.
+    """
+
+    subject: EventSubject | None
+    active: bool
+    reason: str = ""
+
+
+def last_reported(conditions: Iterable[Condition]) -> ReportedState | None:
+    """Read the last report from a Service's conditions; None where it has no condition of ours."""
+    programmed = find_condition(conditions, names.PROGRAMMED_CONDITION)
+    if programmed is None:
+        return None
+    approach = programmed.message.partition(": ")[0]
+    return ReportedState(_subject(approach), active=programmed.status == "True", reason=programmed.reason)
+
+
+def events_of(
+    service: Service, decisions: Mapping[str, Decision], *, in_force: Mapping[str, str | None]
+) -> tuple[ServiceEvent, ...]:
+    """The events that a Service's new decisions cause. ``decisions`` and ``in_force`` are by address type.
+
+    The Service's conditions are the memory of what was reported last. Where it has none of ours, ``in_force`` stands in
+    for them: what the existing slices were written for. Nothing is reported twice. Subsetting by default causes no
+    events: such a Service has no conditions, and nothing would remember them.
+    """
+    worst = worst_family(decisions)
+    if worst is None:
+        return ()
+    decision = worst[1]
+    if decision.reason is Reason.BEING_DELETED:
+        return ()
+    subject = _subject(decision.asked_for or "") if decision.accepted is not None else None
+    conditions = (service.status.conditions or ()) if service.status else ()
+    last = last_reported(conditions) or _state_in_force(
+        subject, {family: in_force.get(family) for family in families_with_endpoints(decisions)}
+    )
+    events = []
+    if last.subject is not None and last.subject is not subject:
+        events.append(_ended(last.subject, service, decision))
+    if subject is not None:
+        previous = last if last.subject is subject else ReportedState(subject, active=False)
+        if decision.active:
+            if not previous.active:
+                events.append(_enabled(subject))
+        elif previous.active or previous.reason != decision.reason:
+            events.append(_disabled(subject, decision))
+    if _has_new_unknown_value(decision, conditions) and all(
+        event.message != decision.accepted_message for event in events
+    ):
+        events.append(ServiceEvent("Warning", NOT_ACCEPTED, decision.accepted_message))
+    return tuple(events)
+
+
+def _has_new_unknown_value(decision: Decision, conditions: Iterable[Condition]) -> bool:
+    """Whether some value is unknown, and no condition has reported it yet."""
+    if decision.accepted is not False or decision.accepted_reason is not Reason.UNKNOWN_VALUE:
+        return False
+    last = find_condition(conditions, names.ACCEPTED_CONDITION)
+    # An anonymized snapshot has no messages.
+    return last is None or last.status != "False" or last.message not in ("", decision.accepted_message)
+
+
+def _ended(subject: EventSubject, service: Service, decision: Decision) -> ServiceEvent:
+    """The Service no longer gets hints or subsetting, which it requested before.
+
+    Where the annotation is still there, the event names what overrides it: "removed" would lead nobody to a feature
+    gate or a misspelt value. Only subsetting wins over an annotation with a known value, so that is about hints.
+    """
+    if not (requests_hints(service) if subject is EventSubject.HINTS else requests_subsetting(service)):
+        return _removed(subject)
+    if decision.accepted is not False:
+        wins = f"{decision.asked_for} is asked for too and wins: {decision.accepted_message}"
+        return ServiceEvent("Normal", DISABLED, wins)
+    if subject is EventSubject.HINTS:
+        return ServiceEvent("Warning", DISABLED, decision.accepted_message)
+    return ServiceEvent("Warning", SUBSETTING_DISABLED, decision.accepted_message)
+
+
+def _enabled(subject: EventSubject) -> ServiceEvent:
+    if subject is EventSubject.HINTS:
+        return ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled")
+    return ServiceEvent("Normal", SUBSETTING_ENABLED, "Topology Aware Subsetting has been enabled")
+
+
+def _removed(subject: EventSubject) -> ServiceEvent:
+    if subject is EventSubject.HINTS:
+        return ServiceEvent("Normal", DISABLED, "Topology Aware Routing configuration was removed")
+    return ServiceEvent("Normal", SUBSETTING_DISABLED, "Topology Aware Subsetting configuration was removed")
+
+
+def _disabled(subject: EventSubject, decision: Decision) -> ServiceEvent:
+    if subject is EventSubject.SUBSETTING:
+        return ServiceEvent("Warning", SUBSETTING_DISABLED, decision.message)
+    words = _MESSAGES.get(decision.reason)
+    message = decision.message if words is None else words.format(endpoints=decision.endpoints)
+    return ServiceEvent("Warning", DISABLED, message)
+
+
+def _state_in_force(requested: EventSubject | None, in_force: Mapping[str, str | None]) -> ReportedState:
+    """What the slices say. Subsetting counts only where the Service requests it: it may have been there by default."""
+    subjects = {_subject(each or "") for each in in_force.values()}
+    for subject in (EventSubject.HINTS, EventSubject.SUBSETTING):
+        if subject in subjects and (subject is EventSubject.HINTS or subject is requested):
+            return ReportedState(subject, active=subjects == {subject})
+    return ReportedState(None, active=False)
+
+
+def upstream_events_of(
+    decisions: Mapping[str, Decision], *, conditions: Iterable[Condition]
+) -> tuple[ServiceEvent, ...]:
+    """The events that current Kubernetes sends: on every sync that fails, and per address family.
+
+    Upstream remembers the last state in memory; here the Service's conditions do.
+    """
+    last = last_reported(conditions)
+    populated = last is not None and last.subject is EventSubject.HINTS and last.active
+    events = []
+    for address_type, decision in decisions.items():
+        where = f", addressType: {address_type}"
+        if _subject(decision.asked_for or "") is not EventSubject.HINTS:
+            if populated:
+                text = f"Topology Aware Hints has been disabled{where}"
+                events.append(ServiceEvent("Warning", UPSTREAM_DISABLED, text))
+        elif not decision.active:
+            text = _UPSTREAM_MESSAGES[decision.reason].format(detail=decision.message) + where
+            events.append(ServiceEvent("Warning", UPSTREAM_DISABLED, text))
+        elif not populated:
+            events.append(ServiceEvent("Normal", UPSTREAM_ENABLED, f"Topology Aware Hints has been enabled{where}"))
+            populated = True
+    return tuple(events)
+
+
+def _subject(approach: str) -> EventSubject | None:
+    """What events about ``<approach>/<heuristic>`` are about; None where it causes none."""
+    kind, _, name = approach.partition("/")
+    heuristic = HEURISTICS.get(name)
+    if heuristic is None:
+        return None
+    if heuristic.subsets:
+        return EventSubject.SUBSETTING
+    return EventSubject.HINTS if kind == Approach.HINTS or heuristic.balances else None

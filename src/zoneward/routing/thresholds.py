@@ -1,0 +1,55 @@
+"""Every threshold of a decision: overload (KEP-2433 § Overload), the start of subsetting (KEP-2004 § Starting
+Threshold), and the in-zone tolerance. Their values are `zoneward.routing.configuration`'s.
+
+Starting and staying have different thresholds, so that a decision does not flap.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.configuration import HintsSettings
+from zoneward.routing.score import IN_ZONE, MEASURES, measure
+
+
+def overload_threshold(settings: HintsSettings, *, kept: bool) -> Fraction:
+    """The overload that hints must stay below: the higher threshold where the same heuristic is in force already.
+
+    KEP-2433 § Overload.
+    """
+    return settings.keep_threshold if kept else settings.start_threshold
+
+
+def endpoints_needed(threshold: Fraction, padding: int, zones: int, *, kept: bool) -> Fraction:
+    """The number of endpoints from which subsetting starts, or at which it stops where it is ``kept``.
+
+    ``threshold`` is per zone. KEP-2004 § Starting Threshold: subsetting with 9 and a padding of 3 starts at 12 and
+    stops at 6.
+    """
+    return threshold * zones - padding if kept else threshold * zones + padding
+
+
+def has_enough_endpoints(number: int, needed: Fraction, padding: int, *, kept: bool) -> bool:
+    """Whether a number of endpoints is enough for `endpoints_needed`.
+
+    Without padding both bounds are one, and what starts there must not stop there at once.
+    """
+    return number > needed if kept and padding else number >= needed
+
+
+def lost_in_zone(kept: Allocation, anew: Allocation, demand: Sequence[int]) -> float:
+    """The share of all traffic that stays in its zone with ``anew`` and not with ``kept``; never below 0.
+
+    The in-zone tolerance limits it, for hints and for slice groups alike. The proposals keep endpoints in place while a
+    threshold holds, and look at nothing else. Every rollout replaces all endpoints, and each new one takes over what an
+    old one just left: nobody is overloaded, and in the end little traffic stays in its zone.
+    """
+    return max(measures_of(anew, demand)[IN_ZONE] - measures_of(kept, demand)[IN_ZONE], 0.0)
+
+
+def measures_of(allocation: Allocation, demand: Sequence[int]) -> list[float]:
+    """What the proposal measures (`zoneward.routing.score`), except slices. ``demand`` is by zone, in name order."""
+    weights = [group.weight(zone) for group in allocation.groups for zone in allocation.zones]
+    measures = [0.0] * MEASURES
+    measure(demand, len(allocation.groups), allocation.counts, weights, 1, measures, [0.0] * len(allocation.zones))
+    return measures

@@ -1,0 +1,37 @@
+"""What all Services of a cluster share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import Demand
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """Nodes, demand and settings, for the plans of all Services.
+
+    ``node_zones`` has every Node that exists, with its zone or None; the mapping never changes, a new one replaces it.
+    ``pods_known`` is off where a snapshot holds no Pods: endpoints then come from its slices. ``consumer`` is the kind
+    of proxy that traffic is predicted for.
+    """
+
+    demand: Demand
+    node_zones: Mapping[str, str | None]
+    configuration: Configuration
+    pods_known: bool = True
+    consumer: Consumer = ZONEWARD
+
+    def affects_all_services(self, new: "ClusterState") -> bool:
+        """Whether every Service needs a new plan when this state becomes the ``new`` one.
+
+        The zones of single Nodes do not matter here: they affect the Services that have Pods there. But without any
+        Node, Pods count without one.
+        """
+        return (
+            self.demand != new.demand
+            or bool(self.node_zones) != bool(new.node_zones)
+            or self.configuration != new.configuration
+            or (self.pods_known, self.consumer) != (new.pods_known, new.consumer)
+        )

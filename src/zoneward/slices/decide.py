@@ -1,0 +1,82 @@
+"""Step 2 of a plan, *decide*: the endpoints of a Service in one address family to the decision about them.
+
+What a Service asks for is read in `zoneward.routing.request`. Each approach then has its own rules: those for hints are
+in `zoneward.routing.hints_decision`, those for slice groups in `zoneward.routing.subsetting_decision`.
+"""
+
+from dataclasses import replace
+
+from zoneward.kube.objects import Service
+from zoneward.routing import hints_decision, subsetting_decision
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.decision_context import DecisionContext
+from zoneward.routing.demand import Demand
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.endpoint_index import EndpointIndex
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, Rule, listed
+
+
+def decide(
+    service: Service,
+    endpoint_index: EndpointIndex,
+    *,
+    demand: Demand,
+    in_force: str | None,
+    configuration: Configuration,
+) -> Decision:
+    """Decide for the endpoints of one Service in one address family.
+
+    ``in_force`` is the approach that the existing slices were written for, ``<approach>/<heuristic>`` or None. No value
+    that people may write raises an error: an unknown one is a rule that did not pass.
+    """
+    context = DecisionContext(service, endpoint_index, demand, in_force, configuration)
+    heuristic, refusal = context.request.heuristic, context.request.refusal
+    if heuristic is None:
+        if refusal is None:
+            return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
+        return context.build_inactive(refusal, context.request.refusal_detail)
+    if heuristic.subsets:
+        function = (
+            subsetting_decision.decide_balanced if heuristic.balances else subsetting_decision.decide_require_zone
+        )
+        return function(context, heuristic)
+    if heuristic.balances:
+        return (
+            hints_decision.decide_as_upstream(context)
+            if configuration.upstream
+            else hints_decision.decide_balanced(context, heuristic)
+        )
+    return hints_decision.decide_own_zone(context, heuristic)
+
+
+def decide_without_selector(*, ready: int, managers: tuple[str, ...], rules: tuple[Rule, ...]) -> Decision:
+    """The decision about a Service without a selector: its slices belong to ``managers``, who decide."""
+    message = "no selector: its EndpointSlices are managed by others"
+    rule = Rule("selector", False, f"{message} ({listed(managers) or 'there are none'})")
+    return Decision(
+        approach=Approach.CLUSTER_WIDE,
+        heuristic=None,
+        active=False,
+        reason=Reason.NO_SELECTOR,
+        message=message,
+        endpoints=ready,
+        allocation=None,
+        rules=(rule, *rules),
+    )
+
+
+def without_slice_groups(decision: Decision, endpoint_index: EndpointIndex) -> Decision:
+    """The same decision for a Service that is being deleted and has too few slices for its slice groups."""
+    message = "the Service is being deleted, and there are not enough slices for its groups"
+    return replace(
+        decision,
+        active=False,
+        reason=Reason.BEING_DELETED,
+        message=message,
+        allocation=None,
+        moved=0,
+        rules=(*decision.rules, Rule("groups-of-deleted", False, message)),
+        assignment=Assignment(endpoint_index),
+    )

@@ -1,0 +1,178 @@
+"""The state of a Service between two plans.
+
+The controller keeps a `ServicePlanner` for each Service and tells it what changed. The planner keeps the endpoints by
+what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and knows which slices may have to
+change (`zoneward.slices.family_state`). A plan after a few changes therefore costs these changes, the slices that they
+touch, zones squared, and a name or two of every slice.
+
+A change that affects all endpoints (ports and families of the Service, settings) is rare, and costs as much as a start.
+So does every plan with ``--compat=upstream``, without Pods, or of a Service that is being deleted: these look into all
+slices.
+"""
+
+from collections.abc import Container, Hashable, Iterable, Mapping
+
+from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types
+from zoneward.slices.existing import ExistingSlices
+from zoneward.slices.family_state import FamilyState
+from zoneward.slices.plan import ServicePlan, is_deleting, is_managed, plan_families, plan_unmanaged
+
+
+class ServicePlanner:
+    """Plans one Service again and again. ``pods`` are those its selector matches, ``slices`` all that name it, whoever
+    manages them.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        cluster_state: ClusterState,
+        *,
+        pods: Iterable[Pod] = (),
+        slices: Iterable[EndpointSlice] = (),
+    ) -> None:
+        self._service = service
+        self._cluster_state = cluster_state
+        self._pods: dict[Hashable, Pod] = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
+        self._slices = {each.metadata.name: each for each in slices}
+        # The order in which slices came, as a snapshot has them.
+        self._ranks = {name: rank for rank, name in enumerate(self._slices)}
+        self._next_rank = len(self._ranks)
+        # Built for the first plan, and then updated; None: the next plan has to build it.
+        self._families: dict[str, FamilyState] | None = None
+        self._existing: dict[str, ExistingSlices] = {}
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def update_pod(self, key: Hashable, pod: Pod | None) -> None:
+        """A Pod was added or changed; None: it was deleted, or is no longer selected. ``key``: namespace and name."""
+        old = self._pods.pop(key, None) if pod is None else self._pods.get(key)
+        if pod is not None:
+            self._pods[key] = pod
+        if old is pod or self._families is None:
+            return
+        if not self._cluster_state.pods_known or tuple(self._families) != self._address_types():
+            self._families = None
+            return
+        for family in self._families.values():
+            family.update_pod(old, pod)
+
+    def update_slice(self, name: str, slice_: EndpointSlice | None) -> None:
+        """A slice was added or changed; None: it was deleted, or names another Service."""
+        old = self._slices.pop(name, None) if slice_ is None else self._slices.get(name)
+        if slice_ is None:
+            self._ranks.pop(name, None)
+        else:
+            self._slices[name] = slice_
+            if name not in self._ranks:
+                self._ranks[name] = self._next_rank
+                self._next_rank += 1
+        if self._families is None:
+            return
+        if not self._cluster_state.pods_known:
+            self._families = None
+            return
+        if old is not None and (slice_ is None or slice_.address_type != old.address_type):
+            family = self._families.get(old.address_type)
+            if family is not None:
+                family.remove_slice(name)
+            else:
+                self._existing_of(old.address_type).remove(name)
+        if slice_ is not None:
+            family = self._families.get(slice_.address_type)
+            if family is not None:
+                family.update_slice(slice_, self._ranks[name])
+            else:
+                self._existing_of(slice_.address_type).set(slice_, self._ranks[name])
+
+    def update_service(self, service: Service) -> None:
+        """The Service changed. What endpoints do not depend on (status, settings of routing) costs nothing here."""
+        if _endpoint_fields(self._service) != _endpoint_fields(service):
+            self._families = None
+        self._service = service
+
+    def update_cluster(self, cluster_state: ClusterState) -> None:
+        """Nodes or settings changed. Demand alone costs nothing here; a Node costs the Pods on it.
+
+        Callers that pass the same ``node_zones`` while no Node is added, deleted or moved save the comparison.
+        """
+        old, self._cluster_state = self._cluster_state, cluster_state
+        zones, old_zones = cluster_state.node_zones, old.node_zones
+        if (
+            old.configuration != cluster_state.configuration
+            or old.pods_known != cluster_state.pods_known
+            or bool(zones) != bool(old_zones)
+        ):
+            self._families = None
+        elif self._families is not None and zones is not old_zones and zones != old_zones:
+            nodes = _changed_nodes(old_zones, zones)
+            pods = [pod for pod in self._pods.values() if pod.spec.node_name in nodes]
+            builder = endpoint_builder(self._service, cluster_state)
+            for family in self._families.values():
+                family.update_nodes(builder, pods)
+
+    @property
+    def pending_slices(self) -> int:
+        """The number of slices that the next plan has to look into, as far as it is known before the decision."""
+        if self._families is None:
+            return len(self._slices)
+        return sum(family.pending_slices for family in self._families.values())
+
+    # --- the plan -----------------------------------------------------------------------------------------------------
+
+    def plan(self, *, trigger_time: str | None = None, taken: Container[str] = ()) -> ServicePlan:
+        """The plan for the objects as they are now: the same that `zoneward.slices.plan.plan_service` makes of them."""
+        service, cluster_state = self._service, self._cluster_state
+        if not is_managed(service):
+            return plan_unmanaged(service, self._slices.values(), cluster_state)
+        if self._families is None:
+            self._families = self._build_families()
+        # Upstream's hints depend on every slice that a change happens to touch, and a Service is deleted only once.
+        keeps_state = cluster_state.pods_known and not (cluster_state.configuration.upstream or is_deleting(service))
+        return plan_families(
+            service,
+            [family.endpoints for family in self._families.values()],
+            self._existing,
+            cluster_state,
+            trigger_time=trigger_time,
+            taken=(taken, self._slices),
+            states=self._families if keeps_state else None,
+        )
+
+    def _build_families(self) -> dict[str, FamilyState]:
+        self._existing = {}
+        for name, each in self._slices.items():
+            self._existing_of(each.address_type).set(each, self._ranks[name])
+        families = {}
+        for address_type in self._address_types():
+            existing = self._existing_of(address_type)
+            endpoints = collect_endpoints(
+                address_type, self._service, self._pods.values(), existing, self._cluster_state
+            )
+            families[address_type] = FamilyState(endpoints, existing)
+        return families
+
+    def _address_types(self) -> tuple[str, ...]:
+        return planned_address_types(self._service, self._pods.values(), self._cluster_state)
+
+    def _existing_of(self, address_type: str) -> ExistingSlices:
+        existing = self._existing.get(address_type)
+        if existing is None:
+            existing = self._existing[address_type] = ExistingSlices(self._service, self._cluster_state.configuration)
+        return existing
+
+
+def _endpoint_fields(service: Service) -> tuple[object, ...]:
+    """What endpoints and the sorting of slices by manager depend on."""
+    meta, spec = service.metadata, service.spec
+    publishes = spec.publish_not_ready_addresses is True
+    families = spec.ip_families, spec.cluster_ip
+    return meta.uid, meta.namespace, meta.name, meta.deletion_timestamp is None, spec.ports, families, publishes
+
+
+def _changed_nodes(old: Mapping[str, str | None], new: Mapping[str, str | None]) -> set[str]:
+    """Nodes that were added or deleted, or are in another zone."""
+    missing = object()
+    return {name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing)}

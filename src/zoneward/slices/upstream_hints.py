@@ -1,0 +1,193 @@
+"""Upstream's hints (``--compat=upstream``), which depend on which endpoints share a slice. No other hints do.
+
+Upstream first packs, and then sets hints in the slices that it is about to write. It only checks the slices that did
+not change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace as with_fields
+
+from msgspec.structs import replace
+
+from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.decision import Decision
+from zoneward.routing.placement.groups import own_group
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.upstream_ranges import ZoneRange
+from zoneward.slices.pack import PackedSlices
+
+HintsOf = Callable[[Endpoint], Hints | None]
+
+
+def set_hints(packed: PackedSlices, decision: Decision) -> PackedSlices:
+    """Set, check or remove the hints of packed slices, as upstream would for this decision."""
+    if decision.ranges is not None:
+        return hint_proportionally(packed, decision.ranges)
+    if decision.approach is Approach.TRAFFIC_DISTRIBUTION and decision.heuristic is not None:
+        return hint_own_topology(packed, node_hints=HEURISTICS[decision.heuristic].node_hints)
+    return remove_hints(packed)
+
+
+def with_allocation(decision: Decision, packed: PackedSlices) -> Decision:
+    """A decision with the allocation that the hints in slices come to."""
+    if decision.ranges is None:
+        return decision
+    pairs = [
+        (endpoint.zone or "", endpoint.hints.for_zones[0].name)
+        for each in (*packed.create, *packed.update, *packed.unchanged)
+        for endpoint in each.endpoints or ()
+        if endpoint.hints is not None and endpoint.hints.for_zones and is_strictly_ready(endpoint)
+    ]
+    zones = tuple(sorted({*decision.ranges, *(zone for pair in pairs for zone in pair)}))
+    counts = [0] * (len(zones) ** 2)
+    for located, consumer in pairs:
+        counts[zones.index(consumer) * len(zones) + zones.index(located)] += 1
+    allocation = Allocation(zones, tuple(map(own_group, zones)), tuple(counts))
+    return with_fields(decision, allocation=allocation, ranges=None)
+
+
+def is_strictly_ready(endpoint: Endpoint) -> bool:
+    """Whether the endpoint says that it is ready: upstream's controller is stricter here than its proxy."""
+    return endpoint.conditions is not None and endpoint.conditions.ready is True
+
+
+def remove_hints(packed: PackedSlices) -> PackedSlices:
+    """Remove all hints. Slices that have any are written."""
+    return _rewritten(
+        packed,
+        fails=lambda each: any(endpoint.hints is not None for endpoint in each.endpoints or ()),
+        hints=lambda _endpoint: None,
+        ready_only=False,
+    )
+
+
+def hint_own_topology(packed: PackedSlices, *, node_hints: bool) -> PackedSlices:
+    """Hint each ready endpoint to its own zone, and with ``node_hints`` to its own node (KEP-3015)."""
+
+    def hints(endpoint: Endpoint) -> Hints | None:
+        zones = (ForZone(name=endpoint.zone),) if endpoint.zone else None
+        nodes = (ForNode(name=endpoint.node_name),) if node_hints and endpoint.node_name else None
+        return Hints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
+
+    def fails(each: EndpointSlice) -> bool:
+        return any(
+            is_strictly_ready(endpoint) and _differ(endpoint.hints, hints(endpoint))
+            for endpoint in each.endpoints or ()
+        )
+
+    return _rewritten(packed, fails=fails, hints=hints, ready_only=True)
+
+
+def _differ(one: Hints | None, other: Hints | None) -> bool:
+    return (one or Hints()) != (other or Hints())
+
+
+def _rewritten(
+    packed: PackedSlices, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool
+) -> PackedSlices:
+    def hinted(each: EndpointSlice) -> EndpointSlice:
+        endpoints = tuple(
+            endpoint if ready_only and not is_strictly_ready(endpoint) else replace(endpoint, hints=hints(endpoint))
+            for endpoint in each.endpoints or ()
+        )
+        return replace(each, endpoints=endpoints)
+
+    failing = [each for each in packed.unchanged if fails(each)]
+    return with_fields(
+        packed,
+        create=[hinted(each) for each in packed.create],
+        update=[hinted(each) for each in (*packed.update, *failing)],
+        unchanged=[each for each in packed.unchanged if not fails(each)],
+    )
+
+
+def hint_proportionally(packed: PackedSlices, ranges: Mapping[str, ZoneRange]) -> PackedSlices:
+    """``Auto``: unchanged slices that stay within the maximums of their zones keep their hints. All other slices get
+    new hints, and some of their endpoints serve other zones."""
+    hinted: dict[str, int] = {}
+    update, unchanged = list(packed.update), []
+    for each in packed.unchanged:
+        counts = allowed_hints(each, hinted, ranges)
+        if counts is None:
+            update.append(each)
+            continue
+        unchanged.append(each)
+        for zone, number in counts.items():
+            hinted[zone] = hinted.get(zone, 0) + number
+    slices = [list(each.endpoints or ()) for each in (*packed.create, *update)]
+    for endpoints in slices:
+        for position, endpoint in enumerate(endpoints):
+            own = endpoint.zone if is_strictly_ready(endpoint) else None
+            hints = Hints(for_zones=(ForZone(name=own),)) if own else None
+            endpoints[position] = replace(endpoint, hints=hints)
+            if own:
+                hinted[own] = hinted.get(own, 0) + 1
+    giving, receiving = givers_and_receivers({zone: each.desired for zone, each in ranges.items()}, hinted)
+    share_out(slices, giving, receiving)
+    written = [
+        replace(each, endpoints=tuple(endpoints))
+        for each, endpoints in zip((*packed.create, *update), slices, strict=True)
+    ]
+    return with_fields(
+        packed, create=written[: len(packed.create)], update=written[len(packed.create) :], unchanged=unchanged
+    )
+
+
+def allowed_hints(
+    each: EndpointSlice, already: Mapping[str, int], ranges: Mapping[str, ZoneRange]
+) -> dict[str, int] | None:
+    """The hints of a slice by zone, or None where it may not stay as it is."""
+    counts: dict[str, int] = {}
+    for endpoint in each.endpoints or ():
+        if not is_strictly_ready(endpoint):
+            continue
+        if endpoint.hints is None or not endpoint.hints.for_zones:
+            return None
+        for zone in endpoint.hints.for_zones:
+            counts[zone.name] = counts.get(zone.name, 0) + 1
+    for zone_name, number in counts.items():
+        allowed = ranges.get(zone_name)
+        if allowed is None or number + already.get(zone_name, 0) > allowed.maximum:
+            return None
+    return counts
+
+
+def givers_and_receivers(
+    desired: Mapping[str, float], hinted: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """How many endpoints each zone gives or receives. One at a time goes from the zone that has most beyond what it
+    wants to the one that lacks most, until either difference is below a half, or both are below one.
+    """
+    over = {zone: hinted.get(zone, 0) - want for zone, want in desired.items() if hinted.get(zone, 0) > want}
+    under = {zone: want - hinted.get(zone, 0) for zone, want in desired.items() if hinted.get(zone, 0) < want}
+    giving: dict[str, int] = {}
+    receiving: dict[str, int] = {}
+    while over and under:
+        giver = max(over, key=over.__getitem__)
+        receiver = max(under, key=under.__getitem__)
+        more, less = over[giver], under[receiver]
+        if more < 0.5 or less < 0.5 or (more < 1.0 and less < 1.0):
+            break
+        giving[giver] = giving.get(giver, 0) + 1
+        receiving[receiver] = receiving.get(receiver, 0) + 1
+        over[giver] -= 1
+        under[receiver] -= 1
+    return giving, receiving
+
+
+def share_out(slices: list[list[Endpoint]], giving: dict[str, int], receiving: dict[str, int]) -> None:
+    """Hint endpoints of zones that give to zones that receive, in the order in which they lie in slices."""
+    for endpoints in slices:
+        for position, endpoint in enumerate(endpoints):
+            if not giving or not receiving:
+                return
+            if not is_strictly_ready(endpoint) or not endpoint.zone or endpoint.zone not in giving:
+                continue
+            receiver = next(iter(receiving))
+            endpoints[position] = replace(endpoint, hints=Hints(for_zones=(ForZone(name=receiver),)))
+            for zone, numbers in ((endpoint.zone, giving), (receiver, receiving)):
+                numbers[zone] -= 1
+                if not numbers[zone]:
+                    del numbers[zone]

@@ -1,0 +1,228 @@
+"""The objects of a cluster at one moment, from files (what ``kubectl get -o yaml`` prints) or from its API server."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.gc_tuning import without_gc
+from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
+from zoneward.kube.object_reader import read_objects
+from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
+from zoneward.kube.struct_decoder import object_title
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
+
+MAX_WARNINGS: Final = 20
+"""Warnings about single objects; of the others only the number is reported."""
+
+
+class PodIndex:
+    """Finds the Pods that a selector selects without a look at all others."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._pods: dict[tuple[str, str, str], list[Pod]] = {}
+        by_label = self._pods
+        for pod in pods:
+            namespace = pod.metadata.namespace
+            for key, value in (pod.metadata.labels or {}).items():
+                label = (namespace, key, value)
+                if label in by_label:
+                    by_label[label].append(pod)
+                else:
+                    by_label[label] = [pod]
+
+    def selected(self, namespace: str, selector: Mapping[str, str] | None) -> tuple[Pod, ...]:
+        """Pods of the namespace that have all labels of the selector, in their first order.
+
+        An empty selector selects nothing: such a Service has its endpoints from elsewhere.
+        """
+        if not selector:
+            return ()
+        found = [self._pods.get((namespace, key, value), ()) for key, value in selector.items()]
+        # The rarest label leaves the fewest Pods to look at.
+        return tuple(pod for pod in min(found, key=len) if selector.items() <= (pod.metadata.labels or {}).items())
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All objects of a cluster that are known, each once, in the order in which they were given."""
+
+    services: tuple[Service, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many objects were of a kind that is not read, by ``apiVersion/Kind``."""
+    warnings: tuple[str, ...] = ()
+    """Lines to be shown: what was given twice, and what could not be read."""
+    lists_pods: bool = False
+    """Whether Pods were listed: then no Pods in the snapshot means that the cluster has none."""
+
+    @classmethod
+    def of(
+        cls,
+        objects: Iterable[Object],
+        *,
+        skipped: Mapping[str, int] | None = None,
+        lists_pods: bool = False,
+        warnings: Iterable[str] = (),
+    ) -> "Snapshot":
+        """A snapshot of objects that are at hand. Of objects with the same kind and name the later one counts.
+
+        ``skipped`` is looked at last, so that ``of(read(source, data, skipped=count), skipped=count)`` says all.
+        """
+        builder = _SnapshotBuilder()
+        for thing in objects:
+            builder.add(thing, "")
+        return builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether it is known which Pods there are. Files without any leave that to EndpointSlices."""
+        return self.lists_pods or bool(self.pods)
+
+    def pods_of(self, service: Service) -> tuple[Pod, ...]:
+        """The Pods that the Service selects, by its spec or by its mark; none where it has no selector."""
+        return self._pods.selected(service.metadata.namespace, effective_selector(service))
+
+    def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
+        """The EndpointSlices that name the Service, whichever controller manages them."""
+        return self._slices.get((service.metadata.namespace, service.metadata.name), ())
+
+    def only(self, services: Iterable[Service]) -> "Snapshot":
+        """What decisions about some of its Services need: their Pods and EndpointSlices, and all Nodes."""
+        services = tuple(services)
+        pods = {id(pod) for service in services for pod in self.pods_of(service)}
+        slices = {id(each) for service in services for each in self.slices_of(service)}
+        wanted = set(map(id, services))
+        return Snapshot(
+            services=tuple(each for each in self.services if id(each) in wanted),
+            nodes=self.nodes,
+            pods=tuple(each for each in self.pods if id(each) in pods),
+            slices=tuple(each for each in self.slices if id(each) in slices),
+            lists_pods=self.has_pods,
+        )
+
+    @cached_property
+    def node_zones(self) -> Mapping[str, str | None]:
+        """Zone by name of the Node; None for a Node without a zone. An empty label is none."""
+        zones = {node.metadata.name: node_zone(node) for node in self.nodes}
+        return MappingProxyType(zones)
+
+    @cached_property
+    def _pods(self) -> PodIndex:
+        return PodIndex(self.pods)
+
+    @cached_property
+    def _slices(self) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:
+        slices = defaultdict[tuple[str, str], list[EndpointSlice]](list)
+        for slice_ in self.slices:
+            if service := (slice_.metadata.labels or {}).get(names.SERVICE_NAME_LABEL):
+                slices[slice_.metadata.namespace, service].append(slice_)
+        return {service: tuple(found) for service, found in slices.items()}
+
+
+def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
+    """All objects in files, directories and, for ``-``, standard input. Raises InputError.
+
+    Of an object that is given twice the later one counts, in the place of the first, with a warning.
+    """
+    builder, skipped, sources = _SnapshotBuilder(), Counter[str](), list[str]()
+    with without_gc():
+        for file in expand(paths):
+            sources.append(STDIN_NAME if file == STDIN else file)
+            # No name is bound to the bytes: they are gone before the next file is read.
+            for thing in read_objects(sources[-1], load(file, stdin=stdin), skipped=skipped):
+                builder.add(thing, sources[-1])
+    snapshot = builder.snapshot(skipped)
+    if not (snapshot.services or snapshot.nodes or snapshot.pods or snapshot.slices):
+        got = ", ".join(f"{count} {kind}" for kind, count in skipped.most_common(5))
+        where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
+        raise InputError(where, f"expected at least one Service, Node, Pod or EndpointSlice, got {got or 'none'}")
+    return snapshot
+
+
+def read_cluster(config: "ClientConfig", *, namespace: str | None) -> Snapshot:
+    """Every Node of a live cluster, and the Services, Pods and EndpointSlices of one namespace or of all.
+
+    Raises InputError. Each kind is as of one moment, but not of the same one. An object that cannot be decoded is left
+    out with a warning: one tenant's object must not keep everybody from an answer.
+    """
+    # Reading files needs no client, and does not wait for its libraries.
+    import asyncio
+
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+    from zoneward.client.list_pager import ListScope, list_resources
+    from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+    from zoneward.client.resources import CACHED_RESOURCES
+    from zoneward.client.transport import Transport
+
+    async def read() -> Snapshot:
+        async with Transport(config) as transport:
+            unreadable: list[UnreadableObject] = []
+            objects = await list_resources(
+                transport, CACHED_RESOURCES, ListScope(namespace=namespace), on_unreadable=unreadable.append
+            )
+            return Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))
+
+    try:
+        return asyncio.run(read())
+    except CallFailed as error:
+        raise to_input_error(error, config, now=datetime.now(UTC)) from error
+
+
+class _SnapshotBuilder:
+    """Objects by kind and name, each with its source: a file's name, or nothing."""
+
+    def __init__(self) -> None:
+        self._things: dict[tuple[type[Object], str, str], tuple[Object, str]] = {}
+        self._warnings: list[str] = []
+        self._repeated = 0
+
+    def add(self, thing: Object, source: str) -> None:
+        namespace = "" if isinstance(thing, Node) else thing.metadata.namespace
+        key = (type(thing), namespace, thing.metadata.name)
+        earlier = self._things.get(key)
+        if earlier is not None:
+            self._warn(thing, earlier[1], source)
+        # A key that is there already keeps its place.
+        self._things[key] = (thing, source)
+
+    def snapshot(
+        self, skipped: Mapping[str, int], *, lists_pods: bool = False, more_warnings: Sequence[str] = ()
+    ) -> Snapshot:
+        things = [thing for thing, _ in self._things.values()]
+        warnings = list(self._warnings)
+        if self._repeated > len(warnings):
+            warnings.append(f"{self._repeated - len(warnings)} more objects are given twice: the later ones count")
+        warnings += more_warnings[:MAX_WARNINGS]
+        if len(more_warnings) > MAX_WARNINGS:
+            warnings.append(f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects")
+        return Snapshot(
+            services=tuple(thing for thing in things if isinstance(thing, Service)),
+            nodes=tuple(thing for thing in things if isinstance(thing, Node)),
+            pods=tuple(thing for thing in things if isinstance(thing, Pod)),
+            slices=tuple(thing for thing in things if isinstance(thing, EndpointSlice)),
+            skipped=MappingProxyType(dict(skipped)),
+            warnings=tuple(warnings),
+            lists_pods=lists_pods,
+        )
+
+    def _warn(self, thing: Object, earlier: str, later: str) -> None:
+        self._repeated += 1
+        if len(self._warnings) == MAX_WARNINGS:
+            return
+        if earlier != later:
+            where = f", in {earlier} and in {later}: the one in {later} counts"
+        else:
+            where = f" in {later}: the later one counts" if later else ": the later one counts"
+        self._warnings.append(f"{object_title(thing)} is given twice{where}")

@@ -1,0 +1,112 @@
+"""Reads what ``--measured`` names: files, directories, standard input, and addresses of proxies (``http://...``)."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException
+from typing import BinaryIO, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
+from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
+from zoneward.kube.text_encoding import MAX_BYTES, decode_text
+
+_TIME_LIMIT: Final = 10.0
+_LIST_KINDS: Final = ("List", f"{KIND}List")
+
+
+def read_measured(places: Sequence[str], *, stdin: BinaryIO | None) -> tuple[MeasuredTraffic, ...]:
+    """All documents, in the order given; at least one. Raises InputError."""
+    found = tuple(document for place in places for document in _read(place, stdin))
+    if not found:
+        raise InputError(", ".join(map(_without_password, places)), f"expected a document of kind {KIND}, got none")
+    return found
+
+
+def _read(place: str, stdin: BinaryIO | None) -> Iterator[MeasuredTraffic]:
+    if place.startswith(("http://", "https://")):
+        yield from read_measured_traffic(_without_password(place), _fetch(place))
+        return
+    for file in expand([place]):
+        yield from read_measured_traffic(STDIN_NAME if file == STDIN else file, load(file, stdin=stdin))
+
+
+def _fetch(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=_TIME_LIMIT) as answer:
+            data: bytes = answer.read(MAX_BYTES + 1)
+    except urllib.error.HTTPError as error:
+        raise InputError(
+            _without_password(url), f"expected an answer of status 200, got {error.code} {error.reason}"
+        ) from None
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise InputError(_without_password(url), f"expected an answer, got {reason}") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(_without_password(url), f"expected at most {MAX_BYTES} bytes, got more")
+    return data
+
+
+def _without_password(place: str) -> str:
+    """Without the password that may stand in an address."""
+    if "@" not in place or "://" not in place:
+        return place
+    parts = urlsplit(place)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+class _DocumentHead(msgspec.Struct, gc=False, rename="camel"):
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+_HEAD: Final = msgspec.json.Decoder(_DocumentHead)
+_DOCUMENT: Final = msgspec.json.Decoder(MeasuredTraffic)
+
+
+def read_measured_traffic(source: str, data: bytes | bytearray) -> Iterator[MeasuredTraffic]:
+    """The documents in the data: JSON, one or a List of them, or one on each line; gzipped or not. Raises InputError.
+
+    ``source`` is what errors call the data.
+    """
+    text = bytes(decode_text(source, data)).strip()
+    if not text:
+        raise InputError(source, f"expected a document of kind {KIND}, got nothing")
+    first, _, others = text.partition(b"\n")
+    if others and _is_json(first):
+        for number, line in enumerate(text.splitlines(), start=1):
+            if line.strip():
+                yield from _iter_documents(source, f"line {number}", line)
+    else:
+        yield from _iter_documents(source, "", text)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.MsgspecError:
+        return False
+    return True
+
+
+def _iter_documents(source: str, place: str, text: bytes | msgspec.Raw) -> Iterator[MeasuredTraffic]:
+    try:
+        head = _HEAD.decode(text)
+        if head.kind in _LIST_KINDS:
+            for number, item in enumerate(head.items or ()):
+                yield from _iter_documents(source, f"{place} items[{number}]".strip(), item)
+            return
+        if head.kind != KIND:
+            raise InputError(source, place, "kind", f"expected {KIND}, got {head.kind or 'none'}")
+        yield _DOCUMENT.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        problem = str(error)
+        raise InputError(
+            source, place, f"expected a document of kind {KIND}, got {problem[:1].lower()}{problem[1:]}"
+        ) from None

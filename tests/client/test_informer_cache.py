@@ -1,0 +1,369 @@
+"""The cache answers as a look at all objects would, whatever came before, and keeps no more than it needs."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import convert
+
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.interner import Interner
+from zoneward.client.resources import (
+    CACHED_RESOURCES,
+    NODES,
+    PODS,
+    SERVICES,
+    SLICES,
+    CachedObject,
+    LiveNode,
+    LivePod,
+    object_key_of,
+)
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.kube.objects import EndpointSlice, ObjectMeta, Pod, PodMeta, Service, ServiceSpec
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+Labels = Mapping[str, str] | None
+
+
+def a_pod(name: str, labels: Labels = None, *, namespace: str = "n1", node: str = "", version: int = 1) -> LivePod:
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "resourceVersion": str(version)}
+    status = {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    containers = [{"ports": [{"name": "http", "containerPort": 8080}]}]
+    spec = {"nodeName": node, "containers": containers, "initContainers": containers, "hostname": name}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, LivePod)
+
+
+def a_service(name: str, selector: Labels, *, namespace: str = "n1", version: int = 1) -> Service:
+    metadata = ObjectMeta(name=name, namespace=namespace, resource_version=str(version))
+    return Service(metadata=metadata, spec=ServiceSpec(selector=cast(dict[str, str] | None, selector)))
+
+
+def a_slice(name: str, service: str | None, *, namespace: str = "n1", version: int = 1) -> EndpointSlice:
+    labels = None if service is None else {SERVICE_NAME_LABEL: service}
+    document = {
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "resourceVersion": str(version)},
+        "addressType": "IPv4",
+        "ports": [{"port": 80}],
+        "endpoints": [
+            {
+                "addresses": ["10.0.0.1"],
+                "nodeName": "node",
+                "zone": "a",
+                "conditions": {"ready": True},
+                "hints": {"forZones": [{"name": "a"}]},
+                "targetRef": {"kind": "Pod", "namespace": namespace, "name": "p"},
+            }
+        ],
+    }
+    return msgspec.convert(document, EndpointSlice)
+
+
+def a_node(name: str, zone: str | None, *, version: int = 1) -> LiveNode:
+    labels = None if zone is None else {ZONE_LABEL: zone}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels, "resourceVersion": str(version)}}, LiveNode)
+
+
+# --- answers, against a look at everything ----------------------------------------------------------------------------
+
+NAMESPACES = st.sampled_from(["n1", "n2"])
+LABELS = st.none() | st.fixed_dictionaries({}, optional=dict.fromkeys("abcd", st.sampled_from("xxy")))
+NAMES = st.sampled_from("12345")
+CHANGES = st.one_of(
+    st.builds(lambda n, labels, ns, node: a_pod(n, labels, namespace=ns, node=node), NAMES, LABELS, NAMESPACES, NAMES),
+    st.builds(lambda n, labels, ns: a_service(n, labels, namespace=ns), NAMES, LABELS, NAMESPACES),
+    st.builds(lambda n, service, ns: a_slice(n, service, namespace=ns), NAMES, st.none() | NAMES, NAMESPACES),
+    st.builds(a_node, NAMES, st.sampled_from([None, "", "za", "zb"])),
+)
+RESOURCE_OF: dict[type[CachedObject], Any] = {LivePod: PODS, Service: SERVICES, EndpointSlice: SLICES, LiveNode: NODES}
+
+
+def apply(cache: InformerCache, changes: Sequence[tuple[CachedObject, bool]]) -> None:
+    """Each a newer version than all before it; True: it is deleted instead."""
+    for version, (thing, is_gone) in enumerate(changes, start=2):
+        metadata: Any = msgspec.structs.replace(thing.metadata, resource_version=str(version))
+        newer = msgspec.structs.replace(thing, metadata=metadata)
+        store = cache.store(RESOURCE_OF[type(thing)])
+        store.delete(newer) if is_gone else store.put(newer)
+
+
+def selects(service: Service, namespace: str, labels: Labels) -> bool:
+    selector = service.spec.selector
+    return (
+        bool(selector)
+        and service.metadata.namespace == namespace
+        and (selector or {}).items() <= (labels or {}).items()
+    )
+
+
+def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:
+    """Sorted, and each only once or this is no list of a store's objects."""
+    found = [object_key_of(thing) for thing in things]
+    assert len(found) == len(set(found))
+    return sorted(found)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=40), NAMESPACES, LABELS)
+def test_every_question_is_answered_as_by_a_look_at_all_objects(
+    changes: list[tuple[CachedObject, bool]], namespace: str, labels: Labels
+) -> None:
+    cache = InformerCache()
+    apply(cache, changes)
+    for pod in [*cache.pods, a_pod("unseen", labels, namespace=namespace)]:
+        expected = [each for each in cache.services if selects(each, pod.metadata.namespace, pod.metadata.labels)]
+        found = cache.services_of(pod)
+        assert keys(found) == keys(expected)
+        assert [object_key_of(each) for each in found] == keys(found)
+    for space in ("n1", "n2"):
+        for name in "123456":
+            service = cache.services.get(space, name)
+            expected_pods = [
+                pod for pod in cache.pods if service and selects(service, pod.metadata.namespace, pod.metadata.labels)
+            ]
+            assert keys(cache.pods_of(space, name)) == keys(expected_pods)
+            expected_slices = [
+                each
+                for each in cache.slices
+                if each.metadata.namespace == space and (each.metadata.labels or {}).get(SERVICE_NAME_LABEL) == name
+            ]
+            assert keys(cache.slices_of(space, name)) == keys(expected_slices)
+    for name in "123456":
+        assert keys(cache.pods_on(name)) == keys([pod for pod in cache.pods if pod.spec.node_name == name])
+    zones = {node.metadata.name: (node.metadata.labels or {}).get(ZONE_LABEL) or None for node in cache.nodes}
+    for zone in (None, "za", "zb", "zc"):
+        assert keys(cache.nodes_in(zone)) == [("", name) for name in sorted(zones) if zones[name] == zone]
+    assert cache.zones() == sorted({zone for zone in zones.values() if zone})
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
+    cache = InformerCache()
+    apply(cache, [(thing, False) for thing in things])
+    for resource in CACHED_RESOURCES:
+        cache.store(resource).retain_only(set())  # type: ignore[misc]
+    parts = [vars(cache._selectors), vars(cache._slices_of), vars(cache._pods_on), vars(cache._nodes_in)]
+    left = [held for part in parts for held in part.values() if isinstance(held, dict) and held]
+    assert left == []
+    assert [len(store) for store in (cache.pods, cache.services, cache.nodes, cache.slices)] == [0, 0, 0, 0]
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_a_snapshot_of_the_same_objects_finds_the_same_pods_and_slices(things: list[CachedObject]) -> None:
+    cache = InformerCache()
+    apply(cache, [(thing, False) for thing in things])
+    snapshot = Snapshot.of([*cache.services, *cache.nodes, *cache.pods, *cache.slices])
+    for service in cache.services:
+        key = object_key_of(service)
+        assert keys(cast(Sequence[CachedObject], snapshot.pods_of(service))) == keys(cache.pods_of(*key))
+        assert keys(snapshot.slices_of(service)) == keys(cache.slices_of(*key))
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_all_labels_of_a_selector_count(number: int) -> None:
+    """However many there are, and whichever of them differs."""
+    selector = {f"key{index}": "yes" for index in range(number)}
+    cache = InformerCache()
+    cache.services.put(a_service("s", selector))
+    cache.pods.put(a_pod("all", selector | {"more": "yes"}))
+    for index, key in enumerate(selector):
+        cache.pods.put(a_pod(f"not-{index}", selector | {key: "no"}))
+        cache.pods.put(a_pod(f"without-{index}", {other: "yes" for other in selector if other != key}))
+    assert keys(cache.pods_of("n1", "s")) == [("n1", "all")]
+    assert [pod.metadata.name for pod in cache.pods if cache.services_of(pod)] == ["all"]
+
+
+def test_a_pod_from_a_file_can_be_asked_about() -> None:
+    cache = InformerCache()
+    cache.services.put(a_service("s", {"app": "a"}))
+    pod = Pod(metadata=PodMeta(name="p", namespace="n1", labels={"app": "a", "tier": "b"}))
+    assert keys(cache.services_of(pod)) == [("n1", "s")]
+
+
+# --- handlers ---------------------------------------------------------------------------------------------------------
+
+
+def test_handlers_are_told_old_and_new_after_the_cache_and_its_indexes_have_it() -> None:
+    cache = InformerCache()
+    cache.services.put(a_service("s", {"app": "a"}))
+    told: list[tuple[LivePod | None, LivePod | None, list[tuple[str, str]]]] = []
+
+    def handler(old: LivePod | None, new: LivePod | None) -> None:
+        assert cache.pods.get("n1", "p") is new
+        told.append((old, new, keys(cache.pods_of("n1", "s"))))
+
+    stop = cache.pods.subscribe(handler)
+    first = a_pod("p", {"app": "a"}, version=2)
+    second = a_pod("p", {"app": "b"}, version=3)
+    cache.pods.put(first)
+    cache.pods.put(second)
+    cache.pods.delete(a_pod("p", version=4))
+    stop()
+    cache.pods.put(first)
+    assert told == [(None, first, [("n1", "p")]), (first, second, []), (second, None, [])]
+
+
+def test_what_is_not_newer_changes_nothing() -> None:
+    cache = InformerCache()
+    held = a_pod("p", {"app": "a"}, version=10)
+    cache.pods.put(held)
+    told: list[object] = []
+    cache.pods.subscribe(lambda *change: told.append(change))
+    cache.pods.put(a_pod("p", {"app": "b"}, version=10))
+    cache.pods.put(a_pod("p", {"app": "b"}, version=9))
+    cache.pods.delete(a_pod("p", version=9))
+    cache.pods.delete(a_pod("q", version=11))
+    cache.pods.put(a_pod("p", {"app": "b"}, version=10), allow_older=True)
+    assert told == []
+    assert cache.pods.get("n1", "p") is held
+    cache.pods.put(a_pod("p", {"app": "b"}, version=9), allow_older=True)
+    assert len(told) == 1
+    cache.pods.delete(a_pod("p", version=9))
+    assert len(told) == 2
+
+
+def test_versions_compare_as_numbers() -> None:
+    cache = InformerCache()
+    cache.pods.put(a_pod("p", version=9))
+    cache.pods.put(a_pod("p", version=10))
+    found = cache.pods.get("n1", "p")
+    assert found is not None
+    assert found.metadata.resource_version == "10"
+
+
+def test_a_complete_list_deletes_what_is_not_in_it() -> None:
+    cache = InformerCache()
+    for name in "abc":
+        cache.nodes.put(a_node(name, "z"))
+    told: list[tuple[LiveNode | None, LiveNode | None]] = []
+    cache.nodes.subscribe(lambda old, new: told.append((old, new)))
+    kept = cache.nodes.get("", "b")
+    cache.nodes.retain_only({("", "b"), ("", "d")})
+    assert list(cache.nodes) == [kept]
+    assert [(old and old.metadata.name, new) for old, new in told] == [("a", None), ("c", None)]
+
+
+def test_a_handler_may_end_its_own_subscription() -> None:
+    cache = InformerCache()
+    told: list[str] = []
+
+    def once(_old: LivePod | None, _new: LivePod | None) -> None:
+        told.append("once")
+        stop()
+
+    stop = cache.pods.subscribe(once)
+    cache.pods.subscribe(lambda _old, _new: told.append("always"))
+    cache.pods.put(a_pod("p", version=1))
+    cache.pods.put(a_pod("p", version=2))
+    assert told == ["once", "always", "always"]
+
+
+@pytest.mark.parametrize("resources", [CACHED_RESOURCES, (SERVICES, NODES)], ids=["all", "some"])
+def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
+    async def run() -> None:
+        cache = InformerCache(resources)
+        for resource in resources:
+            assert not cache.synced.is_set()
+            cache.store(resource).retain_only(set())
+            cache.store(resource).retain_only(set())
+        assert cache.synced.is_set()
+
+    asyncio.run(run())
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_pods_of_a_workload_share_what_they_have_in_common() -> None:
+    cache = InformerCache()
+    for index in range(3):
+        cache.pods.put(a_pod(f"p{index}", {"app": "a"}, node="node"))
+    cache.pods.put(a_pod("p0", {"app": "a"}, node="node", version=2))
+    pods = list(cache.pods)
+    shared = [
+        (pod.metadata.labels, pod.metadata.namespace, pod.spec.node_name, pod.spec.containers, pod.status.conditions)
+        for pod in pods
+    ]
+    assert [len({id(value) for value in values}) for values in zip(*shared, strict=True)] == [1, 1, 1, 1, 1]
+
+
+@given(st.one_of(CHANGES.filter(lambda thing: isinstance(thing, LivePod | EndpointSlice))))
+def test_packing_changes_no_value(thing: LivePod | EndpointSlice) -> None:
+    before = msgspec.json.encode(thing)
+    packing = Interner()
+    packing.intern_pod(thing) if isinstance(thing, LivePod) else packing.intern_slice(thing)
+    assert msgspec.json.encode(thing) == before
+    assert thing == msgspec.json.decode(before, type=type(thing))
+
+
+def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() -> None:
+    cache, times = InformerCache(), ["2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"]
+    for number, at in enumerate(times):
+        conditions = [
+            {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-21T07:00:00Z"},
+            {"type": "Ready", "status": "False", "lastTransitionTime": at},
+        ]
+        metadata = {"name": f"p{number}", "namespace": "n1", "resourceVersion": "1"}
+        cache.pods.put(msgspec.convert({"metadata": metadata, "status": {"conditions": conditions}}, LivePod))
+    first, second = cache.pods
+    assert [first.status.ready_since, second.status.ready_since] == times
+    assert first.status.conditions is second.status.conditions
+    assert [(each.type, each.status) for each in first.status.conditions or ()] == [
+        ("Initialized", "True"),
+        ("Ready", "False"),
+    ]
+    cache.pods.put(a_pod("p0", version=2))
+    assert [pod.status.ready_since for pod in cache.pods] == [None, times[1]], "no time, where the server tells none"
+
+
+def test_what_packing_remembers_is_bounded() -> None:
+    packing = Interner(limit=10)
+    for index in range(100):
+        thing = a_slice("s", "s")
+        packing.intern_slice(
+            msgspec.structs.replace(thing, ports=((msgspec.structs.replace((thing.ports or ())[0], port=index)),))
+        )
+    assert 0 < len(packing._seen) <= 10
+
+
+def an_adopted_service(*, selector: dict[str, str] | None = None, mark: str | None = None) -> Service:
+    annotations = None if mark is None else {SELECTOR_ANNOTATION: mark}
+    metadata = {"name": "cart", "namespace": "shop", "annotations": annotations}
+    return convert({"metadata": metadata, "spec": {"selector": selector}}, Service)
+
+
+def an_adopted_pod(name: str, app: str) -> LivePod:
+    return convert({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}}, LivePod)
+
+
+def selected(cache: InformerCache) -> list[str]:
+    return [pod.metadata.name for pod in cache.pods_of("shop", "cart")]
+
+
+def test_pods_are_found_by_the_mark_and_by_the_selector_that_comes_back() -> None:
+    cache = InformerCache()
+    pods = [an_adopted_pod("a", "cart"), an_adopted_pod("b", "other")]
+    for pod in pods:
+        cache.pods.put(pod)
+    for service, names in (
+        (an_adopted_service(selector={"app": "cart"}), ["a"]),
+        (an_adopted_service(mark='{"app":"cart"}'), ["a"]),
+        (an_adopted_service(mark='{"app":"other"}'), ["b"]),
+        (an_adopted_service(mark='{"app":'), []),
+        (an_adopted_service(mark='{"app":"other"}', selector={"app": "cart"}), ["a"]),
+        (an_adopted_service(), []),
+    ):
+        cache.services.put(service, allow_older=True)
+        assert selected(cache) == names
+        found = [each for pod in pods for each in cache.services_of(pod)]
+        assert found == [service] * len(names)

@@ -1,0 +1,394 @@
+"""When a Service counts as contested, when no longer, and what is done about it on a cluster."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.controller.a_built_in import KEY, Shop, a_shop
+from tests.controller.a_controller import LIMIT, at_work
+
+from zoneward.client.resources import LivePod
+from zoneward.client.writer import Writer
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.conflict_detector import (
+    GRACE,
+    MEMORY,
+    QUIET,
+    STILL,
+    ConflictDetector,
+    ConflictVerdict,
+    is_sign_of_life,
+    no_conflict_check,
+    slices_of_contested,
+)
+from zoneward.controller.mode import Mode
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.daemon.metrics import counter_total
+from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import compute_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
+
+OTHER = ("default", "other")
+PORTS = (EndpointPort(name="", port=80, protocol="TCP"),)
+
+
+def contested(conflicts: ConflictDetector, key: tuple[str, str] = KEY, *, now: float = 0.0) -> float:
+    """Hold a Service, and find slices until it is contested; when that is."""
+    conflicts.taken_over(key)
+    assert conflicts.found_slices(key, now=now) is ConflictVerdict.DELETE
+    conflicts.taken_over(key)
+    assert conflicts.found_slices(key, now=now + GRACE) is ConflictVerdict.DELETE
+    conflicts.taken_over(key)
+    assert conflicts.found_slices(key, now=now + GRACE) is ConflictVerdict.YIELD
+    assert key in conflicts.contested
+    return now + GRACE
+
+
+def test_what_is_there_when_a_service_is_taken_over_is_no_rival() -> None:
+    conflicts = ConflictDetector(together=False)
+    for now in range(100):
+        assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.DELETE
+    assert not conflicts.contested
+
+
+def test_what_comes_back_twice_is_a_rival_and_one_late_sync_is_none() -> None:
+    conflicts = ConflictDetector(together=False)
+    conflicts.taken_over(KEY)
+    assert conflicts.found_slices(KEY, now=10) is ConflictVerdict.DELETE
+    # The deletion failed, and is tried again.
+    assert conflicts.found_slices(KEY, now=11) is ConflictVerdict.DELETE
+    conflicts.taken_over(KEY)
+    # More of the same sync.
+    assert conflicts.found_slices(KEY, now=11) is ConflictVerdict.WAIT
+    assert conflicts.found_slices(KEY, now=12.5) is ConflictVerdict.WAIT
+    assert conflicts.due_rechecks(now=12.9) == []
+    assert conflicts.due_rechecks(now=10 + GRACE) == [KEY]
+    assert conflicts.found_slices(KEY, now=10 + GRACE) is ConflictVerdict.DELETE
+    conflicts.taken_over(KEY)
+    assert not conflicts.contested
+    assert conflicts.found_slices(KEY, now=10 + GRACE) is ConflictVerdict.YIELD
+    assert conflicts.contested == {KEY}
+
+
+def test_a_slice_that_was_just_written_is_not_deleted_before_its_writer_knows() -> None:
+    conflicts = ConflictDetector(together=False)
+    conflicts.sign_of_life(KEY, now=10)
+    assert conflicts.found_slices(KEY, now=10 + STILL / 2) is ConflictVerdict.WAIT
+    assert conflicts.due_rechecks(now=10 + STILL / 2) == []
+    assert conflicts.due_rechecks(now=10 + STILL) == [KEY]
+    assert conflicts.found_slices(KEY, now=10 + STILL) is ConflictVerdict.DELETE
+    assert not conflicts.contested
+
+
+def test_one_that_goes_on_writing_is_a_rival_though_nothing_was_deleted() -> None:
+    conflicts = ConflictDetector(together=False)
+    now = 10.0
+    while now < 10 + GRACE:
+        conflicts.sign_of_life(KEY, now=now)
+        assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.WAIT
+        now += STILL / 2
+    conflicts.sign_of_life(KEY, now=now)
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.YIELD
+
+
+def test_finds_that_lie_far_apart_have_nothing_to_do_with_each_other() -> None:
+    conflicts = ConflictDetector(together=False)
+    conflicts.taken_over(KEY)
+    for number in range(10):
+        assert conflicts.found_slices(KEY, now=number * (MEMORY + 1)) is ConflictVerdict.DELETE
+        conflicts.taken_over(KEY)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_contested_service_is_proof_for_others_where_all_are_ours(together: bool) -> None:
+    conflicts = ConflictDetector(together=together)
+    now = contested(conflicts)
+    assert (conflicts.found_slices(OTHER, now=now) is ConflictVerdict.YIELD) == together
+
+
+def test_it_is_gone_when_it_leaves_one_service_as_it_ought_not_to_be_and_changes_none() -> None:
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.found_slices(OTHER, now=now)
+    assert conflicts.contested == {KEY, OTHER}
+    assert conflicts.check_recovery(KEY, is_current=True, now=now + 1000) == []
+    now += 1000
+    assert conflicts.check_recovery(KEY, is_current=False, now=now) == []
+    conflicts.sign_of_life(KEY, now=now + QUIET - 1)
+    assert conflicts.due_rechecks(now=now + QUIET) == [KEY]
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET) == [], "it changed a second ago"
+    assert conflicts.due_rechecks(now=now + 2 * QUIET - 2) == []
+    assert conflicts.due_rechecks(now=now + 2 * QUIET - 1) == [KEY]
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + 2 * QUIET - 1) == [KEY, OTHER]
+    conflicts.reclaim([KEY, OTHER], now=now + 2 * QUIET)
+    assert not conflicts.contested
+
+
+def test_what_it_does_elsewhere_does_not_keep_a_service_from_being_given_back() -> None:
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.found_slices(OTHER, now=now)
+    assert conflicts.check_recovery(OTHER, is_current=False, now=now) == []
+    conflicts.sign_of_life(KEY, now=now + QUIET - 1)
+    assert conflicts.check_recovery(OTHER, is_current=False, now=now + QUIET) == [OTHER]
+    conflicts.reclaim([OTHER], now=now + QUIET)
+    assert conflicts.contested == {KEY}
+    assert conflicts.found_slices(OTHER, now=now + QUIET) is ConflictVerdict.DELETE, (
+        "that another one is contested proves nothing now"
+    )
+    conflicts.taken_over(OTHER)
+    contested(conflicts, OTHER, now=now + QUIET)
+
+
+def test_one_that_is_slow_is_waited_for_anew() -> None:
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.check_recovery(KEY, is_current=False, now=now)
+    conflicts.check_recovery(KEY, is_current=True, now=now + QUIET - 1)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET + 1) == []
+    assert conflicts.due_rechecks(now=now + QUIET + 1) == []
+
+
+def test_who_comes_back_after_all_is_known_at_once_and_waited_for_longer() -> None:
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.check_recovery(KEY, is_current=False, now=now)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET) == [KEY]
+    now += QUIET
+    conflicts.reclaim([KEY], now=now)
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.DELETE, "what it left behind"
+    conflicts.taken_over(KEY)
+    assert conflicts.found_slices(KEY, now=now + 1) is ConflictVerdict.YIELD
+    conflicts.check_recovery(KEY, is_current=False, now=now + 1)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + 1 + QUIET) == []
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + 1 + 2 * QUIET) == [KEY]
+
+
+def test_nothing_is_remembered_of_a_service_that_is_gone_or_once_we_lead_no_more() -> None:
+    conflicts = ConflictDetector(together=True)
+    contested(conflicts)
+    conflicts.check_recovery(KEY, is_current=False, now=GRACE)
+    conflicts.forget(KEY)
+    assert len(conflicts) == 0
+    contested(conflicts, now=100)
+    conflicts.clear()
+    assert len(conflicts) == 0
+    assert conflicts.due_rechecks(now=10_000) == []
+
+
+# --- what slices say --------------------------------------------------------------------------------------------------
+
+
+def a_slice(manager: str, *addresses: str, deleting: bool = False, ready: bool = True) -> EndpointSlice:
+    conditions = EndpointConditions(ready=ready)
+    return EndpointSlice(
+        metadata=ObjectMeta(
+            name=manager,
+            namespace=KEY[0],
+            uid=manager,
+            labels={MANAGED_BY_LABEL: manager, SERVICE_NAME_LABEL: KEY[1]},
+            deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None,
+        ),
+        address_type="IPv4",
+        endpoints=tuple(Endpoint(addresses=(each,), conditions=conditions) for each in addresses),
+        ports=PORTS,
+    )
+
+
+def a_plan(*slices: EndpointSlice, pods: int) -> ServicePlan:
+    """Of a Service with so many ready Pods, 10.0.0.0 and on."""
+    found = [
+        {
+            "metadata": {"name": f"cart-{number}", "namespace": KEY[0], "uid": str(number)},
+            "status": {
+                "podIPs": [{"ip": f"10.0.0.{number}"}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        for number in range(pods)
+    ]
+    configuration = Configuration()
+    service = Service(
+        metadata=ObjectMeta(name=KEY[1], namespace=KEY[0]),
+        spec=ServiceSpec(selector={"a": "b"}, ports=(ServicePort(port=80),), ip_families=("IPv4",)),
+    )
+    cluster_state = ClusterState(demand=compute_demand(()), node_zones={}, configuration=configuration)
+    return plan_service(service, pods=msgspec.convert(found, list[LivePod]), slices=slices, cluster_state=cluster_state)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "pods", "doubles"),
+    [
+        (("10.0.0.0", "10.0.0.1"), ("10.0.0.0", "10.0.0.1"), 2, True),
+        # One that is ready would be in no slice.
+        (("10.0.0.0", "10.0.0.1"), ("10.0.0.0",), 2, False),
+        # One that we list is gone.
+        (("10.0.0.0", "10.0.0.1"), ("10.0.0.0",), 1, True),
+        # One that nobody lists is none that we take away.
+        (("10.0.0.0",), ("10.0.0.0",), 2, True),
+    ],
+)
+def test_ours_go_once_every_ready_endpoint_of_theirs_is_listed(
+    ours: tuple[str, ...], theirs: tuple[str, ...], pods: int, doubles: bool
+) -> None:
+    slices = a_slice(MANAGER, *ours), a_slice(BUILT_IN_MANAGER, *theirs)
+    found = slices_of_contested(a_plan(*slices, pods=pods), slices, configuration=Configuration())
+    assert bool(found.doubles) == doubles
+    assert not found.is_gone
+    assert found.is_current == (len(theirs) == pods)
+
+
+def test_theirs_count_while_they_last_and_only_what_is_ready() -> None:
+    for theirs in (a_slice(BUILT_IN_MANAGER, "10.0.0.0", deleting=True), a_slice("somebody", "10.0.0.0")):
+        slices = a_slice(MANAGER, "10.0.0.0"), theirs
+        found = slices_of_contested(a_plan(*slices, pods=1), slices, configuration=Configuration())
+        assert found.is_gone
+        assert not found.doubles
+    slices = a_slice(MANAGER, "10.0.0.0"), a_slice(BUILT_IN_MANAGER, "10.0.0.0", ready=False)
+    found = slices_of_contested(a_plan(*slices, pods=1), slices, configuration=Configuration())
+    assert not found.is_gone
+    assert not found.is_current
+    assert not found.doubles
+
+
+def test_a_label_or_a_deletion_is_no_sign_of_life() -> None:
+    one = a_slice(BUILT_IN_MANAGER, "10.0.0.0")
+    assert is_sign_of_life(None, one)
+    assert is_sign_of_life(one, a_slice(BUILT_IN_MANAGER, "10.0.0.1"))
+    assert is_sign_of_life(one, replace(one, metadata=replace(one.metadata, uid="another")))
+    assert not is_sign_of_life(one, replace(one, metadata=replace(one.metadata, labels={})))
+    assert not is_sign_of_life(one, a_slice(BUILT_IN_MANAGER, "10.0.0.0", deleting=True))
+    assert not is_sign_of_life(one, None)
+
+
+# --- on a cluster -----------------------------------------------------------------------------------------------------
+
+
+def quick(*, together: bool = True) -> ConflictDetector:
+    return ConflictDetector(together=together, still=0.05, grace=0.2, quiet=0.5)
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def of(shop: Shop) -> tuple[bool, bool]:
+    """Whether there are slices of ours, and of the built-in controller."""
+    return bool(shop.slices(MANAGER)), bool(shop.slices(BUILT_IN_MANAGER))
+
+
+def is_ours(shop: Shop, controller: EndpointSliceController) -> bool:
+    return of(shop) == (True, False) and controller.is_idle
+
+
+@pytest.mark.parametrize("faults", [(), ("conflict@0.2", "lost-answer@0.2")])
+def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_quiet(faults: tuple[str, ...]) -> None:
+    async def scene() -> None:
+        async with a_shop(*faults) as shop:
+            status_writer = StatusWriter(Writer(shop.link), instance="test")
+            async with at_work(shop, status_writer=status_writer, conflicts=quick()) as controller:
+                await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
+                assert no_conflict_check(controller.contested)() is not None
+                assert await status_writer.wait_until_written(5)
+                (event,) = shop.objects("events")
+                assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
+                writes = counter_total(controller.metrics.writes)
+                # It is kept by the other one, and we write nothing.
+                shop.steady.discard("10.0.0.1")
+                shop.make_ready(1, False)
+                await until(lambda: shop.listed() == shop.steady)
+                await asyncio.sleep(0.6)
+                assert controller.contested == {KEY}
+                assert counter_total(controller.metrics.writes) == writes
+                # It is switched off, which shows when something changes.
+                shop.runs = False
+                shop.steady.discard("10.0.0.2")
+                shop.make_ready(2, False)
+                await until(lambda: not controller.contested and is_ours(shop, controller))
+                assert no_conflict_check(controller.contested)() is None
+                assert shop.listed() == shop.steady
+            assert shop.missing == []
+
+    asyncio.run(scene())
+
+
+def test_where_its_slices_are_deleted_a_service_is_ours_at_once() -> None:
+    async def scene() -> None:
+        async with a_shop() as shop, at_work(shop, conflicts=quick()) as controller:
+            await until(lambda: controller.contested and of(shop) == (False, True))
+            shop.runs = False
+            shop.steady.clear()
+            for each in shop.slices(BUILT_IN_MANAGER):
+                shop.delete_slice(each["metadata"]["name"])
+            await until(lambda: not controller.contested and is_ours(shop, controller))
+
+    asyncio.run(scene())
+
+
+def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
+    async def scene() -> None:
+        async with a_shop() as shop:
+            shop.runs = False
+            async with at_work(shop, conflicts=quick()) as controller:
+                await until(lambda: is_ours(shop, controller))
+                for _ in range(2):
+                    shop.sync()
+                    assert of(shop) == (True, True)
+                    await until(lambda: is_ours(shop, controller))
+                assert not controller.contested
+                assert counter_total(controller.metrics.writes, operation="delete") == 3
+            # One that begins anew finds all in order.
+            async with at_work(shop, conflicts=quick()) as controller:
+                await controller.wait_until_idle(LIMIT)
+                assert not counter_total(controller.metrics.writes)
+            assert shop.missing == []
+
+    asyncio.run(scene())
+
+
+def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_go() -> None:
+    async def scene() -> None:
+        async with a_shop() as shop:
+            await shop.adopting().adopt(endpoints_policy="keep")
+            async with at_work(shop, mode=Mode.ONLY_MARKED, conflicts=quick(together=False)) as controller:
+                await until(lambda: is_ours(shop, controller))
+                shop.lets_go = False
+                shop._seen = -1
+                await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
+                # Given back by a selector in its spec it is none of ours.
+                shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "cart"}}})
+                await until(lambda: not controller.contested and controller.is_idle)
+            assert shop.listed() == shop.steady
+            assert shop.missing == []
+
+    asyncio.run(scene())
+
+
+# --- It is told of which Services we keep off ---
+
+
+def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:
+    contested: set[tuple[str, str]] = set()
+    check = no_conflict_check(contested)
+    assert check() is None
+    contested.add(("shop", "cart"))
+    assert check() == "the built-in controller writes slices of shop/cart"
+    contested.update(("shop", name) for name in "abcd")
+    assert check() == "the built-in controller writes slices of shop/a, shop/b, shop/c and 2 more"

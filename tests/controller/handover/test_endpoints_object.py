@@ -1,0 +1,236 @@
+"""Endpoints of adopted Services beside a running controller. A sandbox has no Endpoints: these are kept here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.lines import Lines
+
+from zoneward.client.api_errors import ApiError, api_error
+from zoneward.client.writer import Writer
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover import endpoints_object as keeping_endpoints
+from zoneward.controller.handover.endpoints_object import updated_endpoints
+from zoneward.controller.handover.service_handover import ReadWriteConnection
+from zoneward.controller.mode import Mode
+from zoneward.controller.queue.batching import Batching
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
+from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
+
+Object = dict[str, Any]
+MARKS = {SELECTOR_ANNOTATION: '{"app": "cart"}', ENDPOINTS_ANNOTATION: "keep"}
+PATH = "/api/v1/namespaces/default/endpoints"
+
+
+@dataclass
+class WithEndpoints:
+    """A connection whose server has Endpoints too, in one namespace. ``refuses``: the status of answers to writes."""
+
+    link: ReadWriteConnection
+    objects: dict[str, Object] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    refuses: int | None = None
+    _version: int = 0
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self.link.stream(path, query, idle=idle)
+
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
+        if not path.startswith(PATH):
+            return await self.link.get(path, query, timeout=timeout)
+        self.calls.append("GET")
+        return msgspec.json.encode(self._found(path))
+
+    async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
+        if not path.startswith(PATH):
+            return await self.link.send(method, path, body, **options)
+        self.calls.append(method)
+        if self.refuses is not None:
+            raise _error(self.refuses)
+        thing = msgspec.json.decode(body)
+        if method == "DELETE":
+            if self._found(path)["metadata"]["uid"] != thing["preconditions"]["uid"]:
+                raise _error(409)
+            del self.objects[_name(path)]
+            return b"{}"
+        name = thing["metadata"]["name"]
+        if method == "POST":
+            if name in self.objects:
+                raise _error(409, "AlreadyExists")
+            thing["metadata"]["uid"] = f"u-{name}"
+        elif self._found(path)["metadata"]["resourceVersion"] != thing["metadata"]["resourceVersion"]:
+            raise _error(409, "Conflict")
+        self.write(name, thing)
+        return msgspec.json.encode(self.objects[name])
+
+    def write(self, name: str, thing: Object) -> None:
+        self._version += 1
+        thing["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[name] = thing
+
+    def listed(self, name: str = "cart") -> tuple[set[str], set[str]]:
+        """Addresses that are ready, and that are not."""
+        subsets = self.objects.get(name, {}).get("subsets") or ()
+        ready, unready = (
+            {one["ip"] for each in subsets for one in each.get(key) or ()} for key in ("addresses", "notReadyAddresses")
+        )
+        return ready, unready
+
+    def _found(self, path: str) -> Object:
+        if _name(path) not in self.objects:
+            raise _error(404)
+        return self.objects[_name(path)]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _error(status: int, reason: str = "") -> ApiError:
+    return api_error(status, msgspec.json.encode({"kind": "Status", "reason": reason}))
+
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping_endpoints, "BATCHING", Batching(period=0.05))
+
+
+@asynccontextmanager
+async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, WithEndpoints, EndpointSliceController]]:
+    async with a_place() as place:
+        place.link = server = WithEndpoints(place.link)
+        fill(place, selector=None, annotations=MARKS)
+        async with at_work(place, mode=mode, batching=Batching()) as controller:
+            await settle(place, controller)
+            yield place, server, controller
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
+    async def scene() -> None:
+        async with kept() as (place, server, controller):
+            assert server.listed() == (addresses(*range(PODS)), set())
+            assert server.calls == ["GET", "POST"]
+            (service,) = place.objects("services")[-1:]
+            since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
+            assert since == service["metadata"]["creationTimestamp"]
+            place.make_ready(1, False)
+            await settle(place, controller)
+            assert server.listed() == (addresses(0, *range(2, PODS)), addresses(1))
+            # What changes no endpoint costs nothing.
+            place.annotate("cart", MARKS | {"note": "b"})
+            await settle(place, controller)
+            assert server.calls == ["GET", "POST", "PUT"]
+            # With the Service it goes.
+            place.store.delete(place.registry.kinds["services"], "default", "cart")
+            place.missing.clear()
+            await settle(place, controller)
+            place.missing.clear()
+            assert server.objects == {}
+
+    asyncio.run(scene())
+
+
+def test_where_all_services_are_ours_too() -> None:
+    async def scene() -> None:
+        async with kept(Mode.TAKE_OVER) as (place, server, controller):
+            # Those of a Service with a selector are the built-in controller's, which goes on with them.
+            place.service("other")
+            await settle(place, controller)
+            assert set(server.objects) == {"cart"}
+
+    asyncio.run(scene())
+
+
+def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
+    async def scene() -> None:
+        async with kept() as (place, server, controller):
+            thing = server.objects["cart"]
+            server.write("cart", thing | {"metadata": thing["metadata"] | {"annotations": {"note": "b"}}})
+            server.calls.clear()
+            place.make_ready(1, False)
+            await until(lambda: server.listed()[1] == addresses(1))
+            await settle(place, controller)
+            assert server.calls == ["PUT", "GET", "PUT"]
+            assert server.objects["cart"]["metadata"]["annotations"]["note"] == "b"
+            del server.objects["cart"]
+            place.make_ready(1, True)
+            await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+
+    asyncio.run(scene())
+
+
+def test_a_right_that_is_missing_holds_up_no_slice() -> None:
+    async def scene() -> None:
+        async with kept() as (place, server, controller):
+            server.refuses = 403
+            for ready in (False, True, False):
+                place.make_ready(1, ready)
+                await until(lambda ready=ready: (addresses(1) <= place.listed()) == ready)  # type: ignore[misc]
+            server.refuses = None
+            await until(lambda: server.listed()[1] == addresses(1))
+            await settle(place, controller)
+
+    asyncio.run(scene())
+
+
+def test_nothing_is_read_or_written_on_standby() -> None:
+    async def scene() -> None:
+        async with a_place() as place:
+            place.link = server = WithEndpoints(place.link)
+            fill(place, selector=None, annotations=MARKS)
+            leading = asyncio.Event()
+            writer = Writer(place.link)
+            async with at_work(place, mode=Mode.ONLY_MARKED, leading=leading, writer=writer) as controller:
+                await controller.cache.synced.wait()
+                await asyncio.sleep(0.1)
+                assert server.calls == []
+                leading.set()
+                await settle(place, controller)
+                leading.clear()
+                controller.stepped_down()
+                place.make_ready(1, False)
+                await asyncio.sleep(0.1)
+                assert server.calls == ["GET", "POST"]
+                leading.set()
+                await settle(place, controller)
+                assert server.calls == ["GET", "POST", "GET", "PUT"]
+
+    asyncio.run(scene())
+
+
+def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = True
+
+    def breaking(*given: Any, **options: Any) -> Any:
+        if broken:
+            raise RuntimeError("a bug")
+        return updated_endpoints(*given, **options)
+
+    async def scene() -> None:
+        nonlocal broken
+        log = Lines()
+        monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
+        async with a_place() as place:
+            place.link = server = WithEndpoints(place.link)
+            fill(place, selector=None, annotations=MARKS)
+            async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
+                await until(lambda: len(server.calls) > 2)
+                broken = False
+                await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+        ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
+        assert fields["error"] == "RuntimeError: a bug"
+
+    asyncio.run(scene())

@@ -1,0 +1,281 @@
+"""Adopting and releasing on a sandbox: cut off, disturbed, refused; and no endpoint is ever missing."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.contract.objects import an_endpoint_slice
+from tests.controller.a_built_in import KEPT, KEY, NUMBER, Shop, a_shop
+
+from zoneward.client.writer import Writer
+from zoneward.controller.handover.service_handover import ServiceHandover
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.input_error import InputError
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import LocalClient
+
+WRITES = {"adopt": 4, "release": 3}
+"""Label, selector, our slice, theirs; and selector, ours, marks."""
+
+
+class CutOff(Exception):  # noqa: N818 -- as if the process had gone
+    pass
+
+
+def run(work: Callable[[Shop], Coroutine[Any, Any, None]], *faults: str) -> None:
+    async def whole() -> None:
+        async with a_shop(*faults) as shop:
+            await work(shop)
+            assert shop.missing == []
+
+    asyncio.run(whole())
+
+
+def dying(shop: Shop, after: int) -> Writer:
+    """A writer that lives for so many writes."""
+    left = [after]
+
+    def may_write(_seconds: float) -> bool:
+        if not left[0]:
+            raise CutOff
+        left[0] -= 1
+        return True
+
+    return Writer(shop.link, may_write=may_write)
+
+
+async def way(adopting: ServiceHandover, name: str) -> str:
+    return await (adopting.adopt(endpoints_policy="keep") if name == "adopt" else adopting.release())
+
+
+def is_ours(shop: Shop) -> bool:
+    labels, annotations, spec = shop.words()
+    return (
+        labels == {SKIP_MIRROR_LABEL: "true"}
+        and set(annotations) == {"a", *ADOPTION_MARKS}
+        and "selector" not in spec
+        and len(shop.slices(names.MANAGER)) == 1
+        and not shop.slices(names.BUILT_IN_MANAGER)
+    )
+
+
+def test_there_and_back_leaves_the_service_as_it_was() -> None:
+    async def work(shop: Shop) -> None:
+        before = shop.words()
+        assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
+        assert is_ours(shop)
+        assert len(shop.told) == WRITES["adopt"]
+        assert await shop.adopting().release() == "the built-in controller has it"
+        assert shop.words() == before
+        assert not shop.slices(names.MANAGER)
+        await shop.quiet()
+        assert shop.listed() == shop.steady
+
+    run(work)
+
+
+def test_done_twice_nothing_is_written_the_second_time() -> None:
+    async def work(shop: Shop) -> None:
+        for name in WRITES:
+            await way(shop.adopting(), name)
+            await shop.quiet()
+            version = shop.registry.store.version
+            await way(shop.adopting(), name)
+            assert shop.registry.store.version == version
+
+    run(work)
+
+
+@pytest.mark.parametrize(("name", "after"), [(name, after) for name, most in WRITES.items() for after in range(most)])
+@pytest.mark.parametrize("then", ["adopt", "release"])
+def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after: int, then: str) -> None:
+    async def work(shop: Shop) -> None:
+        before = shop.words()
+        if name == "release":
+            await shop.adopting().adopt(endpoints_policy="keep")
+        with pytest.raises(CutOff):
+            await way(shop.adopting(writer=dying(shop, after)), name)
+        shop.steady.discard("10.0.0.1")
+        shop.make_ready(1, False)
+        await way(shop.adopting(), then)
+        await shop.quiet()
+        assert shop.listed() == shop.steady
+        if then == "adopt":
+            assert is_ours(shop)
+        else:
+            assert shop.words() == before
+            assert not shop.slices(names.MANAGER)
+
+    run(work)
+
+
+def test_a_pod_that_turns_ready_half_way_is_listed_before_theirs_go() -> None:
+    async def work(shop: Shop) -> None:
+        shop.steady.discard("10.0.0.1")
+        shop.make_ready(1, False)
+        with pytest.raises(CutOff):
+            await way(shop.adopting(writer=dying(shop, 3)), "adopt")
+        shop.make_ready(1, True)
+        await shop.adopting().adopt(endpoints_policy="keep")
+        assert shop.listed() == {f"10.0.0.{number}" for number in range(NUMBER)}
+
+    run(work)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
+    async def work(shop: Shop) -> None:
+        before = shop.words()
+        for _ in range(seed + 1):
+            await shop.adopting().adopt(endpoints_policy="keep")
+            assert is_ours(shop)
+            await shop.adopting().release()
+            assert shop.words() == before
+
+    run(work, "conflict@0.2", "lost-answer@0.2", "500@0.05")
+
+
+def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missing() -> None:
+    async def work(shop: Shop) -> None:
+        shop.lets_go = False
+        with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
+            await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
+        shop.lets_go = True
+        await shop.adopting().adopt(endpoints_policy="keep")
+        assert is_ours(shop)
+
+    run(work)
+
+
+def test_without_a_built_in_controller_ours_stay() -> None:
+    async def work(shop: Shop) -> None:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        shop.runs = False
+        with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
+            await shop.adopting(total=0.3).release()
+        assert len(shop.slices(names.MANAGER)) == 1
+        shop.runs = True
+        await shop.adopting().release()
+        assert not shop.slices(names.MANAGER)
+
+    run(work)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_service_that_is_not_there_is_told(name: str) -> None:
+    async def work(shop: Shop) -> None:
+        shop.steady.clear()
+        LocalClient(shop.registry).delete(shop.registry.kinds["services"], *KEY)
+        with pytest.raises(
+            InputError, match=r'^Service default/cart: expected a Service, found none: .*"cart" not found$'
+        ):
+            await way(shop.adopting(), name)
+
+    run(work)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_service_without_selector_is_refused_and_left_as_it_is(name: str) -> None:
+    async def work(shop: Shop) -> None:
+        def unselect(service: Any) -> Any:
+            del service["spec"]["selector"]
+            return service
+
+        shop.change_service(unselect)
+        version = shop.registry.store.version
+        with pytest.raises(InputError, match=r"^Service default/cart: expected a selector, got none"):
+            await way(shop.adopting(), name)
+        assert shop.registry.store.version == version
+
+    run(work)
+
+
+def test_the_mark_says_what_was_selected() -> None:
+    async def work(shop: Shop) -> None:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
+
+    run(work)
+
+
+def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> None:
+    async def work(shop: Shop) -> None:
+        shop.steady.clear()
+        writes: list[float] = []
+
+        def may_write(seconds: float) -> bool:
+            writes.append(seconds)
+            if len(writes) == 2:
+                shop.change_service(
+                    lambda service: service | {"spec": service["spec"] | {"selector": {"app": "other"}}}
+                )
+            return True
+
+        await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
+        assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
+
+    run(work)
+
+
+def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
+    async def work(shop: Shop) -> None:
+        adopting = shop.adopting()
+        (family,) = adopting.plan(await adopting.read_state()).families
+        (wanted,) = family.changes.create
+        other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
+        LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
+        await adopting.adopt(endpoints_policy="keep")
+        (written,) = shop.slices(names.MANAGER)
+        assert written["metadata"]["name"] != wanted.metadata.name
+
+    run(work)
+
+
+def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
+    """On a clock that only goes while it is slept; theirs changes twice meanwhile."""
+    now, changed, gone = 0.0, [0.0], list[float]()
+
+    async def work(shop: Shop) -> None:
+        async def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            if len(changed) < 3:
+                (theirs,) = shop.slices(names.BUILT_IN_MANAGER)
+                shop.touch_slice(theirs["metadata"]["name"])
+                changed.append(now)
+
+        def note(kind: Kind, change: StoredChange) -> None:
+            if kind.resource == KEPT and change.type == "DELETED":
+                gone.append(now)
+
+        shop.runs = False
+        shop.registry.store.listeners.append(note)
+        await shop.adopting(still=1.0, clock=lambda: now, sleep=sleep).adopt(endpoints_policy="keep")
+        assert is_ours(shop)
+
+    run(work)
+    assert changed == [0.0, 1.0, 2.0]
+    assert gone == [3.0]
+
+
+def test_slices_of_ours_go_at_once() -> None:
+    async def work(shop: Shop) -> None:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        await shop.adopting(still=100.0).release()
+        assert not shop.slices(names.MANAGER)
+
+    run(work)
+
+
+def test_one_that_is_adopted_again_is_not_released_where_only_those_with_a_selector_are() -> None:
+    async def work(shop: Shop) -> None:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        version = shop.registry.store.version
+        assert await shop.adopting().release(only_selected=True) == "it is Zoneward's"
+        assert shop.registry.store.version == version
+        assert is_ours(shop)
+
+    run(work)

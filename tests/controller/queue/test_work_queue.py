@@ -1,0 +1,570 @@
+"""Workers in an event loop get every key, each in its time, and never the same one twice at once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from zoneward.client.backoff import Backoff
+from zoneward.controller.queue.batching import Batching, RequeueDelay
+from zoneward.controller.queue.work_queue import (
+    PATIENCE,
+    ItemSchedule,
+    QueueDepth,
+    Urgency,
+    WorkItem,
+    WorkQueue,
+    urgency_of,
+)
+
+Test = Callable[[], Awaitable[None]]
+
+
+def run(test: Test) -> None:
+    """Run to its end, or fail: a queue that forgets to call a worker would leave it waiting."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(limited())
+
+
+async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
+    async with asyncio.timeout(within):
+        given = await queue.get()
+    assert given is not None
+    return given
+
+
+async def is_empty(queue: WorkQueue[str], *, seconds: float = 0.02) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await queue.get()
+    except TimeoutError:
+        return True
+    return False
+
+
+def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
+    async def test() -> None:
+        queue = WorkQueue[str]()
+        worker = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add("a", urgency=Urgency.URGENT)
+        given = await worker
+        assert given is not None
+        assert (given.key, given.urgency) == ("a", Urgency.URGENT)
+
+    run(test)
+
+
+def test_all_workers_that_wait_are_called_for_many_keys() -> None:
+    async def test() -> None:
+        queue = WorkQueue[str]()
+        workers = [asyncio.create_task(queue.get()) for _ in range(3)]
+        await asyncio.sleep(0)
+        queue.add_all(["a", "b", "c"])
+        got = await asyncio.gather(*workers)
+        assert {given.key for given in got if given} == {"a", "b", "c"}
+
+    run(test)
+
+
+def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
+    async def test() -> None:
+        queue = WorkQueue[str](batching=Batching(period=0.1))
+        clock = asyncio.get_running_loop().time
+        queue.add("a")
+        await soon(queue)
+        queue.done("a", writes=1)
+        queue.add("a")
+        start = clock()
+        await soon(queue)
+        assert clock() - start >= 0.09
+
+    run(test)
+
+
+def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
+    async def test() -> None:
+        queue = WorkQueue[str](
+            back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0
+        )
+        queue.add_all(["slow", "fast"])
+        await soon(queue)
+        await soon(queue)
+        queue.retry("slow", retry_after=60)
+        worker = asyncio.create_task(soon(queue, within=5))
+        await asyncio.sleep(0)
+        assert queue.retry("fast") == pytest.approx(0.1)
+        assert (await worker).key == "fast"
+
+    run(test)
+
+
+def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
+    async def test() -> None:
+        queue = WorkQueue[str]()
+        first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+        await asyncio.sleep(0)
+        queue.add("a")
+        # It was called, and is cancelled before it came to take what it was called for.
+        first.cancel()
+        given = await second
+        assert given is not None
+        assert given.key == "a"
+        assert first.cancelled()
+
+    run(test)
+
+
+def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
+    async def test() -> None:
+        queue = WorkQueue[str]()
+        queue.add_all(["a", "b"])
+        await soon(queue)
+        workers = [asyncio.create_task(queue.get()) for _ in range(2)]
+        got = await workers[0]
+        assert got is not None
+        await asyncio.sleep(0)
+        queue.retry("a", retry_after=0.01)
+        third = asyncio.create_task(queue.get())
+        queue.shut_down()
+        assert await workers[1] is None
+        assert await third is None
+        queue.done("b", writes=1)
+        assert await queue.get() is None
+        assert queue.depth().waiting == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
+    """Adds, failures, stale caches and cancelled workers at random; at the end every key had a look after its last
+    change."""
+    chance = Random(seed)
+
+    async def test() -> None:
+        queue = WorkQueue[str](
+            batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
+            back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
+            chance=chance.random,
+        )
+        at_work: set[str] = set()
+        changes, seen = Counter[str](), Counter[str]()
+
+        async def worker() -> None:
+            while (given := await queue.get()) is not None:
+                key = given.key
+                assert key not in at_work
+                at_work.add(key)
+                looked_at = changes[key]
+                try:
+                    await asyncio.sleep(chance.random() * 0.002)
+                except asyncio.CancelledError:
+                    at_work.discard(key)
+                    queue.retry(key)
+                    raise
+                at_work.discard(key)
+                match chance.randrange(6):
+                    case 0:
+                        queue.retry(key, retry_after=chance.choice((None, 0.003)))
+                    case 1:
+                        queue.wait_for_cache(key, limit=0.005)
+                    case _:
+                        seen[key] = looked_at
+                        queue.done(key, writes=chance.randrange(4))
+
+        workers = [asyncio.create_task(worker()) for _ in range(6)]
+        for _ in range(400):
+            key = str(chance.randrange(20))
+            changes[key] += 1
+            queue.add(key, urgency=chance.choice(list(Urgency)))
+            if chance.random() < 0.3:
+                queue.wake(str(chance.randrange(20)))
+            if chance.random() < 0.05:
+                place = chance.randrange(len(workers))
+                workers[place].cancel()
+                workers[place] = asyncio.create_task(worker())
+            if chance.random() < 0.3:
+                await asyncio.sleep(0.001)
+        while queue.depth().waiting or queue.depth().working:
+            await asyncio.sleep(0.005)
+        assert seen == changes
+        queue.shut_down()
+        await asyncio.gather(*workers)
+
+    run(test)
+
+
+# --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
+
+
+BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
+BACK_OFF = RequeueDelay(backoff=Backoff(initial=0.5, cap=8, jitter=0.5), with_news=1)
+
+
+def a_schedule(batching: Batching = BATCHING) -> ItemSchedule[str]:
+    return ItemSchedule(batching, BACK_OFF)
+
+
+def taken(schedule: ItemSchedule[str], now: float) -> list[str]:
+    """All keys that are given out now, in their order."""
+    keys = []
+    while (given := schedule.take(now)) is not None:
+        keys.append(given.key)
+    return keys
+
+
+def test_a_key_that_is_worked_on_is_remembered_and_given_out_afterwards() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    assert schedule.take(0) == WorkItem("a", 0, Urgency.NORMAL)
+    schedule.add("a", now=0.1)
+    schedule.add("a", now=0.2, urgency=Urgency.URGENT)
+    assert schedule.take(0.3) is None
+    assert schedule.done("a", now=0.3, writes=0) == 0.3
+    assert schedule.take(0.3) == WorkItem("a", 0.1, Urgency.URGENT)
+
+
+def test_what_changes_during_work_that_writes_is_gathered() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    schedule.take(0)
+    schedule.add("a", now=0.1)
+    schedule.done("a", now=0.3, writes=1)
+    assert schedule.take(1.0) is None
+    assert schedule.next_due() == 1.1
+    assert schedule.take(1.1) == WorkItem("a", 0.1, Urgency.NORMAL)
+
+
+def test_the_urgent_go_before_a_resync_of_thousands() -> None:
+    schedule = a_schedule()
+    for number in range(2000):
+        schedule.add(f"resync-{number}", now=0, urgency=Urgency.BACKGROUND)
+    schedule.add("normal", now=1)
+    schedule.add("urgent", now=1.1, urgency=Urgency.URGENT)
+    assert taken(schedule, 1.2)[:3] == ["urgent", "normal", "resync-0"]
+
+
+def test_a_key_that_becomes_urgent_while_it_is_due_goes_before_the_others() -> None:
+    schedule = a_schedule()
+    for key in "abc":
+        schedule.add(key, now=0, urgency=Urgency.BACKGROUND)
+    first = schedule.take(0)
+    schedule.add("c", now=0, urgency=Urgency.URGENT)
+    assert first is not None
+    assert (first.key, *taken(schedule, 0)) == ("a", "c", "b")
+
+
+def test_nothing_is_passed_over_for_ever() -> None:
+    """Urgent changes come faster than they can be worked on."""
+    schedule = a_schedule()
+    schedule.add("resync", now=0, urgency=Urgency.BACKGROUND)
+    for tick in range(1000):
+        now = tick / 10
+        for number in range(2):
+            schedule.add(f"urgent-{tick}-{number}", now=now, urgency=Urgency.URGENT)
+        given = schedule.take(now)
+        if given is not None and given.key == "resync":
+            break
+    # Those before it in the line came while it was patient, two for each that was taken.
+    assert now <= 2 * PATIENCE[Urgency.BACKGROUND] + 0.1
+
+
+def test_keys_alike_are_given_out_in_the_order_in_which_they_came() -> None:
+    schedule = a_schedule()
+    for number in range(50):
+        schedule.add(f"{number:02}", now=0)
+    assert taken(schedule, 0) == [f"{number:02}" for number in range(50)]
+
+
+def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> None:
+    schedule, now = a_schedule(), 0.0
+    schedule.add("a", now=now)
+    pauses = []
+    for failures in range(6):
+        given = schedule.take(now)
+        assert given == WorkItem("a", 0, Urgency.NORMAL, failures)
+        pauses.append(schedule.retry("a", now=now, chance=1))
+        assert schedule.take(now + pauses[-1] - 0.01) is None
+        now += pauses[-1]
+    assert pauses == [0.5, 1, 2, 4, 8, 8]
+    schedule.take(now)
+    schedule.done("a", now=now, writes=0)
+    schedule.add("a", now=now)
+    given = schedule.take(now)
+    assert given is not None
+    assert given.failures == 0
+
+
+def test_a_change_shortens_the_pause_after_a_failure() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    for now in (0, 10, 20, 30):
+        schedule.take(now)
+        schedule.retry("a", now=now, chance=1)
+    schedule.add("a", now=30.1)
+    assert schedule.next_due() == 31.1
+
+
+def test_a_change_during_work_that_fails_shortens_the_pause_and_keeps_its_urgency() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0, urgency=Urgency.BACKGROUND)
+    for now in (0, 10, 20):
+        schedule.take(now)
+        schedule.retry("a", now=now, chance=1)
+    schedule.take(30)
+    schedule.add("a", now=30, urgency=Urgency.URGENT)
+    assert schedule.retry("a", now=30, chance=1) == 1
+    assert schedule.take(31) == WorkItem("a", 0, Urgency.URGENT, 4)
+
+
+def test_what_the_server_asked_for_is_waited_out_whatever_changes() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    schedule.take(0)
+    schedule.add("a", now=0, urgency=Urgency.URGENT)
+    assert schedule.retry("a", now=0, chance=0, retry_after=30) == 30
+    schedule.add("a", now=1, urgency=Urgency.URGENT)
+    assert schedule.take(29.9) is None
+    assert schedule.take(30) == WorkItem("a", 0, Urgency.URGENT, 1)
+
+
+def test_with_a_change_only_what_the_server_asked_for_is_waited_out() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    for now in (0, 20, 40):
+        schedule.take(now)
+        assert schedule.retry("a", now=now, chance=1, retry_after=1) > 1
+        if now < 40:
+            assert schedule.take(now + 1.4) is None, "chance spreads those that failed together"
+    schedule.add("a", now=40.2)
+    assert schedule.take(40.9) is None
+    assert schedule.take(41) == WorkItem("a", 0, Urgency.NORMAL, 3)
+
+
+def test_a_key_waits_for_the_cache_until_it_is_woken() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    schedule.take(0)
+    schedule.wait_for_cache("a", now=0, limit=5)
+    schedule.add("a", now=1, urgency=Urgency.URGENT)
+    assert schedule.is_stale("a")
+    assert schedule.take(2) is None, "a change does not bring the cache up to date"
+    assert schedule.wake("a", now=2)
+    assert schedule.take(2) == WorkItem("a", 0, Urgency.URGENT)
+    assert not schedule.wake("a", now=2)
+
+
+def test_after_the_limit_a_key_is_told_that_the_cache_did_not_come() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    schedule.take(0)
+    schedule.wait_for_cache("a", now=0, limit=5)
+    assert schedule.take(4.9) is None
+    assert schedule.take(5) == WorkItem("a", 0, Urgency.NORMAL, cache_timed_out=True)
+    schedule.done("a", now=5, writes=1)
+    schedule.add("a", now=9)
+    assert schedule.take(9) == WorkItem("a", 9, Urgency.NORMAL)
+
+
+def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    schedule.take(0)
+    schedule.retry("a", now=0, chance=1)
+    schedule.take(1)
+    schedule.wait_for_cache("a", now=1, limit=60)
+    schedule.add("a", now=2)
+    assert schedule.next_due() == 61
+    assert schedule.take(61) == WorkItem("a", 0, Urgency.NORMAL, 1, cache_timed_out=True)
+    schedule.retry("a", now=61, chance=1)
+    assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
+
+
+@pytest.mark.parametrize("method", ["done", "retry", "wait_for_cache"])
+def test_an_answer_for_a_key_that_was_not_given_out_is_a_mistake(method: str) -> None:
+    schedule = a_schedule()
+    schedule.add("a", now=0)
+    more = {"done": {"writes": 0}, "retry": {"chance": 0}, "wait_for_cache": {"limit": 1}}[method]
+    with pytest.raises(ValueError, match="expected a key that was handed out, got a"):
+        getattr(schedule, method)("a", now=0, **more)
+
+
+def test_what_is_quiet_is_forgotten() -> None:
+    schedule = a_schedule()
+    for number in range(100):
+        schedule.add(f"{number}", now=0)
+    for key in taken(schedule, 0):
+        schedule.done(key, now=0, writes=4)
+    assert len(schedule) == 100, "the next change has to be gathered"
+    assert schedule.take(1.0) is None
+    assert len(schedule) == 0
+
+
+def test_many_small_writes_are_paid_for_like_few_large_ones_though_each_was_done_before_the_next_change() -> None:
+    schedule = a_schedule(Batching(writes_per_second=4, burst=2, longest=2.0))
+    given = 0
+    for tick in range(400):
+        now = tick / 40
+        schedule.add("a", now=now)
+        for key in taken(schedule, now):
+            schedule.done(key, now=now, writes=1)
+            given += 1
+    assert 40 <= given <= 43
+
+
+def test_what_waits_is_counted() -> None:
+    schedule = a_schedule()
+    for key in ("due", "gathering", "failing", "stale", "working"):
+        schedule.add(key, now=0)
+    taken(schedule, 0)
+    schedule.done("due", now=0, writes=0)
+    schedule.add("due", now=0.5)
+    schedule.done("gathering", now=0, writes=1)
+    schedule.add("gathering", now=0.5)
+    schedule.retry("failing", now=0, chance=1, retry_after=9)
+    schedule.wait_for_cache("stale", now=0, limit=9)
+    depth = schedule.depth(0.75)
+    assert depth == QueueDepth(due=1, gathering=1, failing=1, stale=1, working=1)
+    assert depth.waiting == 4
+    assert schedule.longest_wait(0.75) == 0.75
+    assert a_schedule().longest_wait(3) == 0
+
+
+@pytest.mark.parametrize(
+    ("takes_away", "ready", "expected"),
+    [(True, 1000, Urgency.URGENT), (False, 0, Urgency.URGENT), (False, 1000, Urgency.NORMAL)],
+)
+def test_what_goes_and_what_is_rare_is_urgent(takes_away: bool, ready: int, expected: Urgency) -> None:
+    assert urgency_of(takes_away=takes_away, ready=ready) is expected
+
+
+# --- any order of events ----------------------------------------------------------------------------------------------
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A schedule beside the simplest model of it: what has changed and is not done, and who works on what."""
+
+    keys = Bundle("keys")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedule, self.now = a_schedule(), 0.0
+        self.changed: dict[str, float] = {}
+        self.working: dict[str, float] = {}
+        self.not_before: dict[str, float] = {}
+        self.at_once: set[str] = set()
+        self.wrote: set[str] = set()
+
+    @rule(key=st.sampled_from("abcd"), urgency=st.sampled_from(Urgency))
+    def add(self, key: str, urgency: Urgency) -> None:
+        is_quiet = key not in self.changed and key not in self.working and key not in self.wrote
+        self.schedule.add(key, now=self.now, urgency=urgency)
+        self.changed.setdefault(key, self.now)
+        if is_quiet:
+            self.at_once.add(key)
+
+    @rule()
+    def take(self) -> None:
+        given = self.schedule.take(self.now)
+        if given is None:
+            assert not self.at_once, "the first change waits for nothing"
+            return
+        assert given.key not in self.working, "worked on twice at once"
+        assert given.since == self.changed.pop(given.key)
+        assert self.now >= self.not_before.pop(given.key, 0), "before the server's time"
+        self.at_once.discard(given.key)
+        self.working[given.key] = given.since
+
+    @rule(writes=st.integers(0, 6), data=st.data())
+    def done(self, writes: int, data: st.DataObject) -> None:
+        if self.working:
+            key = data.draw(st.sampled_from(sorted(self.working)))
+            self.schedule.done(key, now=self.now, writes=writes)
+            del self.working[key]
+            if writes:
+                self.wrote.add(key)
+
+    @rule(retry_after=st.sampled_from((None, None, 0.0, 3.0, 20.0)), chance=st.floats(0, 1), data=st.data())
+    def failed(self, retry_after: float | None, chance: float, data: st.DataObject) -> None:
+        if self.working:
+            key = data.draw(st.sampled_from(sorted(self.working)))
+            pause = self.schedule.retry(key, now=self.now, chance=chance, retry_after=retry_after)
+            assert 0 < pause <= BACK_OFF.backoff.cap + (retry_after or 0) or pause == retry_after
+            self._again(key)
+            self.not_before[key] = self.now + (retry_after or 0)
+
+    @rule(limit=st.sampled_from((1.0, 30.0)), data=st.data())
+    def stale(self, limit: float, data: st.DataObject) -> None:
+        if self.working:
+            key = data.draw(st.sampled_from(sorted(self.working)))
+            self.schedule.wait_for_cache(key, now=self.now, limit=limit)
+            self._again(key)
+
+    def _again(self, key: str) -> None:
+        self.changed[key] = self.working.pop(key)
+
+    @rule(key=st.sampled_from("abcd"))
+    def wake(self, key: str) -> None:
+        was = self.schedule.is_stale(key)
+        assert self.schedule.wake(key, now=self.now) == was
+
+    @rule(seconds=st.sampled_from((0.125, 0.5, 1.0, 4.0, 64.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.at_once.clear()
+        self.now += seconds
+
+    @invariant()
+    def what_is_counted_is_what_there_is(self) -> None:
+        depth = self.schedule.depth(self.now)
+        assert depth.working == len(self.working)
+        assert depth.waiting == len(self.changed.keys() - self.working.keys())
+        assert self.schedule.longest_wait(self.now) == self.now - min(
+            [*self.changed.values(), *self.working.values()], default=self.now
+        )
+        due = self.schedule.next_due()
+        assert (due is not None) == bool(depth.waiting)
+
+    def teardown(self) -> None:
+        """Whatever happened, every change is given out once somebody works, and then nothing is remembered."""
+        for key in list(self.working):
+            self.schedule.done(key, now=self.now, writes=0)
+        self.working.clear()
+        for _ in range(len(self.changed)):
+            due = self.schedule.next_due()
+            assert due is not None
+            self.now = max(self.now, due)
+            given = self.schedule.take(self.now)
+            assert given is not None
+            del self.changed[given.key]
+            self.schedule.done(given.key, now=self.now, writes=0)
+        assert not self.changed
+        assert self.schedule.next_due() is None
+        self.schedule.take(self.now + 1000)
+        assert len(self.schedule) == 0
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=150, stateful_step_count=40)
+
+
+def test_what_waits_when_we_begin_to_lead_waits_since_then() -> None:
+    schedule = a_schedule()
+    for key in "abc":
+        schedule.add(key, now=0)
+    schedule.take(0)
+    schedule.add("a", now=1)
+    schedule.restart_waiting(100)
+    assert schedule.longest_wait(101) == 1
+    assert schedule.done("a", now=101, writes=0) == 1
+    assert taken(schedule, 101) == ["b", "c", "a"], "their order stays"
+    assert [schedule.done(key, now=102, writes=1) for key in "abc"] == [2, 2, 2]

@@ -1,0 +1,383 @@
+"""That nodes honor what a Service asks for is told once all of them have it, and then stays told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+import pytest
+from tests.client.recording import until
+from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, settle
+from tests.controller.lines import Lines
+
+from zoneward.client.api_errors import CallFailed, Forbidden
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import LEASES
+from zoneward.client.transport import Transport
+from zoneward.client.writer import Writer, encode_object
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.status import honored_condition
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.daemon.unreadable_objects import UNREADABLE
+from zoneward.kube import names
+from zoneward.kube.objects import ObjectKey, Service
+from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
+
+NAMESPACE: Final = "kube-system"
+SAME_ZONE: Final = {"traffic_distribution": "PreferSameZone"}
+Said = tuple[str, str] | None
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(honored_condition, "UPDATE_PERIOD", 0.01)
+
+
+class Scene:
+    """A cluster with a proxy of ours on some nodes, and what was told of the Service ``cart`` in turn."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.renewals = place, 0
+        self.told: list[Said] = []
+        place.registry.store.listeners.append(self._note)
+
+    @property
+    def version(self) -> int:
+        return self.place.registry.store.version
+
+    def renew(
+        self,
+        *nodes: str,
+        at: int | None = None,
+        but: tuple[ObjectKey, ...] = (),
+        proxy_name: str = "",
+    ) -> None:
+        """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
+        kind = self.place.registry.kinds["leases.coordination.k8s.io"]
+        version = self.version if at is None else at
+        for node in nodes:
+            self.renewals += 1
+            lease = build_proxy_lease(
+                node,
+                ProgrammedReport(version, version, but),
+                namespace=NAMESPACE,
+                proxy_name=proxy_name,
+                renewed=f"2026-01-01T12:00:00.{self.renewals:06}Z",
+                owner=None,
+            )
+            thing = msgspec.json.decode(encode_object(LEASES, lease))
+            name = lease.metadata.name
+            if self.place.registry.find("leases.coordination.k8s.io", NAMESPACE, name) is None:
+                self.place.store.create(kind, NAMESPACE, thing)
+            else:
+                metadata = thing["metadata"]
+
+                def change(old: Mapping[str, Any], thing: Any = thing, metadata: Any = metadata) -> dict[str, Any]:
+                    return {**thing, "metadata": {**old["metadata"], "annotations": metadata["annotations"]}}
+
+                self.place.store.update(kind, NAMESPACE, name, change)
+
+    @property
+    def now(self) -> Said:
+        (service,) = (each for each in self.place.objects("services") if each["metadata"]["name"] == "cart")
+        return self._said(service)
+
+    async def until(self, said: Said) -> None:
+        await until(lambda: self.now == said)
+
+    async def stays(self, said: Said, seconds: float = 0.1) -> None:
+        """Ten looks later it is as it was."""
+        await asyncio.sleep(seconds)
+        assert self.now == said
+
+    def message(self) -> str:
+        (service,) = (each for each in self.place.objects("services") if each["metadata"]["name"] == "cart")
+        conditions = service["status"]["conditions"]
+        return next(str(each["message"]) for each in conditions if each["type"] == names.HONORED_CONDITION)
+
+    def _note(self, kind: Kind, change: StoredChange) -> None:
+        if kind.resource == "services" and change.new is not None:
+            thing = change.new.object()
+            if thing["metadata"]["name"] == "cart" and (said := self._said(thing)) not in self.told[-1:]:
+                self.told.append(said)
+
+    @staticmethod
+    def _said(service: Mapping[str, Any]) -> Said:
+        for each in service["status"].get("conditions") or ():
+            if each["type"] == names.HONORED_CONDITION:
+                return each["status"], each["reason"]
+        return None
+
+
+@asynccontextmanager
+async def a_scene(**service: Any) -> AsyncIterator[Scene]:
+    async with a_place() as place:
+        scene = Scene(place)
+        fill(place, **(SAME_ZONE | service))
+        yield scene
+
+
+@asynccontextmanager
+async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceController]:
+    """A controller that has synced all there is."""
+    status_writer = StatusWriter(Writer(scene.place.link), instance="test")
+    async with at_work(
+        scene.place, status_writer=status_writer, node_proxy_namespace=NAMESPACE, **options
+    ) as controller:
+        await settle(scene.place, controller)
+        await status_writer.wait_until_written(5)
+        yield controller
+
+
+PROGRAMMED: Final = ("True", "Programmed")
+PROGRAMMING: Final = ("Unknown", "Programming")
+
+
+def test_where_no_proxy_of_ours_runs_nothing_is_told() -> None:
+    async def run() -> None:
+        async with a_scene() as scene, leading(scene):
+            await scene.stays(None)
+
+    asyncio.run(run())
+
+
+def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+            log = Lines()
+            async with leading(scene, log=log) as controller:
+                found = UnreadableObject(
+                    resource=LEASES,
+                    namespace=NAMESPACE,
+                    name="odd",
+                    uid="u",
+                    version="5",
+                    problem="spec: expected a mapping",
+                )
+                assert controller._node_proxies is not None
+                controller._node_proxies.leases.mark_unreadable(found)
+                assert "an object cannot be read and is set aside" in log.events
+                assert controller.unreadable == (found,)
+                await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))
+
+    asyncio.run(run())
+
+
+def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+            scene.renew("node-a", "node-b")
+            async with leading(scene) as controller:
+                # Seen to be renewed, they are there for certain.
+                scene.renew("node-a", "node-b", at=1)
+                await scene.until(PROGRAMMING)
+                scene.renew("node-a")
+                await scene.stays(PROGRAMMING)
+                scene.renew("node-b")
+                await scene.until(PROGRAMMED)
+                assert scene.message().endswith("is in the kernel of 2 nodes")
+                scene.place.make_ready(0, False)
+                scene.renew("node-c", at=1)
+                await settle(scene.place, controller)
+                await scene.stays(PROGRAMMED)
+                assert scene.told == [None, PROGRAMMING, PROGRAMMED]
+
+    asyncio.run(run())
+
+
+def test_a_change_of_what_is_asked_for_has_to_be_programmed_anew() -> None:
+    async def run() -> None:
+        async with a_scene() as scene, leading(scene):
+            scene.renew("node-a")
+            await scene.until(PROGRAMMED)
+            before, revision = scene.version, scene.message()
+            scene.place.change(
+                "services", "default", "cart", lambda old: _with_spec(old, trafficDistribution="PreferSameNode")
+            )
+            await scene.until(PROGRAMMING)
+            scene.renew("node-a", at=before)
+            await scene.stays(PROGRAMMING)
+            scene.renew("node-a")
+            await scene.until(PROGRAMMED)
+            assert scene.message() != revision
+            scene.place.change("services", "default", "cart", lambda old: _with_spec(old, trafficDistribution=None))
+            await scene.until(None)
+            assert [each for each in scene.told if each != PROGRAMMING] == [None, PROGRAMMED, PROGRAMMED, None]
+
+    asyncio.run(run())
+
+
+def _with_spec(service: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return service | {"spec": {k: v for k, v in (service["spec"] | fields).items() if v is not None}}
+
+
+def test_the_next_leader_finds_it_told_and_writes_nothing() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+            async with leading(scene):
+                scene.renew("node-a")
+                await scene.until(PROGRAMMED)
+            told, seen = scene.version, scene.version - 1
+            async with leading(scene):
+                await scene.stays(PROGRAMMED)
+                # One that knows less than the Service's own version now: that is of our own writing.
+                scene.renew("node-a", at=seen)
+                await scene.stays(PROGRAMMED)
+            assert scene.version == told + 1
+            assert scene.told[-2:] in ([None, PROGRAMMED], [PROGRAMMING, PROGRAMMED])
+
+    asyncio.run(run())
+
+
+def test_what_changed_while_nobody_led_is_not_taken_for_honored() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+            async with leading(scene):
+                scene.renew("node-a")
+                await scene.until(PROGRAMMED)
+            scene.place.change(
+                "services", "default", "cart", lambda old: _with_spec(old, trafficDistribution="PreferSameNode")
+            )
+            async with leading(scene):
+                await scene.until(PROGRAMMING)
+                scene.renew("node-a")
+                await scene.until(PROGRAMMED)
+
+    asyncio.run(run())
+
+
+def test_what_is_not_accepted_or_not_in_force_cannot_be_honored() -> None:
+    async def run() -> None:
+        annotations = {names.TOPOLOGY_MODE_ANNOTATION: "auto-zone"}
+        async with a_scene(traffic_distribution=None, annotations=annotations) as scene, leading(scene) as controller:
+            scene.renew("node-a")
+            await scene.until(("False", "NotAccepted"))
+            scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+            await settle(scene.place, controller)
+            scene.renew("node-a")
+            await scene.until(PROGRAMMED)
+            for number in range(PODS):
+                scene.place.make_ready(number, False)
+            await scene.until(("False", "NotProgrammed"))
+            assert scene.message().partition(": revision ")[0] == "Hints/ProportionalZoneCPU"
+
+    asyncio.run(run())
+
+
+def test_a_service_that_a_node_could_not_program_is_not_honored_until_it_can() -> None:
+    async def run() -> None:
+        async with a_scene() as scene, leading(scene):
+            scene.renew("node-a", but=(("default", "cart"),))
+            await scene.until(PROGRAMMING)
+            await scene.stays(PROGRAMMING)
+            scene.renew("node-a", but=(("default", "other"),))
+            await scene.until(PROGRAMMED)
+
+    asyncio.run(run())
+
+
+def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(honored_condition, "BEHIND_AFTER", 0.05)
+
+    async def run() -> None:
+        async with a_scene() as scene, leading(scene):
+            scene.renew("node-a", "node-b", at=1)
+            scene.renew("node-c")
+            await scene.until(("False", "NodesBehind"))
+            assert scene.message().endswith("is in the kernel of 1 of 3 nodes; not yet of node-a, node-b")
+            scene.renew("node-a", "node-b")
+            await scene.until(PROGRAMMED)
+
+    asyncio.run(run())
+
+
+def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+
+            def label(old: dict[str, Any]) -> dict[str, Any]:
+                return old | {"metadata": old["metadata"] | {"labels": {names.PROXY_NAME_LABEL: "edge"}}}
+
+            scene.place.change("services", "default", "cart", label)
+            async with leading(scene):
+                scene.renew("node-a")
+                await scene.stays(None)
+                scene.renew("node-b", proxy_name="other")
+                await scene.stays(None)
+                scene.renew("node-b", proxy_name="edge", at=1)
+                await scene.until(PROGRAMMING)
+                scene.renew("node-b", proxy_name="edge")
+                await scene.until(PROGRAMMED)
+
+    asyncio.run(run())
+
+
+def test_slices_that_have_to_go_are_waited_for() -> None:
+    """With groups of slices for each zone taken back, a node that has not heard of the deletions uses them still."""
+
+    async def run() -> None:
+        groups = {names.SUBSETTING_ANNOTATION: "Auto"}
+        async with a_scene(traffic_distribution=None, annotations=groups) as scene:
+            for number in range(PODS, 15):
+                scene.place.pod(number, node=f"node-{'abc'[number % 3]}")
+            async with leading(scene):
+                scene.renew("node-a")
+                await scene.until(PROGRAMMED)
+                deleted: list[int] = []
+
+                def note(kind: Kind, change: StoredChange) -> None:
+                    if kind.resource == "endpointslices.discovery.k8s.io" and change.new is None:
+                        deleted.append(change.version)
+
+                scene.place.registry.store.listeners.append(note)
+                scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+                await until(lambda: bool(deleted))
+                await scene.until(PROGRAMMING)
+                await asyncio.sleep(0.05)
+                scene.renew("node-a", at=max(deleted) - 1)
+                await scene.stays(PROGRAMMING)
+                scene.renew("node-a", at=max(deleted) + 10)
+                await scene.until(PROGRAMMED)
+
+    asyncio.run(run())
+
+
+class WithoutLeases:
+    """A connection that is refused what it asks of Leases."""
+
+    def __init__(self, link: Transport) -> None:
+        self._link = link
+        self.send = link.send
+
+    async def get(self, path: str, query: Mapping[str, str], *, timeout: float | None = None) -> bytes:
+        self._refuse(path)
+        return await self._link.get(path, query, timeout=timeout)
+
+    def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AbstractAsyncContextManager[Any]:
+        self._refuse(path)
+        return self._link.stream(path, query, idle=idle)
+
+    def _refuse(self, path: str) -> None:
+        if path.endswith("/leases"):
+            raise Forbidden(403, "Forbidden", "leases is forbidden", method="GET", path=path)
+
+
+def test_without_the_right_to_read_leases_everything_else_goes_on() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+            scene.place.link = WithoutLeases(scene.place.link)  # type: ignore[assignment, arg-type]
+            troubles: list[CallFailed] = []
+            lines = Lines()
+            on_watch_error = lambda _resource, error: troubles.append(error)  # noqa: E731
+            async with leading(scene, on_watch_error=on_watch_error, log=lines):
+                scene.renew("node-a")
+                await scene.stays(None)
+                assert len(troubles) == 1
+                (service,) = msgspec.convert(scene.place.objects("services")[:1], list[Service])
+                assert service.metadata.name
+                assert len(scene.place.listed()) == PODS
+
+    asyncio.run(run())

@@ -1,0 +1,515 @@
+"""What is told of Services arrives at an API server once, in order, beside what others write, and hinders nobody."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
+from tests.controller.lines import Lines
+
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.backoff import Backoff
+from zoneward.client.resources import SERVICES
+from zoneward.client.writer import Writer, encode_object
+from zoneward.controller.queue.batching import RequeueDelay
+from zoneward.controller.status import status_writer as telling
+from zoneward.controller.status.status_writer import (
+    MAX_WAITING_EVENTS,
+    StatusWriter,
+    StatusWriteRate,
+    own_conditions,
+    status_patch,
+)
+from zoneward.daemon.event_recorder import BURST
+from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
+from zoneward.kube.objects import Condition, ObjectKey, Service, ServiceEvent
+from zoneward.routing.service_events import DISABLED, ENABLED
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
+
+KEY = (NAMESPACE, "cart")
+BALANCED = replace(A_SERVICE, spec=replace(A_SERVICE.spec, type="LoadBalancer"))
+ACCEPTED = Condition(type=ACCEPTED_CONDITION, status="True", reason="Accepted", message="")
+ON = (
+    ACCEPTED,
+    Condition(type=PROGRAMMED_CONDITION, status="True", reason="Enabled", message="Hints/Auto: 6 endpoints"),
+)
+OFF = (
+    ACCEPTED,
+    Condition(type=PROGRAMMED_CONDITION, status="False", reason="OneZone", message="Hints/Auto: 1 zone"),
+)
+TURNED_ON = (ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
+TURNED_OFF = (ServiceEvent("Warning", DISABLED, "Nodes only ready in 1 zone"),)
+THEIRS = {
+    "type": "their.org/Thing",
+    "status": "True",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+    "reason": "Theirs",
+    "message": "",
+}
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+QUICK = RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.01)
+
+
+def on(endpoints: int) -> tuple[Condition, ...]:
+    return (ACCEPTED, replace(ON[1], message=f"Hints/Auto: {endpoints} endpoints"))
+
+
+class Scene:
+    """A status writer with two workers and a Service at a sandbox."""
+
+    def __init__(self, writer: Writer, registry: Registry, **options: Any) -> None:
+        self.writer, self.registry, self.noon = writer, registry, NOON
+        self.troubles: list[tuple[ObjectKey, CallFailed]] = []
+        self.log = Lines()
+        self.writes: list[str] = []
+        """The words of the second condition after each write of the Service."""
+        registry.store.listeners.append(self._note)
+        self.status_writer = StatusWriter(
+            writer,
+            instance="zoneward-0",
+            **{
+                "back_off": QUICK,
+                "rate": StatusWriteRate(per_second=1e4),
+                "on_error": lambda key, error: self.troubles.append((key, error)),
+                "now": lambda: self.noon,
+                "log": self.log,
+                **options,
+            },
+        )
+
+    async def service(self) -> Service:
+        return await self.writer.read(SERVICES, namespace=NAMESPACE, name="cart")
+
+    async def tell(self, conditions: tuple[Condition, ...], events: tuple[ServiceEvent, ...] = ()) -> None:
+        """As a cache that is current would have it, and all of it."""
+        self.status_writer.report(await self.service(), conditions=conditions, events=events)
+        assert await self.status_writer.wait_until_written(5)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """As one who only looks: nothing is told sooner for it."""
+        async with asyncio.timeout(5):
+            while not holds():
+                await asyncio.sleep(0.002)
+
+    def _note(self, kind: Kind, change: StoredChange) -> None:
+        if kind.resource == "services" and change.new is not None:
+            conditions = change.new.object()["status"].get("conditions") or ()
+            self.writes += [each["message"] for each in conditions if each["type"] == PROGRAMMED_CONDITION]
+
+    def stored(self) -> Object:
+        return self.registry.get(self.registry.kinds["services"], *KEY)
+
+    def conditions(self) -> dict[str, tuple[str, str, str]]:
+        """Status, reason and time by type."""
+        found = self.stored()["status"].get("conditions") or ()
+        return {each["type"]: (each["status"], each["reason"], each["lastTransitionTime"]) for each in found}
+
+    def events(self) -> list[tuple[str, str, int]]:
+        """Reason, note, and how often, as they were made."""
+        found = [each for each in self._events() if each["involvedObject"]["name"] == "cart"]
+        return [
+            (each["reason"], each["message"], (each.get("series") or {}).get("count", 1))
+            for each in sorted(found, key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
+        ]
+
+    def _events(self) -> list[Object]:
+        return [record.object() for _, record in self.registry.store.records(self.registry.kinds["events"])]
+
+    def change_status(self, change: Callable[[Object], Object]) -> None:
+        """As somebody else does, who replaces all conditions."""
+        kind = self.registry.kinds["services"]
+        self.registry.update(
+            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(subresource="status")
+        )
+
+
+@asynccontextmanager
+async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
+    may_write = options.pop("may_write", lambda _seconds: True)
+    async with a_writer(*faults, may_write=may_write) as (writer, registry):
+        LocalClient(registry).create(
+            registry.kinds["services"], NAMESPACE, json.loads(encode_object(SERVICES, BALANCED))
+        )
+        scene = Scene(writer, registry, **options)
+        workers = [asyncio.create_task(scene.status_writer.run()) for _ in range(2)]
+        try:
+            yield scene
+            assert scene.log.told == [], "a mistake in the program"
+        finally:
+            scene.status_writer.shut_down()
+            await asyncio.wait_for(asyncio.gather(*workers), 5)
+
+
+def with_scene(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str, **options: Any) -> None:
+    async def run() -> None:
+        async with a_scene(*faults, **options) as scene:
+            await work(scene)
+
+    asyncio.run(run())
+
+
+def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_name() -> None:
+    async def work(scene: Scene) -> None:
+        scene.status_writer.report(await scene.service(), conditions=ON)
+        kind = scene.registry.kinds["services"]
+        scene.registry.delete(kind, *KEY, Deletion())
+        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)))
+        await scene.tell(())
+        assert scene.conditions() == {}
+
+    with_scene(work)
+
+
+def test_events_and_conditions_arrive_beside_those_of_others() -> None:
+    async def work(scene: Scene) -> None:
+        ingress = {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}
+        scene.change_status(lambda old: old | {"conditions": [THEIRS]})
+        await scene.tell(ON, TURNED_ON)
+        assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 1)]
+        assert scene.conditions() == {
+            "their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z"),
+            ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
+            PROGRAMMED_CONDITION: ("True", "Enabled", "2026-11-21T12:00:00Z"),
+        }
+        assert "observedGeneration" not in str(scene.stored()["status"])
+        scene.change_status(lambda old: old | {"loadBalancer": ingress})
+        await scene.tell(OFF, TURNED_OFF)
+        assert scene.stored()["status"]["loadBalancer"] == ingress
+        assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", "2026-01-01T00:00:00Z")
+        await scene.tell(())
+        assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z")}
+        assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
+        assert scene.troubles == []
+
+    with_scene(work)
+
+
+def test_what_is_told_already_is_not_written_again() -> None:
+    async def work(scene: Scene) -> None:
+        await scene.tell(ON, TURNED_ON)
+        before = scene.stored()
+        scene.noon += timedelta(hours=1)
+        await scene.tell(ON)
+        assert scene.stored() == before
+        await scene.tell(())
+        assert "conditions" not in scene.stored()["status"]
+        before = scene.stored()
+        await scene.tell(())
+        assert scene.stored() == before
+
+    with_scene(work)
+
+
+def test_conditions_that_are_overtaken_while_they_are_written_do_not_stand() -> None:
+    async def work(scene: Scene) -> None:
+        before = await scene.service()
+        scene.status_writer.report(before, conditions=ON, events=TURNED_ON)
+        while not scene.events():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert scene.conditions() == {}
+        # The cache has a Service without conditions, and so it is to be.
+        scene.status_writer.report(before, conditions=(), events=())
+        assert await scene.status_writer.wait_until_written(5)
+        await asyncio.sleep(0.3)
+        assert scene.conditions() == {}
+
+    with_scene(work, "latency=200ms")
+
+
+def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
+    async def work(scene: Scene) -> None:
+        old = await scene.service()
+        assert scene.status_writer.as_reported(old) is old
+        scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
+        for _ in range(2):
+            told = scene.status_writer.as_reported(old).status
+            assert told
+            assert [(each.type, each.status) for each in told.conditions or ()] == [
+                (ACCEPTED_CONDITION, "True"),
+                (PROGRAMMED_CONDITION, "True"),
+            ]
+            scene.status_writer.report(old, conditions=ON)
+            assert await scene.status_writer.wait_until_written(5)
+        version = scene.stored()["metadata"]["resourceVersion"]
+        scene.status_writer.report(old, conditions=ON)
+        assert len(scene.status_writer) == 0
+        assert scene.stored()["metadata"]["resourceVersion"] == version
+        now = await scene.service()
+        scene.status_writer.report(now, conditions=ON)
+        assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
+
+    with_scene(work)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        ("lost-answer@0.4",),
+        ("500@0.4",),
+        ("latency=1ms-30ms", "conflict@0.2", "lost-answer@0.2", "500@0.2", "503@0.2"),
+    ],
+)
+def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_last_conditions_stand(
+    faults: tuple[str, ...],
+) -> None:
+    async def work(scene: Scene) -> None:
+        service = msgspec.convert(scene.stored(), Service)
+        expected = []
+        for number in range(8):
+            event = ServiceEvent("Warning", DISABLED, f"Insufficient number of Endpoints ({number})")
+            conditions = (ACCEPTED, replace(OFF[1], message=event.message))
+            scene.status_writer.report(service, conditions=conditions, events=(event,))
+            expected.append((event.reason, event.message, 1))
+            await asyncio.sleep(0.01)
+        assert await scene.status_writer.wait_until_written(20)
+        assert scene.events() == expected
+        (stored,) = (
+            each["message"] for each in scene.stored()["status"]["conditions"] if each["type"] == PROGRAMMED_CONDITION
+        )
+        assert stored == expected[-1][1]
+        assert scene.troubles
+
+    with_scene(work, *faults)
+
+
+def test_to_and_fro_is_a_series_of_each_and_goes_on_after_the_event_is_gone() -> None:
+    async def work(scene: Scene) -> None:
+        for number in range(3):
+            scene.noon += timedelta(seconds=10)
+            for conditions, events in ((ON, TURNED_ON), (OFF, TURNED_OFF)):
+                await scene.tell(conditions, events)
+            assert [each[2] for each in scene.events()] == [number + 1] * 2
+        for event in scene._events():
+            metadata = event["metadata"]
+            scene.registry.delete(scene.registry.kinds["events"], NAMESPACE, metadata["name"], Deletion())
+        await scene.tell(ON, TURNED_ON)
+        await scene.tell(ON, TURNED_ON)
+        assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 2)]
+        assert scene.troubles == []
+
+    with_scene(work)
+
+
+def test_an_event_that_is_refused_is_given_up_and_conditions_are_told() -> None:
+    async def work(scene: Scene) -> None:
+        await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
+        assert [each[0] for each in scene.events()] == [DISABLED]
+        assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
+        assert [key for key, _ in scene.troubles] == [KEY]
+        assert scene.status_writer.dropped == 1
+
+    with_scene(work)
+
+
+def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_is_left_alone() -> None:
+    async def work(scene: Scene) -> None:
+        old = await scene.service()
+        scene.registry.delete(scene.registry.kinds["services"], *KEY, Deletion())
+        scene.status_writer.report(old, conditions=ON)
+        assert await scene.status_writer.wait_until_written(5)
+        assert scene.troubles == []
+        await scene.writer.create(SERVICES, BALANCED)
+        scene.status_writer.report(old, conditions=OFF)
+        assert await scene.status_writer.wait_until_written(5)
+        assert [key for key, _ in scene.troubles] == [KEY]
+        assert "conditions" not in scene.stored()["status"]
+        await scene.tell(ON)
+        assert scene.conditions()[PROGRAMMED_CONDITION][0] == "True"
+
+    with_scene(work)
+
+
+def test_who_takes_our_conditions_away_is_not_fought() -> None:
+    """Somebody writes the whole status whenever it changes; ours come back once, and then more and more seldom."""
+    seconds = 1000.0
+
+    async def work(scene: Scene) -> None:
+        nonlocal seconds
+
+        async def times_written() -> int:
+            """In fifty rounds of two who both want to have their way."""
+            written = 0
+            for _ in range(50):
+                scene.status_writer.report(await scene.service(), conditions=ON)
+                await scene.status_writer.wait_until_written(0.01)
+                if scene.conditions():
+                    written += 1
+                    scene.change_status(lambda old: {name: each for name, each in old.items() if name != "conditions"})
+                told = scene.status_writer.as_reported(await scene.service()).status
+                assert told
+                assert len(told.conditions or ()) == 2, "what was told is known all the same"
+            return written
+
+        assert await times_written() == 2
+        for pause in (4, 8, 16):
+            seconds += pause - 0.01
+            assert await times_written() == 0
+            seconds += 0.01
+            assert await times_written() == 1
+        scene.status_writer.report(await scene.service(), conditions=ON, events=TURNED_ON)
+        await scene.status_writer.wait_until_written(0.5)
+        assert [each[0] for each in scene.events()] == [ENABLED], "events do not wait for that"
+
+    with_scene(work, clock=lambda: seconds)
+
+
+def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with_leadership() -> None:
+    may = True
+
+    async def work(scene: Scene) -> None:
+        nonlocal may
+        service = await scene.service()
+        may = False
+        scene.status_writer.report(service, conditions=ON, events=TURNED_ON)
+        assert not await scene.status_writer.wait_until_written(0.1)
+        assert (scene.events(), scene.conditions()) == ([], {})
+        scene.status_writer.clear()
+        may = True
+        assert await scene.status_writer.wait_until_written(0)
+        await asyncio.sleep(0.1)
+        assert (scene.events(), scene.conditions()) == ([], {})
+
+    with_scene(work, may_write=lambda _seconds: may)
+
+
+def test_of_one_service_so_many_events_wait_and_no_more() -> None:
+    async def work(scene: Scene) -> None:
+        service = await scene.service()
+        for number in range(BURST + 5):
+            scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
+        assert await scene.status_writer.wait_until_written(5)
+        assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
+        assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
+
+    with_scene(work)
+
+
+def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
+    async def work(scene: Scene) -> None:
+        service = await scene.service()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
+        scene.status_writer.report(service, conditions=ON, events=events)
+        assert await scene.status_writer.wait_until_written(5)
+        # Ten writes, of which five are free.
+        assert loop.time() - start >= 0.25
+
+    with_scene(work, rate=StatusWriteRate(per_second=20, burst=5))
+
+
+def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.4)
+
+    async def work(scene: Scene) -> None:
+        found = await scene.service()
+        # The server refuses to make one Service another.
+        wrong = replace(found, metadata=replace(found.metadata, uid="another"))
+        for endpoints in range(6):
+            scene.status_writer.report(wrong, conditions=on(endpoints))
+            assert await scene.status_writer.wait_until_written(5)
+        scene.status_writer.report(wrong, conditions=on(6), events=TURNED_ON)
+        assert await scene.status_writer.wait_until_written(5)
+        assert len(scene.troubles) == 1
+        assert [each[0] for each in scene.events()] == [ENABLED], "Events do not wait for that"
+        scene.status_writer.report(wrong, conditions=OFF)
+        assert await scene.status_writer.wait_until_written(5)
+        assert len(scene.troubles) == 2
+        await scene.until(lambda: len(scene.troubles) == 3)
+        assert len(scene.status_writer) == 0
+
+    with_scene(work)
+
+
+def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
+    seconds = 1000.0
+
+    async def work(scene: Scene) -> None:
+        nonlocal seconds
+
+        async def told(conditions: tuple[Condition, ...]) -> None:
+            scene.status_writer.report(await scene.service(), conditions=conditions)
+            await asyncio.sleep(0.005)
+
+        for endpoints in range(10):
+            await told(on(endpoints))
+        assert scene.writes == ["Hints/Auto: 0 endpoints"]
+        assert len(scene.status_writer) == 1
+        # What waits is not repeated as news.
+        assert (
+            own_conditions(scene.status_writer.as_reported(await scene.service()))[1].message
+            == "Hints/Auto: 9 endpoints"
+        )
+        for conditions in (OFF, on(1), (ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint"))):
+            await told(conditions)
+            await scene.until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
+        seconds += 29.9
+        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 2 endpoints")))
+        assert len(scene.writes) == 4
+        # And back again: nothing is left to tell.
+        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint")))
+        assert len(scene.status_writer) == 0
+        seconds += 0.1
+        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 3 endpoints")))
+        await scene.until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
+
+    with_scene(work, clock=lambda: seconds)
+
+
+def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all() -> None:
+    calm = 0.1
+
+    async def work(scene: Scene) -> None:
+        begun = time.monotonic()
+        for endpoints in range(50):
+            scene.status_writer.report(await scene.service(), conditions=on(endpoints))
+            await asyncio.sleep(0.002)
+        await scene.until(lambda: not len(scene.status_writer))
+        assert scene.writes[-1] == "Hints/Auto: 49 endpoints"
+        # The first comes at once, and each of the others only after calm.
+        assert len(scene.writes) <= 1 + (time.monotonic() - begun) / calm
+
+    with_scene(work, rate=StatusWriteRate(per_second=1e4, message_period=calm))
+
+    async def waiting(scene: Scene) -> None:
+        for endpoints in range(3):
+            await scene.tell(on(endpoints))
+        assert len(scene.writes) == 3
+
+    with_scene(waiting)
+
+
+def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = 6
+
+    def breaking(uid: str, wanted: tuple[Condition, ...]) -> dict[str, Any]:
+        nonlocal broken
+        if broken:
+            broken -= 1
+            raise RuntimeError("a bug")
+        return status_patch(uid, wanted)
+
+    monkeypatch.setattr(telling, "status_patch", breaking)
+
+    async def work(scene: Scene) -> None:
+        await scene.tell(ON, TURNED_ON)
+        assert scene.writes == [ON[1].message]
+        ((event, fields),) = scene.log.told
+        assert event == "a mistake in the program kept a condition or Event from being written"
+        assert fields["error"] == "RuntimeError: a bug"
+        assert str(fields["at"]).startswith("test_status_writer.py:")
+        scene.log.told.clear()
+
+    with_scene(work)

@@ -1,0 +1,230 @@
+"""A change of demand requeues the Services whose decision comes out differently, and next to no others."""
+
+from collections.abc import Iterable
+from dataclasses import replace as changed
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.clusters import Cluster, a_node, a_service, demand_in, endpoint_answers, nodes_in, pods_in
+from tests.properties.random_clusters import BALANCED, clusters, examples
+
+from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize
+from zoneward.kube.names import NODE_EXCLUDED_LABELS
+from zoneward.kube.objects import Allocatable, Node, NodeCondition
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.configuration import Configuration, HintsSettings
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.placement.groups import own_group
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.slices.plan import FamilyPlan
+
+PROPORTIONAL = DecisionSummary(
+    approach=Approach.HINTS, heuristic="ProportionalZoneCPU", active=True, reason=Reason.ENABLED, endpoints=0
+)
+
+
+def with_zones(**weights: int) -> Demand:
+    return compute_demand(
+        a_node(f"{zone}-{number}", zone, cpu=1) for zone, weight in weights.items() for number in range(weight)
+    )
+
+
+def state_of(cluster: Cluster, family: FamilyPlan) -> DecisionSummary:
+    """What the controller knows when it has decided."""
+    assert family.decision.assignment is not None
+    endpoint_index = family.decision.assignment.endpoint_index
+    zones = cluster.cluster_state.demand.zones
+    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    has_zoneless = any(each.zone not in zones for each in buckets) or any(
+        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
+    )
+    return summarize(family.decision, shared_addresses=len(endpoint_index.shared_address), has_zoneless=has_zoneless)
+
+
+def outcome(decision: Decision) -> tuple[object, ...]:
+    return decision.active, decision.reason, endpoint_answers(decision)
+
+
+@st.composite
+def other_nodes(draw: st.DrawFn, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The Nodes after a while: all that demand reads of them may differ but their zones, which endpoints share."""
+    after = []
+    for node in nodes:
+        kind = draw(st.sampled_from(("same",) * 6 + ("not ready", "ready", "excluded", "small", "large", "no cpu")))
+        status = node.status
+        if status is not None and kind in ("not ready", "ready"):
+            status = replace(status, conditions=(NodeCondition(type="Ready", status=str(kind == "ready")),))
+        elif status is not None and kind in ("small", "large", "no cpu"):
+            cpu = {"small": "3600m", "large": "8", "no cpu": None}[kind]
+            status = replace(status, allocatable=Allocatable(cpu=cpu))
+        labels = dict(node.metadata.labels or {})
+        if kind == "excluded":
+            labels[next(iter(NODE_EXCLUDED_LABELS))] = ""
+        after.append(replace(node, metadata=replace(node.metadata, labels=labels), status=status))
+    if draw(st.sampled_from((False, False, False, True))):
+        after.append(a_node("new", draw(st.sampled_from(("zone-1", "zone-2", "zone-8", None))), cpu=4))
+    return tuple(after)
+
+
+def differences(data: st.DataObject, cluster: Cluster) -> Iterable[tuple[bool, bool]]:
+    """For each address family, whether another demand gives another decision, and whether it may by its numbers."""
+    settled = cluster.with_(configuration=changed(cluster.configuration, upstream=False)).settled()
+    later = settled.with_(nodes=data.draw(other_nodes(settled.nodes)))
+    old, new = settled.cluster_state.demand, later.cluster_state.demand
+    for before, after in zip(settled.plan().families, later.plan().families, strict=True):
+        differs = outcome(before.decision) != outcome(after.decision)
+        state = state_of(settled, before)
+        may = may_differ(state, old=old, new=new, configuration=settled.configuration)
+        if not services_to_requeue([(("ns", "svc"), [state])], old=old, new=new, configuration=settled.configuration):
+            assert not differs, "not requeued, though its decision differs"
+        yield differs, may
+
+
+@examples(80)
+@given(clusters(others=False), st.data())
+def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, data: st.DataObject) -> None:
+    for differs, may in differences(data, cluster):
+        assert may or not differs
+        event(f"differs: {differs}, may: {may}")
+
+
+@examples(50)
+@given(clusters(setting=BALANCED, others=False, tidy=True), st.data())
+def test_hints_in_proportion_are_asked_for_exactly_where_they_differ(cluster: Cluster, data: st.DataObject) -> None:
+    assume(cluster.nodes)
+    for differs, may in differences(data, cluster):
+        assert may == differs
+
+
+@pytest.mark.parametrize(
+    ("active", "consumed", "new", "expected"),
+    [
+        pytest.param(True, {"a": 5, "b": 5}, {"a": 6, "b": 4}, False, id="20-percent-above-is-kept"),
+        pytest.param(True, {"a": 5, "b": 5}, {"a": 13, "b": 7}, True, id="30-percent-above-is-not"),
+        pytest.param(True, {"a": 5, "b": 5}, {"a": 1}, True, id="one-zone-left"),
+        pytest.param(True, {"a": 5, "b": 5}, {"a": 2, "b": 2, "c": 1}, True, id="a-new-zone"),
+        pytest.param(True, {"a": 5, "b": 4, "c": 1}, {"a": 1, "b": 1}, True, id="someone-serves-a-zone-without-demand"),
+        pytest.param(False, {}, {"a": 99, "b": 1}, True, id="it-would-start"),
+        pytest.param(True, {"a": 5, "b": 5}, {"a": 2, "b": 2}, False, id="the-same-shares"),
+    ],
+)
+def test_hysteresis_decides_whether_hints_are_asked_again(
+    active: bool, consumed: dict[str, int], new: dict[str, int], expected: bool
+) -> None:
+    reason = Reason.ENABLED if active else Reason.OVERLOAD
+    state = changed(PROPORTIONAL, active=active, reason=reason, endpoints=10, consumed=consumed)
+    configuration = Configuration()
+    assert configuration.hints.keep_threshold == Fraction(3, 10)
+    # Endpoints of all zones that they were hinted for have Nodes, and no zone more.
+    old = with_zones(**dict.fromkeys(consumed or "ab", 1))
+    assert may_differ(state, old=old, new=with_zones(**new), configuration=configuration) == expected
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(None, True), ("50%", False)])
+def test_a_service_s_own_threshold_decides_whether_it_is_asked_again(threshold: str | None, expected: bool) -> None:
+    """Demand in one of two zones grows until it is 40 % above fair there."""
+    cluster = Cluster(
+        service=a_service("Auto", threshold=threshold),
+        nodes=nodes_in({"a": 4, "b": 4}),
+        pods=pods_in({"a": 5, "b": 5}),
+    ).settled()
+    (family,) = cluster.plan().families
+    demands = {"old": cluster.cluster_state.demand, "new": with_zones(a=7, b=3)}
+    assert may_differ(state_of(cluster, family), **demands, configuration=cluster.configuration) == expected
+
+
+@pytest.mark.parametrize(("tolerance", "expected"), [("1/10", True), ("1", False)])
+def test_hints_that_other_demand_makes_lose_traffic_are_asked_again(tolerance: str, expected: bool) -> None:
+    """Zone a lends zone b two of its seven endpoints. With more demand at home it would lend none of them: a quarter of
+    the traffic would stay in its zone that does not, and nobody is overloaded."""
+    allocation = Allocation(("a", "b"), (own_group("a"), own_group("b")), (5, 3, 2, 2))
+    state = changed(PROPORTIONAL, active=True, endpoints=12, consumed={"a": 8, "b": 4}, allocation=allocation)
+    old, new = with_zones(a=2, b=1), with_zones(a=7, b=5)
+    configuration = Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(tolerance)))
+    assert may_differ(state, old=old, new=new, configuration=configuration) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"distribution": "PreferSameZone"}, False, id="own-zone"),
+        pytest.param({"distribution": "PreferSameNode"}, False, id="own-node"),
+        pytest.param({"mode": "Auto"}, False, id="hints-within-the-threshold"),
+        pytest.param({"subsetting": "Auto"}, True, id="groups-by-shares"),
+        pytest.param({"subsetting": "Require"}, False, id="own-group"),
+    ],
+)
+def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict[str, Any], expected: bool) -> None:
+    """12 Pods in each of two zones with 10 Nodes, and one Node more in one of them."""
+    nodes = [
+        *nodes_in({"a": 4, "b": 4}),
+        *(a_node(f"{zone}-{each}", zone, cpu=4) for zone in "ab" for each in range(9)),
+    ]
+    cluster = Cluster(service=a_service(**asked), nodes=tuple(nodes), pods=pods_in({"a": 12, "b": 12})).settled()
+    (family,) = cluster.plan().families
+    old = cluster.cluster_state.demand
+    new = compute_demand([*nodes, a_node("more", "a", cpu=4)])
+    states = [(("ns", "svc"), [state_of(cluster, family)])]
+    assert bool(services_to_requeue(states, old=old, new=new, configuration=cluster.configuration)) == expected
+
+
+@pytest.mark.parametrize(
+    ("has_zoneless", "new", "expected"),
+    [
+        pytest.param(False, {"a": 1, "b": 3}, False, id="everybody-has-a-home"),
+        pytest.param(True, {"a": 1, "b": 3}, True, id="need-gives-homes"),
+        pytest.param(False, {"a": 1, "b": 1, "c": 1}, True, id="a-new-zone"),
+    ],
+)
+def test_own_groups_differ_where_zones_or_homes_do(has_zoneless: bool, new: dict[str, int], expected: bool) -> None:
+    state = changed(
+        PROPORTIONAL, approach=Approach.SUBSETTING, heuristic="RequireZone", endpoints=4, has_zoneless=has_zoneless
+    )
+    demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
+    assert may_differ(state, **demands, configuration=Configuration()) == expected
+
+
+@pytest.mark.parametrize(("new", "expected"), [({"a": 9, "b": 1}, False), ({"a": 1, "b": 1, "c": 1}, True)])
+def test_own_zones_are_told_anew_where_a_zone_comes_or_goes(new: dict[str, int], expected: bool) -> None:
+    state = changed(PROPORTIONAL, approach=Approach.TRAFFIC_DISTRIBUTION, heuristic="PreferSameZone", endpoints=4)
+    demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
+    assert may_differ(state, **demands, configuration=Configuration()) == expected
+
+
+@pytest.mark.parametrize(("new", "expected"), [({"a": 9, "b": 1}, False), ({"a": 1, "b": 1, "c": 1}, True)])
+def test_below_the_starting_threshold_only_the_number_of_zones_counts(new: dict[str, int], expected: bool) -> None:
+    state = changed(
+        PROPORTIONAL,
+        approach=Approach.SUBSETTING,
+        heuristic="local",
+        active=False,
+        reason=Reason.BELOW_STARTING_THRESHOLD,
+        endpoints=7,
+    )
+    demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
+    assert may_differ(state, **demands, configuration=Configuration()) == expected
+
+
+def test_where_nodes_are_counted_one_without_cpu_changes_groups() -> None:
+    state = changed(PROPORTIONAL, heuristic="local", approach=Approach.SUBSETTING, endpoints=9)
+    nodes = [*nodes_in({"a": 4, "b": 4}), a_node("c-1", "a", cpu=None)]
+    old, new = (compute_demand(each, missing_cpu="disable") for each in (nodes, [*nodes, a_node("c-2", "a", cpu=None)]))
+    assert old.reduced == new.reduced
+    assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration())
+
+
+def test_the_same_shares_of_more_nodes_requeue_nobody() -> None:
+    state = changed(PROPORTIONAL, heuristic="local", approach=Approach.SUBSETTING, endpoints=9)
+    old, new = with_zones(a=1, b=2), with_zones(a=2, b=4)
+    assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration()) == []
+
+
+def test_demand_in_is_the_demand_of_nodes() -> None:
+    assert with_zones(a=1, b=2).reduced == demand_in(a=1, b=2).reduced

@@ -1,0 +1,263 @@
+"""A cache that has not seen our own writes is told from one that has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from zoneward.client.object_store import ObjectStore
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.kube.names import SERVICE_NAME_LABEL
+from zoneward.kube.objects import EndpointSlice, ObjectKey, ObjectMeta
+
+SERVICE: ObjectKey = ("ns", "svc")
+
+
+def a_slice(
+    name: str = "s1",
+    *,
+    version: str | None,
+    uid: str | None = None,
+    generation: int | None = 1,
+    service: str = "svc",
+    being_deleted: bool = False,
+) -> EndpointSlice:
+    return EndpointSlice(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=uid or f"uid-of-{name}",
+            labels={SERVICE_NAME_LABEL: service},
+            resource_version=version,
+            generation=generation,
+            deletion_timestamp="2026-11-21T08:00:00Z" if being_deleted else None,
+        )
+    )
+
+
+def after_writing(*answers: EndpointSlice, replaced: str | None = None) -> EndpointSliceTracker:
+    tracker = EndpointSliceTracker()
+    for answer in answers:
+        tracker.written(answer, replaced=replaced)
+    return tracker
+
+
+def test_a_write_that_changed_nothing_but_an_annotation_is_awaited() -> None:
+    tracker = after_writing(a_slice(version="12", generation=3))
+    before = a_slice(version="11", generation=3)
+    assert tracker.is_stale(SERVICE, [before])
+    assert tracker.awaited(SERVICE, [before]) == ["s1"]
+    assert not tracker.is_stale(SERVICE, [replace(before, metadata=replace(before.metadata, resource_version="12"))])
+
+
+def test_versions_compare_as_numbers() -> None:
+    tracker = after_writing(a_slice(version="10"))
+    assert tracker.is_stale(SERVICE, [a_slice(version="9")])
+
+
+@pytest.mark.parametrize(
+    ("version", "generation", "is_stale", "is_news"),
+    [
+        pytest.param("before", 3, True, False, id="what-the-write-replaced"),
+        pytest.param("after", 3, False, False, id="our-own-write"),
+        pytest.param("other", 3, False, True, id="something-else-of-the-same-generation"),
+        pytest.param("older", 2, True, True, id="an-older-generation"),
+        pytest.param("newer", 4, False, True, id="a-newer-generation"),
+    ],
+)
+def test_where_versions_are_no_numbers_generations_tell(
+    version: str, generation: int, is_stale: bool, is_news: bool
+) -> None:
+    tracker = after_writing(a_slice(version="after", generation=3), replaced="before")
+    cached = a_slice(version=version, generation=generation)
+    assert tracker.is_stale(SERVICE, [cached]) == is_stale
+    assert tracker.is_news(cached) == is_news
+
+
+def test_an_own_write_is_no_news_and_somebody_elses_is() -> None:
+    tracker = after_writing(a_slice(version="12"))
+    old = a_slice(version="11")
+    seen = tracker.observe(old, a_slice(version="12"))
+    assert (set(seen.services), seen.is_news) == ({SERVICE}, False)
+    assert tracker.observe(a_slice(version="12"), a_slice(version="13")).is_news
+
+
+def test_a_slice_that_came_back_under_its_name_was_deleted() -> None:
+    """A watch that was cut off, and a list after it, show it as a change of one object."""
+    tracker = after_writing(a_slice(version="12"))
+    again = a_slice(version="20", uid="another")
+    assert tracker.observe(a_slice(version="12"), again).is_news
+    assert not tracker.is_stale(SERVICE, [again])
+    assert len(tracker) == 0
+
+
+def test_an_expected_deletion_is_no_news_and_another_is() -> None:
+    tracker = after_writing(a_slice("s1", version="12"), a_slice("s2", version="13"))
+    tracker.deletion_expected(a_slice("s1", version="12"))
+    assert tracker.is_stale(SERVICE, [a_slice("s1", version="12"), a_slice("s2", version="13")])
+    assert not tracker.observe(a_slice("s1", version="12"), None).is_news
+    assert tracker.observe(a_slice("s2", version="13"), None).is_news
+    assert len(tracker) == 0
+
+
+def test_a_slice_that_another_process_wrote_and_somebody_deletes_is_news() -> None:
+    assert EndpointSliceTracker().observe(a_slice(version="12"), None).is_news
+    assert EndpointSliceTracker().observe(a_slice(version="12"), a_slice(version="14", uid="another")).is_news
+
+
+def test_a_slice_that_is_called_another_services_concerns_both() -> None:
+    tracker = after_writing(a_slice(version="12"))
+    seen = tracker.observe(a_slice(version="12"), a_slice(version="13", service="other"))
+    assert (set(seen.services), seen.is_news) == ({SERVICE, ("ns", "other")}, True)
+    assert not tracker.is_stale(SERVICE, [])
+
+
+def test_a_slice_that_nobody_will_ever_see_is_not_waited_for_after_a_look_at_the_server() -> None:
+    """Somebody deleted it before the watch was back: no event will come."""
+    tracker = after_writing(a_slice("s1", version="12"))
+    assert tracker.is_stale(SERVICE, [])
+    tracker.read(SERVICE, fresh=[], cached=[])
+    assert not tracker.is_stale(SERVICE, [])
+    assert len(tracker) == 0
+
+
+def test_after_a_look_at_the_server_the_cache_has_to_come_to_the_same() -> None:
+    tracker = EndpointSliceTracker()
+    cached = [a_slice("s1", version="5"), a_slice("s2", version="6")]
+    tracker.read(SERVICE, fresh=[a_slice("s1", version="9")], cached=cached)
+    assert tracker.awaited(SERVICE, cached) == ["s1", "s2"]
+    assert not tracker.is_stale(SERVICE, [a_slice("s1", version="9")])
+
+
+def test_a_slice_with_a_finalizer_is_not_waited_for_without_end() -> None:
+    tracker = after_writing(a_slice(version="12"))
+    leaving = a_slice(version="13", being_deleted=True)
+    assert tracker.is_stale(SERVICE, [leaving])
+    tracker.read(SERVICE, fresh=[leaving], cached=[leaving])
+    assert not tracker.is_stale(SERVICE, [leaving])
+
+
+def test_a_deletion_that_the_cache_saw_before_the_answer_is_forgotten() -> None:
+    tracker = after_writing(a_slice(version="12"))
+    tracker.observe(a_slice(version="12"), None)
+    tracker.deletion_expected(a_slice(version="12"))
+    assert not tracker.is_stale(SERVICE, [])
+    tracker.drop_seen_deletions(SERVICE, [])
+    assert len(tracker) == 0
+
+
+# --- a server, a cache that lags, and whoever else writes -------------------------------------------------------------
+
+
+@dataclass
+class Scene:
+    """A server's history of slices, a cache that has read some of it, and the tracker of who writes as us."""
+
+    tracker: EndpointSliceTracker = field(default_factory=EndpointSliceTracker)
+    store: ObjectStore[EndpointSlice] = field(default_factory=ObjectStore)
+    history: list[tuple[EndpointSlice | None, EndpointSlice | None]] = field(default_factory=list)
+    there: dict[str, EndpointSlice] = field(default_factory=dict)
+    read: int = 0
+    version: int = 0
+    ours: int = 0
+    """The length of the history at our last write."""
+    news: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store.subscribe(lambda old, new: self.news.append(self.tracker.observe(old, new).is_news))
+
+    def write(self, name: str, *, own: bool, deletes: bool) -> None:
+        self.version += 1
+        old = self.there.pop(name, None)
+        if deletes and old is None:
+            return
+        new = None
+        if not deletes:
+            uid = old.metadata.uid if old else f"{name}-{self.version}"
+            new = self.there[name] = a_slice(name, version=str(self.version), uid=uid)
+        self.history.append((old, new))
+        if own:
+            self.ours = len(self.history)
+            if new is not None:
+                self.tracker.written(new, replaced=old.metadata.resource_version if old else None)
+            elif old is not None:
+                self.tracker.deletion_expected(old)
+
+    def catch_up(self, number: int) -> None:
+        for old, new in self.history[self.read : self.read + number]:
+            if new is not None:
+                self.store.put(new)
+            elif old is not None:
+                self.store.delete(old)
+        self.read = min(len(self.history), self.read + number)
+
+    def is_stale(self) -> bool:
+        return self.tracker.is_stale(SERVICE, list(self.store))
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("own"), st.sampled_from("abc"), st.booleans()),
+    st.tuples(st.just("other"), st.sampled_from("abc"), st.booleans()),
+    st.tuples(st.just("read"), st.sampled_from((1, 1, 2, 9)), st.just(False)),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(STEPS, max_size=30))
+def test_a_cache_is_stale_until_it_has_read_our_last_write_and_never_after(
+    steps: Sequence[tuple[str, str | int, bool]],
+) -> None:
+    scene = Scene()
+    for what, which, deletes in steps:
+        if isinstance(which, int):
+            scene.catch_up(which)
+        elif what == "other":
+            scene.write(which, own=False, deletes=deletes)
+        # We write when the cache is not stale, and what was changed by another meanwhile the server refuses.
+        elif not scene.is_stale() and scene.store.get("ns", which) is scene.there.get(which):
+            scene.write(which, own=True, deletes=deletes)
+        if scene.read < scene.ours:
+            assert scene.is_stale()
+        if scene.read == len(scene.history):
+            assert not scene.is_stale()
+    scene.catch_up(len(scene.history))
+    assert not scene.is_stale()
+    assert len(scene.tracker) <= len(scene.there)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=20))
+def test_nothing_that_only_we_wrote_is_news(writes: Sequence[tuple[str, bool]]) -> None:
+    scene = Scene()
+    for name, deletes in writes:
+        scene.write(name, own=True, deletes=deletes)
+        scene.catch_up(1)
+    assert not any(scene.news)
+
+
+@pytest.mark.parametrize("later", [None, "13"], ids=["our-own-write-alone", "somebody-elses-after-it"])
+def test_an_event_before_the_answer_of_its_write_is_news_only_where_somebody_else_wrote(later: str | None) -> None:
+    tracker, before, own = EndpointSliceTracker(), a_slice(version="11"), a_slice(version="12")
+    tracker.write_started(before)
+    assert not tracker.observe(before, own).is_news
+    if later is not None:
+        assert not tracker.observe(own, a_slice(version=later)).is_news, "not told yet"
+    tracker.written(own, replaced="11")
+    assert tracker.write_answered(before) == ({SERVICE} if later else set())
+    assert tracker.observe(own, a_slice(version="14")).is_news
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_slice_that_goes_before_the_answer_of_its_write_is_news_unless_the_write_deletes_it(is_ours: bool) -> None:
+    tracker, slice_ = EndpointSliceTracker(), a_slice(version="11")
+    tracker.write_started(slice_)
+    assert not tracker.observe(slice_, None).is_news
+    if is_ours:
+        tracker.deletion_expected(slice_)
+    else:
+        tracker.written(a_slice(version="12"), replaced="11")
+    assert tracker.write_answered(slice_) == (set() if is_ours else {SERVICE})
+    assert len(tracker) == 0

@@ -1,0 +1,199 @@
+"""What ``-f`` names is found, opened and, where it is junk, refused before it is read."""
+
+import gzip
+import io
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoneward.kube import input_files, text_encoding
+from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import expand, load
+from zoneward.kube.text_encoding import BLOCK
+
+NODE = b"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+
+
+def told(call: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as caught:
+        call()
+    return str(caught.value)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("b.yaml", "a.yml", "c.JSON", "sub/d.json.gz", "sub/deep/e.yaml.gz", "a/z.yaml", "f.txt", "g.yaml.bak",
+                 "yaml", ".hidden.yaml", ".git/h.yaml", "..data/i.yaml", "j.gz"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(NODE)
+    return tmp_path
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_its_yaml_and_json_files_at_any_depth_sorted_by_path(tree: Path) -> None:
+    found = [str(Path(file).relative_to(tree)) for file in expand([str(tree)])]
+    assert found == ["a/z.yaml", "a.yml", "b.yaml", "c.JSON", "sub/d.json.gz", "sub/deep/e.yaml.gz"]
+
+
+def test_a_file_that_is_named_may_be_called_anything(tree: Path) -> None:
+    paths = [str(tree / "f.txt"), str(tree / ".hidden.yaml"), "-"]
+    assert list(expand(paths)) == paths
+
+
+def test_what_is_named_twice_is_read_once(tree: Path) -> None:
+    (tree / "link.yaml").symlink_to(tree / "b.yaml")
+    a, b = str(tree / "a.yml"), str(tree / "b.yaml")
+    assert list(expand([b, "-", a, b, "-", f"{tree}/./a.yml"])) == [b, "-", a]
+    found = list(expand([b, str(tree)]))
+    assert len(found) == len(set(found)) == 6
+    assert str(tree / "link.yaml") not in found
+
+
+def test_a_named_pipe_in_a_directory_is_not_waited_for(tree: Path) -> None:
+    os.mkfifo(tree / "pipe.yaml")
+    assert str(tree / "pipe.yaml") not in list(expand([str(tree)]))
+
+
+def test_a_directory_without_such_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    expected = "expected a file that ends in .yaml, .yml, .json or one of these and .gz, got none"
+    assert told(lambda: list(expand([str(tmp_path)]))) == f"{tmp_path}: {expected}"
+
+
+def test_no_path_and_an_empty_path_are_refused() -> None:
+    expected = "expected a file, a directory or - for standard input"
+    assert told(lambda: list(expand([]))) == f"{expected}, got none"
+    assert told(lambda: list(expand([""]))) == f"{expected}, got ''"
+
+
+def test_what_cannot_be_opened_is_told_in_one_line(tree: Path) -> None:
+    assert told(lambda: load(f"{tree}/none.yaml", stdin=None)) == f"{tree}/none.yaml: no such file or directory"
+    assert told(lambda: load(f"{tree}/sub", stdin=None)) == f"{tree}/sub: is a directory"
+    assert told(lambda: load(f"{tree}/a.yml/x", stdin=None)) == f"{tree}/a.yml/x: not a directory"
+    assert told(lambda: load("a\0b", stdin=None)) == "a?b: embedded null byte"
+    assert told(lambda: list(expand(["x" * 5000]))).endswith("x: file name too long")
+    assert told(lambda: load("-", stdin=None)) == "standard input: expected data, got none connected"
+
+
+def test_a_named_pipe_in_which_nobody_writes_is_not_waited_for(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "_WRITER_WITHIN", 0.01)
+    os.mkfifo(tree / "pipe.yaml")
+    expected = f"{tree}/pipe.yaml: nobody writes to this pipe within 0.01 s"
+    assert told(lambda: load(f"{tree}/pipe.yaml", stdin=None)) == expected
+
+
+def test_a_named_pipe_in_which_somebody_writes_is_read(tree: Path) -> None:
+    os.mkfifo(tree / "pipe.yaml")
+    writer = threading.Thread(target=(tree / "pipe.yaml").write_bytes, args=(b"kind: A\n",))
+    writer.start()
+    try:
+        assert load(f"{tree}/pipe.yaml", stdin=None) == b"kind: A\n"
+    finally:
+        writer.join()
+
+
+def test_a_pipe_without_a_name_waits_for_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``-f <(kubectl get ...)``, which takes a while to answer."""
+    monkeypatch.setattr(input_files, "_WRITER_WITHIN", 0.0)
+    one, other = os.pipe()
+    writer = threading.Timer(0.05, lambda: os.close(other) if os.write(other, b"kind: A\n") else None)
+    writer.start()
+    try:
+        assert load(f"/dev/fd/{one}", stdin=None) == b"kind: A\n"
+    finally:
+        writer.join()
+        os.close(one)
+
+
+def test_a_link_that_leads_nowhere_is_told(tree: Path) -> None:
+    (tree / "lost.yaml").symlink_to("nowhere")
+    assert str(tree / "lost.yaml") in list(expand([str(tree)]))
+    assert told(lambda: load(f"{tree}/lost.yaml", stdin=None)) == f"{tree}/lost.yaml: no such file or directory"
+
+
+def test_what_may_not_be_read_is_told_and_not_passed_over(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tests may run as root, to whom nothing is forbidden.
+    def refuse(path: object, *_args: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        assert told(lambda: load(f"{tree}/a.yml", stdin=None)) == f"{tree}/a.yml: permission denied"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", refuse)
+        assert told(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert told(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 << 20])
+def test_files_pipes_and_standard_input_give_all_their_bytes(tmp_path: Path, size: int) -> None:
+    data = (b"# " + b"x" * size)[:size]
+    (tmp_path / "file").write_bytes(data)
+    assert load(str(tmp_path / "file"), stdin=None) == data
+    assert load("-", stdin=io.BytesIO(data)) == data
+    assert load("-", stdin=io.BufferedReader(_Trickle(data))) == data
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(data,))
+    writer.start()
+    assert load(str(tmp_path / "pipe"), stdin=None) == data
+    writer.join()
+
+
+class _Trickle(io.RawIOBase):
+    """A pipe that gives a few bytes at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._data.readinto(buffer[: min(len(buffer), 9999)])
+
+
+_EXPECTED = "expected an object in YAML or JSON"
+JUNK = [
+    ("zeros", bytes(BLOCK), "byte 0: expected YAML or JSON text, got 0x00"),
+    ("ones", b"\xff" * BLOCK, "byte 0: expected UTF-8 text, got 0xff"),
+    ("bytes", bytes(range(256)) * 256, "byte 0: expected YAML or JSON text, got 0x00"),
+    ("lines", b"y\n" * (BLOCK // 2), f"line 1: {_EXPECTED}, got 'y'"),
+    ("words", b"y " * (BLOCK // 2), f"line 1: {_EXPECTED}, got '{('y ' * 15)[:29]}…{' y' * 15}'"),
+    ("list", b"- y\n" * (BLOCK // 4), f"line 1: {_EXPECTED}, got '- y'"),
+    ("packed", gzip.compress(bytes(1 << 26)), "byte 0: expected YAML or JSON text, got 0x00"),
+]
+
+
+@pytest.mark.parametrize(("kind", "block", "line"), JUNK, ids=[kind for kind, _, _ in JUNK])
+def test_junk_of_any_size_is_refused_by_its_first_block(tmp_path: Path, kind: str, block: bytes, line: str) -> None:
+    with (tmp_path / kind).open("wb") as file:
+        for _ in range((64 << 20) // len(block)):
+            file.write(block)
+    assert told(lambda: load(str(tmp_path / kind), stdin=None)) == f"{tmp_path / kind}: {line}"
+    with (tmp_path / kind).open("rb", buffering=0) as stream:
+        assert told(lambda: load("-", stdin=stream)) == f"standard input: {line}"
+        assert stream.tell() == BLOCK
+    (tmp_path / kind).unlink()  # pytest would keep it
+
+
+def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for module in (input_files, text_encoding):
+        monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
+    expected = "expected at most 0 GiB of YAML or JSON, got more"
+    with (tmp_path / "a.yaml").open("wb") as file:
+        file.write(b"#" * BLOCK)
+        file.truncate((1 << 20) + 1)
+    assert told(lambda: load(str(tmp_path / "a.yaml"), stdin=None)) == f"{tmp_path}/a.yaml: {expected}"
+    assert told(lambda: load("-", stdin=io.BytesIO(b"#" * (3 << 20)))) == f"standard input: {expected}"
+    assert told(lambda: text_encoding.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"

@@ -1,0 +1,294 @@
+"""The same objects come out of every form in which they are written."""
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, to_json, to_list, to_yaml
+
+from zoneward.kube import yaml_documents
+from zoneward.kube.object_reader import read_objects
+from zoneward.kube.objects import EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
+from zoneward.kube.struct_decoder import object_title
+
+SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
+
+
+def objects(data: bytes) -> list[Object]:
+    return list(read_objects("a", data, skipped=Counter()))
+
+
+def objects_and_skipped(data: bytes) -> tuple[list[Object], Counter[str]]:
+    skipped = Counter[str]()
+    return list(read_objects("a", data, skipped=skipped)), skipped
+
+
+def one(text: str) -> Object:
+    (thing,) = objects(text.encode())
+    return thing
+
+
+def service(text: str) -> Service:
+    thing = one(f"apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n{text}")
+    assert isinstance(thing, Service)
+    return thing
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=40)
+@given(documents=DOCUMENTS)
+def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Document]) -> None:
+    found, skipped = objects_and_skipped(FORMS[form](documents))
+    if form == "yaml-with-alias":
+        skipped -= Counter({"A/A": 1})
+    assert (found, skipped) == objects_and_skipped(to_json(list(documents)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "things"), [("Service", SERVICES), ("Node", NODES), ("Pod", PODS), ("EndpointSlice", SLICES)]
+)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_items_of_a_typed_list_need_not_say_their_kind(
+    kind: str, things: st.SearchStrategy[Document], data: st.DataObject
+) -> None:
+    documents = data.draw(st.lists(things, max_size=3))
+    version = "discovery.k8s.io/v1" if kind == "EndpointSlice" else "v1"
+    bare = [{field: document[field] for field in document.keys() - {"apiVersion", "kind"}} for document in documents]
+    typed = {"apiVersion": version, "items": bare, "kind": f"{kind}List"}
+    assert objects(to_json(typed)) == objects(to_yaml(typed)) == objects(to_json(documents))
+
+
+def test_an_item_that_says_its_kind_is_of_that_kind() -> None:
+    found, skipped = objects_and_skipped(to_json({"apiVersion": "v1", "kind": "PodList", "items": [SERVICE]}))
+    assert [object_title(thing) for thing in found] == ["Service shop/cart"]
+    assert not skipped
+
+
+def test_other_kinds_and_versions_are_counted() -> None:
+    documents: list[Document] = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "items": "whatever"},
+        {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": 5}},
+        {"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "addressType": 7},
+        {"apiVersion": "example.com/v1", "kind": "AllowList", "items": {"a": "b"}},
+        {"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"data": {}}, {"data": {}}]},
+        to_list([{"apiVersion": "apps/v1", "kind": "Deployment"}]),
+    ]
+    counted = {
+        "apps/v1/Deployment": 2, "v1/Endpoints": 1, "discovery.k8s.io/v1beta1/EndpointSlice": 1,
+        "example.com/v1/AllowList": 1, "v1/ConfigMap": 2,
+    }  # fmt: skip
+    for form in FORMS.values():
+        found, skipped = objects_and_skipped(form(documents))
+        assert found == []
+        assert skipped - Counter({"A/A": 1}) == counted
+
+
+def test_items_of_what_is_no_list_are_nobody_s_business() -> None:
+    for data in (
+        b'{"kind":"A","apiVersion":"b","items":[1,{"kind":5}]}',
+        b"items: [1, {kind: 5}]\nkind: A\napiVersion: b",
+    ):
+        assert objects_and_skipped(data) == ([], Counter({"b/A": 1}))
+
+
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
+
+def test_json_with_a_trailing_comma_or_bare_words_is_yaml() -> None:
+    assert objects(b'{"apiVersion": v1, kind: Service, "metadata": {"name": "cart",},}')
+
+
+def test_text_that_looks_like_a_date_a_time_of_day_or_an_operator_stays_text() -> None:
+    labels = service(
+        "  labels: {a: 2024-05-01, b: 12:30, c: 2024-05-01T10:00:00Z, d: 1:20.5, e: =, f: 1e3}\n"
+    ).metadata.labels
+    assert labels == {
+        "a": "2024-05-01", "b": "12:30", "c": "2024-05-01T10:00:00Z", "d": "1:20.5", "e": "=", "f": "1e3",
+    }  # fmt: skip
+
+
+def test_a_cpu_without_quotes_is_read_as_it_stands() -> None:
+    for written, value in (("4", 4), ("3.92", 3.92), ("3920m", "3920m"), ("1e3", "1e3"), ("'4'", "4")):
+        node = one(f"apiVersion: v1\nkind: Node\nmetadata: {{name: n}}\nstatus: {{allocatable: {{cpu: {written}}}}}\n")
+        assert isinstance(node, Node)
+        assert node.status is not None
+        assert node.status.allocatable is not None
+        assert node.status.allocatable.cpu == value
+
+
+def test_aliases_merges_and_tags_mean_what_they_mean_to_pyyaml() -> None:
+    text = """
+x-labels: &labels {app: cart, tier: web}
+apiVersion: !!str v1
+kind: Service
+metadata:
+  name: &name cart
+  namespace: *name
+  labels: {<<: *labels, tier: !!str 5}
+spec:
+  selector: *labels
+  ports:
+  - &port {name: a, port: 80}
+  - {<<: [*port], name: b}
+---
+apiVersion: v1
+kind: List
+items:
+- &first {apiVersion: v1, kind: Service, metadata: {name: a}}
+- {<<: *first, metadata: {name: b}}
+---
+- {apiVersion: v1, kind: &n Node, metadata: {name: *n}}
+"""
+    cart, *others = objects(text.encode())
+    assert isinstance(cart, Service)
+    assert cart.metadata.labels == {"app": "cart", "tier": "5"}
+    assert cart.metadata.namespace == "cart"
+    assert cart.spec.selector == {"app": "cart", "tier": "web"}
+    assert [(port.name, port.port) for port in cart.spec.ports or ()] == [("a", 80), ("b", 80)]
+    assert [object_title(thing) for thing in others] == ["Service default/a", "Service default/b", "Node Node"]
+
+
+def test_what_nobody_reads_may_have_any_tag_alias_or_key() -> None:
+    text = "  annotations: {a: b}\nother: {? [a] : !Ref b, ? {c: d} : &e 5, f: *e, <<: {g: h}}\n"
+    assert service(text) == service("  annotations: {a: b}\n")
+
+
+def test_a_key_that_stands_twice_where_nobody_reads_is_no_mistake() -> None:
+    text = "  managedFields: [{a: b, a: c}]\nother: {a: b, a: c}\nother: d\n"
+    assert service(text) == service("")
+    assert objects(to_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')) == objects(
+        to_json(SERVICE)
+    )
+
+
+def test_a_merge_gives_way_to_the_key_itself() -> None:
+    read_ = service("  labels: {<<: {app: a, tier: b}, app: c}\n")
+    assert read_.metadata.labels == {"app": "c", "tier": "b"}
+
+
+@pytest.mark.parametrize("text", ["foo", "", "-", "0x", "2001-99-99", "12:30", "9" * 1_000_000])
+@pytest.mark.parametrize("tag", ["int", "float", "bool", "timestamp"])
+def test_a_tag_before_text_that_does_not_fit_leaves_it_text(tag: str, text: str) -> None:
+    assert service(f'  annotations: {{a: !!{tag} "{text}"}}\n').metadata.annotations == {"a": text}
+
+
+def test_thousands_of_nulls_are_absent_fields() -> None:
+    ports = ",".join(['{"name":null,"port":1,"targetPort":null}'] * 20_000)
+    (read_,) = objects(to_json(SERVICE).replace(b'"metadata"', f'"spec":{{"ports":[{ports}]}},"metadata"'.encode()))
+    assert isinstance(read_, Service)
+    assert read_.spec.ports == (ServicePort(port=1),) * 20_000
+
+
+def test_files_that_were_put_together_have_a_byte_order_mark_where_each_begins() -> None:
+    one = b"\xef\xbb\xbf" + to_json(SERVICE)
+    assert objects(one + b"\n" + one) == objects(to_json(SERVICE)) * 2
+    yaml_ = b"\xef\xbb\xbf---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+    assert objects(yaml_ * 2) == objects(yaml_.removeprefix(b"\xef\xbb\xbf")) * 2
+
+
+@pytest.mark.parametrize("zone", ["my zone", "-", "a\nb", "\x1b[2J", "x" * 5000])
+@pytest.mark.parametrize("port", [-1, 0, 70_000, 2**31 - 1])
+def test_an_endpoint_s_zone_and_a_slice_s_port_may_be_all_that_an_api_server_takes(zone: str, port: int) -> None:
+    document = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "a"},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"], "zone": zone}],
+        "ports": [{"port": port}],
+    }
+    (read_,) = objects(json.dumps(document).encode())
+    assert isinstance(read_, EndpointSlice)
+    assert read_.endpoints is not None
+    assert read_.endpoints[0].zone == zone
+    assert read_.ports == (EndpointPort(port=port),)
+
+
+@pytest.fixture
+def _slow_parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    importlib.reload(yaml_documents)
+    assert not hasattr(yaml_documents.Loader, "raw_parse")
+    yield
+    monkeypatch.undo()
+    importlib.reload(yaml_documents)
+
+
+@pytest.mark.usefixtures("_slow_parser")
+@pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("yaml")])
+def test_yaml_is_read_without_the_parser_in_c_too(form: str) -> None:
+    documents = [SERVICE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, SERVICE]
+    assert [object_title(thing) for thing in objects(FORMS[form](documents))] == [
+        "Service shop/cart",
+        "Node n1",
+        "Service shop/cart",
+    ]
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_namespace_is_in_the_default_one() -> None:
+    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"}
+    documents = [{"apiVersion": "v1", "kind": kind} for kind in ("Service", "Pod", "Node")] + [slice_]
+    namespaces: list[dict[str, Any]] = [{}, {"namespace": ""}, {"namespace": None}]
+    for namespace in namespaces:
+        found = objects(to_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
+        assert [object_title(thing) for thing in found] == [
+            "Service default/x",
+            "Pod default/x",
+            "Node x",
+            "EndpointSlice default/x",
+        ]
+        assert all(isinstance(thing, Node) or thing.metadata.namespace == "default" for thing in found)
+
+
+def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
+    empty = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": None}, "spec": None, "status": None}
+    port = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x"},
+        "spec": {"containers": [{"ports": [{"name": None}]}]},
+    }
+    for form in (to_json, to_yaml):
+        assert objects(form(empty)) == objects(b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")
+        (pod,) = objects(form(port))
+        assert isinstance(pod, Pod)
+        assert (pod.spec.containers or ())[0].ports
+
+
+def test_values_that_zoneward_does_not_know_are_kept() -> None:
+    thing = service(
+        "  annotations: {service.kubernetes.io/topology-mode: Sideways}\nspec: {trafficDistribution: Nowhere}\n"
+    )
+    assert thing.spec.traffic_distribution == "Nowhere"
+    assert thing.metadata.annotations == {"service.kubernetes.io/topology-mode": "Sideways"}
+
+
+def test_an_empty_zone_and_ports_at_the_limits_are_good() -> None:
+    thing = one(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: x}\naddressType: FQDN\n"
+        "ports: [{port: 0}, {port: 65535}, {}]\nendpoints: [{zone: ''}, {zone: null}, {hints: {forZones: null}}]\n"
+    )
+    assert isinstance(thing, EndpointSlice)
+    assert [port.port for port in thing.ports or ()] == [0, 65535, None]
+
+
+def test_fields_that_nobody_reads_may_be_nested_as_deep_as_an_api_server_takes_them() -> None:
+    deep = '{"f:a":' * 9_000 + "{}" + "}" * 9_000
+    text = '{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s","managedFields":[{"fieldsV1":%s}]}}'
+    one, other = text % ("one", deep), text % ("other", deep)
+    listed = f'{{"apiVersion":"v1","kind":"List","items":[{one},{other}]}}'
+    for data in (f"{one}\n{other}\n", listed):
+        assert [each.metadata.name for each in objects(data.encode())] == ["one", "other"]

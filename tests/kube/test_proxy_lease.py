@@ -1,0 +1,56 @@
+"""What a proxy writes into its Lease is what a controller reads from it."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as with_
+
+from zoneward.kube.objects import Lease, OwnerReference
+from zoneward.kube.proxy_lease import (
+    ProgrammedReport,
+    ProxyStatus,
+    build_proxy_lease,
+    parse_proxy_lease,
+    proxy_lease_name,
+)
+
+SOME = ProgrammedReport(1000, 2000, (("shop", "cart"), ("shop", "wishlist")))
+
+
+def a_lease(node: str = "n1", programmed: ProgrammedReport = SOME, proxy_name: str = "") -> Lease:
+    renewed = "2026-01-01T12:00:00.000000Z"
+    return build_proxy_lease(
+        node, programmed, namespace="kube-system", proxy_name=proxy_name, renewed=renewed, owner=None
+    )
+
+
+@pytest.mark.parametrize("programmed", [SOME, replace(SOME, excluded=())], ids=["all but some", "all"])
+@pytest.mark.parametrize("proxy_name", ["", "edge"])
+def test_what_is_written_is_what_is_read(programmed: ProgrammedReport, proxy_name: str) -> None:
+    assert parse_proxy_lease(a_lease("n1", programmed, proxy_name)) == ProxyStatus("n1", proxy_name, programmed)
+
+
+def test_it_goes_with_its_node() -> None:
+    owner = OwnerReference(api_version="v1", kind="Node", name="n1", uid="u-1")
+    lease = build_proxy_lease("n1", SOME, namespace="kube-system", proxy_name="", renewed="", owner=owner)
+    assert lease.metadata.owner_references == (owner,)
+    assert a_lease().metadata.owner_references is None
+
+
+def test_a_lease_that_says_no_versions_says_nothing() -> None:
+    lease = a_lease()
+    for annotations in (None, {}, {"zoneward.dev/programmed-services": "12"}, {"zoneward.dev/programmed-slices": "x"}):
+        bare = with_(lease, metadata=with_(lease.metadata, annotations=annotations))
+        assert parse_proxy_lease(bare) == ProxyStatus("n1", "", None)
+
+
+def test_names_are_valid_and_no_two_proxies_share_one() -> None:
+    assert proxy_lease_name("n1") == "zoneward-proxy-n1"
+    long = "a" * 240 + ".example.org"
+    found = [
+        proxy_lease_name(node, name) for node in ("n1", "n2", long, long[:-1] + "x") for name in ("", "edge", "other")
+    ]
+    assert len(set(found)) == len(found)
+    assert max(map(len, found)) <= 253
+    # Cut where a dot would be the last: no part of a name may end with one.
+    assert ".-" not in proxy_lease_name("b" * 220 + "." + "c" * 30)

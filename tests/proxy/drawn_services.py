@@ -1,0 +1,81 @@
+"""Services as a node serves them, drawn at random."""
+
+from functools import cache
+
+from hypothesis import strategies as st
+
+from zoneward.netlink.messages import Family
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+
+_SMALL = st.integers(1, 6)
+
+
+def _address(family: Family, number: int) -> str:
+    return f"10.0.0.{number}" if family == "ip" else f"fd00::{number:x}"
+
+
+# What is drawn from again and again is made once: that takes longer than drawing.
+_NODE_PORT = st.none() | _SMALL.map(lambda number: 30_000 + number)
+_AFFINITY = st.none() | st.just(60)
+
+
+@cache
+def targets(family: Family) -> st.SearchStrategy[tuple[Backend, ...]]:
+    """A few of a few endpoints; the first two are on this node."""
+
+    def some(numbers: list[int]) -> tuple[Backend, ...]:
+        return tuple(Backend(_address(family, number), 8080, number <= 2) for number in numbers)
+
+    return st.lists(_SMALL, max_size=6, unique=True).map(some)
+
+
+@cache
+def _outer(family: Family) -> st.SearchStrategy[tuple[str, ...]]:
+    def some(numbers: list[int]) -> tuple[str, ...]:
+        return tuple(_address(family, 200 + number) for number in numbers)
+
+    return st.lists(_SMALL, max_size=2, unique=True).map(some)
+
+
+@st.composite
+def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> NodeServicePort:
+    cluster = draw(targets(family))
+    weights = draw(st.none() | st.just(tuple(1.0 + 0.5 * (place % 3) for place in range(len(cluster)))))
+    local = draw(targets(family))
+    return NodeServicePort(
+        name=name,
+        protocol=draw(st.sampled_from(["tcp", "udp", "sctp"])),
+        port=80 + draw(_SMALL),
+        node_port=draw(_NODE_PORT),
+        cluster_endpoints=cluster,
+        local_endpoints=local,
+        weights=weights if cluster else None,
+        has_any_endpoints=bool(cluster or local) or draw(st.booleans()),
+        affinity_seconds=draw(_AFFINITY),
+    )
+
+
+@st.composite
+def services(draw: st.DrawFn, family: Family, *, name: str) -> NodeService:
+    ports = draw(st.lists(st.sampled_from(["a", "b"]), max_size=2, unique=True))
+    return NodeService(
+        namespace="shop",
+        name=name,
+        family=family,
+        cluster_ip=_address(family, 100 + int(name)),
+        external_ips=draw(_outer(family)),
+        load_balancer_ips=draw(_outer(family)),
+        source_ranges=draw(st.sampled_from([(), (_address(family, 7),)])),
+        internal_policy_local=draw(st.booleans()),
+        external_policy_local=draw(st.booleans()),
+        ports=tuple(draw(served_ports(family, name=each)) for each in ports),
+    )
+
+
+def changes(family: Family) -> st.SearchStrategy[list[tuple[str, NodeService | None]]]:
+    """Services that come, change and go, by their names."""
+
+    def one(name: str) -> st.SearchStrategy[tuple[str, NodeService | None]]:
+        return st.tuples(st.just(name), st.none() | services(family, name=name))
+
+    return st.lists(st.sampled_from(["1", "2", "3"]).flatmap(one), max_size=8)

@@ -1,0 +1,219 @@
+"""A load balancer that asks at a Service's health check node port gets the answer that kube-proxy would give."""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import aiohttp
+import pytest
+
+from zoneward.proxy.health.service_health import ServiceHealthServer
+from zoneward.proxy.model.node_service import ServiceKey
+
+CART, LIST = ("shop", "cart"), ("shop", "list")
+Test = Callable[[ServiceHealthServer], Awaitable[None]]
+
+
+class Troubles(list[tuple[ServiceKey, int, str]]):
+    def __call__(self, service: ServiceKey, port: int, why: str) -> None:
+        self.append((service, port, why))
+
+
+def run(test: Test, ports: ServiceHealthServer) -> None:
+    async def limited() -> None:
+        running = asyncio.create_task(ports.run())
+        try:
+            async with asyncio.timeout(20):
+                await test(ports)
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+        assert not ports.open_ports
+
+    asyncio.run(limited())
+
+
+# Not of those that the kernel gives to whoever asks for any, and each process begins elsewhere.
+_NUMBERS = iter(range(11_000 + os.getpid() % 200 * 40, 30_000))
+
+
+def free_port() -> int:
+    """One that nobody has, in both families."""
+    for number in _NUMBERS:
+        with suppress(OSError), socket.create_server(("::", number), family=socket.AF_INET6, dualstack_ipv6=True):
+            return number
+    raise AssertionError("no port is free")
+
+
+async def opened(ports: ServiceHealthServer, *expected: int) -> None:
+    while ports.open_ports != frozenset(expected):
+        await asyncio.sleep(0.002)
+
+
+async def ask(port: int, host: str = "127.0.0.1") -> aiohttp.ClientResponse:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}/anything") as response:
+        await response.read()
+        return response
+
+
+async def refused(port: int) -> bool:
+    try:
+        await ask(port)
+    except aiohttp.ClientConnectorError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+@pytest.mark.parametrize(
+    ("healthy", "proxy", "status"), [(2, True, 200), (0, True, 503), (2, False, 503)], ids=["some", "none", "unwell"]
+)
+def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
+    host: str, healthy: int, proxy: bool, status: int
+) -> None:
+    port = free_port()
+
+    async def test(ports: ServiceHealthServer) -> None:
+        ports.set_service(CART, port, healthy)
+        await opened(ports, port)
+        answer = await ask(port, host)
+        assert answer.status == status
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["X-Load-Balancing-Endpoint-Weight"] == str(healthy)
+        assert json.loads(await answer.text()) == {
+            "service": {"namespace": "shop", "name": "cart"},
+            "localEndpoints": healthy,
+            "serviceProxyHealthy": proxy,
+        }
+
+    run(test, ServiceHealthServer(proxy_is_healthy=lambda: proxy))
+
+
+def test_what_is_asked_next_has_what_changed() -> None:
+    port = free_port()
+
+    async def test(ports: ServiceHealthServer) -> None:
+        ports.set_service(CART, port, 1)
+        await opened(ports, port)
+        assert (await ask(port)).status == 200
+        ports.set_service(CART, port, 0)
+        assert (await ask(port)).status == 503
+
+    run(test, ServiceHealthServer())
+
+
+def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
+    first, second = free_port(), free_port()
+
+    async def test(ports: ServiceHealthServer) -> None:
+        ports.set_service(CART, first, 1)
+        await opened(ports, first)
+        ports.set_service(CART, second, 1)
+        await opened(ports, second)
+        assert await refused(first)
+        assert (await ask(second)).status == 200
+        ports.set_service(CART, None)
+        await opened(ports)
+        assert await refused(second)
+        ports.set_service(CART, None)
+
+    run(test, ServiceHealthServer())
+
+
+def test_a_port_that_somebody_has_is_told_once_and_taken_when_it_is_free() -> None:
+    troubles = Troubles()
+
+    async def test(ports: ServiceHealthServer) -> None:
+        with socket.create_server(("", 0)) as other:
+            port = other.getsockname()[1]
+            ports.set_service(CART, port, 1)
+            while not troubles:
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(0.05)
+            assert troubles == [(CART, port, troubles[0][2])]
+            assert "in use" in troubles[0][2]
+            assert not ports.open_ports
+        await opened(ports, port)
+        assert (await ask(port)).status == 200
+
+    run(test, ServiceHealthServer(on_trouble=troubles, again=0.01))
+
+
+def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
+    port, troubles = free_port(), Troubles()
+
+    async def name() -> str:
+        return str(json.loads(await (await ask(port)).text())["service"]["name"])
+
+    async def test(ports: ServiceHealthServer) -> None:
+        ports.set_service(LIST, port, 1)
+        await opened(ports, port)
+        assert await name() == "list"
+        ports.set_service(CART, port, 1)
+        assert await name() == "cart"
+        assert [each[:2] for each in troubles] == [(LIST, port)]
+        ports.set_service(CART, None)
+        assert await name() == "list"
+        assert ports.open_ports == {port}
+
+    run(test, ServiceHealthServer(on_trouble=troubles))
+
+
+def test_a_connection_that_outlives_its_service_is_ended() -> None:
+    port = free_port()
+
+    async def test(ports: ServiceHealthServer) -> None:
+        ports.set_service(CART, port, 1)
+        await opened(ports, port)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
+            async with session.get(f"http://127.0.0.1:{port}/") as answer:
+                assert answer.status == 200
+            ports.set_service(CART, None)
+            await opened(ports)
+            async with session.get(f"http://127.0.0.1:{port}/") as answer:
+                assert (answer.status, answer.headers["Connection"]) == (503, "close")
+
+    run(test, ServiceHealthServer())
+
+
+def test_a_thousand_services_are_served_each_at_its_port() -> None:
+    # Whatever else this machine has there is tried again, and is not waited for.
+    numbers, enough = range(20_000, 21_100), 1000
+
+    async def test(ports: ServiceHealthServer) -> None:
+        for number in numbers:
+            ports.set_service(("shop", f"s-{number}"), number, number)
+        while len(ports.open_ports) < enough:
+            await asyncio.sleep(0.01)
+        for number in sorted(ports.open_ports)[::300]:
+            assert (await ask(number, "127.9.8.7")).headers["X-Load-Balancing-Endpoint-Weight"] == str(number)
+
+    run(test, ServiceHealthServer(hosts=("127.9.8.7",)))
+
+
+def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
+    numbers = range(22_000, 22_003)
+
+    async def stopped_after(turns: int) -> None:
+        ports = ServiceHealthServer(hosts=("127.9.8.7",))
+        for number in numbers:
+            ports.set_service(("shop", f"s-{number}"), number, 1)
+        running = asyncio.create_task(ports.run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        for number in numbers:
+            socket.create_server(("127.9.8.7", number)).close()
+
+    async def test() -> None:
+        for turns in range(20):
+            await stopped_after(turns)
+
+    asyncio.run(test())

@@ -1,0 +1,258 @@
+"""The process that programs the kernel may die, hang or be missing; each is told, and it is started again."""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from zoneward.netlink.messages import request
+from zoneward.netlink.nftables import generation_request
+from zoneward.proxy.kernel.nft_client import (
+    MAX_REQUEST_LIMIT,
+    KernelOutcomeUnknown,
+    KernelRefused,
+    NftablesUnavailable,
+    NftClient,
+    describe_refusal,
+)
+from zoneward.proxy.kernel.nft_process import UNUSABLE
+
+PROCESS = """
+import struct, sys, time
+def say(kind, text):
+    sys.stdout.buffer.write(struct.pack("<Q", len(text) + 1) + kind + text)
+    sys.stdout.buffer.flush()
+while True:
+    head = sys.stdin.buffer.read(8)
+    if len(head) < 8:
+        sys.exit(0)
+    body = sys.stdin.buffer.read(struct.unpack("<Q", head)[0])
+    if body[:1] == b"a":
+        say(b"\\2", struct.pack("=IHHIIi", 20, 2, 0, 1, 0, ASKED))
+        say(b"\\0", b"")
+    elif b"third" in body:
+        # It takes long each time, and whoever waits gives up twice.
+        path = body[1:].split()[1].decode()
+        with open(path, "ab") as file:
+            file.write(b"x")
+            tries = file.tell()
+        if tries < 3:
+            time.sleep(1000)
+        say(b"\\0", b"")
+    elif b"piecewise" in body:
+        for _ in range(4):
+            time.sleep(0.3)
+            say(b"\\2", b"")
+        say(b"\\0", b"")
+    elif b"hang" in body:
+        time.sleep(1000)
+    elif b"die" in body:
+        sys.stderr.write("no more\\n")
+        sys.exit(7)
+    elif b"refuse" in body:
+        say(b"\\1", b"Error: File exists\\nadd element ip t s { 1, 2 }\\n                        ^\\n")
+    else:
+        say(b"\\0", b"")
+"""
+
+
+def command(*, script: str = PROCESS, asked: int = 0) -> tuple[str, ...]:
+    return sys.executable, "-I", "-S", "-c", script.replace("ASKED", str(asked))
+
+
+def within(what: Callable[[NftClient], Awaitable[None]], process: NftClient) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30), process:
+            await what(process)
+
+    asyncio.run(run())
+
+
+def test_what_is_refused_has_the_part_at_fault_and_the_process_goes_on() -> None:
+    async def run(process: NftClient) -> None:
+        pid = process.pid
+        with pytest.raises(KernelRefused, match=r"File exists: 2 \(add element ip t s\)"):
+            await process.run_commands("refuse this")
+        await process.run_commands("take this")
+        assert (process.transactions_done, process.pid) == (1, pid)
+
+    within(run, NftClient(command=command()))
+
+
+def test_one_that_dies_is_started_again_and_that_is_told() -> None:
+    told: list[str] = []
+
+    async def run(process: NftClient) -> None:
+        for how in ("by itself", "killed"):
+            before = process.pid
+            assert before is not None
+            if how == "killed":
+                asyncio.get_running_loop().call_later(0.05, os.kill, before, signal.SIGKILL)
+            with pytest.raises(KernelOutcomeUnknown):
+                await process.run_commands("hang" if how == "killed" else "die")
+            await process.run_commands("take this")
+            assert process.pid != before
+        assert process.transactions_done == 2
+        assert any("no more" in each for each in told)
+        assert any("started again" in each for each in told)
+
+    within(run, NftClient(command=command(), on_trouble=told.append))
+
+
+def test_one_that_died_while_nobody_asked_is_started_again() -> None:
+    async def run(process: NftClient) -> None:
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        with suppress(KernelOutcomeUnknown):
+            # Whether its death is known by now is chance.
+            await process.run_commands("take this")
+        await process.run_commands("take this")
+
+    within(run, NftClient(command=command()))
+
+
+def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_answers() -> None:
+    told: list[str] = []
+
+    async def run(process: NftClient) -> None:
+        for _ in range(3):
+            with pytest.raises(KernelOutcomeUnknown):
+                await process.run_commands("hang")
+        await process.run_commands("take this")
+        with pytest.raises(KernelOutcomeUnknown):
+            await process.run_commands("hang")
+        limits = [each for each in told if "within" in each]
+        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.1", "0.2", "0.4", "0.1"]
+
+    async def sleep(_: float) -> None:
+        pass
+
+    within(run, NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
+    assert MAX_REQUEST_LIMIT == 60
+
+
+def test_a_long_request_gets_more_time_though_shorter_ones_are_answered_meanwhile(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def run(process: NftClient) -> None:
+        long = f"third {tmp_path / 'tries'}"
+        for _ in range(2):
+            with pytest.raises(KernelOutcomeUnknown):
+                await process.run_commands(long)
+            await process.run_commands("short")
+        await process.run_commands(long)
+        limits = [each for each in told if "within" in each]
+        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.5", "1"]
+
+    within(run, NftClient(command=command(), limit=0.5, on_trouble=told.append))
+
+
+def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
+    told: list[str] = []
+    now, needed = 0.0, 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += needed
+        return now
+
+    async def run(process: NftClient) -> None:
+        nonlocal needed
+        for each in (0.3, 0.0):
+            with pytest.raises(KernelOutcomeUnknown):
+                await process.run_commands("hang")
+            needed = each
+            await process.run_commands("take this")
+        with pytest.raises(KernelOutcomeUnknown):
+            await process.run_commands("hang")
+        limits = [each for each in told if "within" in each]
+        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.2", "0.4", "0.2"]
+
+    within(run, NftClient(command=command(), limit=0.2, on_trouble=told.append, clock=clock))
+
+
+def test_an_answer_may_take_longer_as_long_as_it_goes_on() -> None:
+    async def run(process: NftClient) -> None:
+        await process.run_commands("piecewise")
+
+    within(run, NftClient(command=command(), limit=1.0))
+
+
+def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:
+    async def run(process: NftClient) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await process.run_commands("hang")
+        await process.run_commands("take this")
+        with pytest.raises(KernelRefused):
+            await process.run_commands("refuse this")
+
+    within(run, NftClient(command=command()))
+
+
+@pytest.mark.parametrize(
+    ("asked", "script", "why"),
+    [
+        pytest.param(-errno.EPERM, PROCESS, "CAP_NET_ADMIN", id="no right to"),
+        pytest.param(-errno.EPROTONOSUPPORT, PROCESS, "no nf_tables", id="no nf_tables"),
+        pytest.param(
+            0,
+            f"import sys; sys.stderr.write('libnftables.so.1: no\\n'); sys.exit({UNUSABLE})",
+            "libnftables",
+            id="none",
+        ),
+        pytest.param(0, "raise SystemExit(1)", "ended", id="it ends"),
+    ],
+)
+def test_where_rules_cannot_be_programmed_one_line_says_why(asked: int, script: str, why: str) -> None:
+    async def run() -> None:
+        with pytest.raises(NftablesUnavailable, match=why) as unusable:
+            async with NftClient(command=command(script=script, asked=asked)):
+                raise AssertionError("it is usable")
+        assert "\n" not in str(unusable.value)
+
+    asyncio.run(run())
+
+
+def test_a_command_that_cannot_be_run_is_unusable(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with NftClient(command=(str(tmp_path / "nothing"),)):
+            pass
+
+    with pytest.raises(NftablesUnavailable, match="cannot be started"):
+        asyncio.run(run())
+
+
+def test_an_error_of_a_netlink_request_is_told_with_its_number() -> None:
+    async def run(process: NftClient) -> None:
+        assert await process.query(generation_request())
+
+    within(run, NftClient(command=command()))
+
+    async def refused() -> None:
+        process = NftClient(command=command(asked=-errno.ENOENT))
+        with pytest.raises(KernelRefused) as error:
+            await process.query(request(1, 2, 2))
+        assert error.value.number == errno.ENOENT
+        await process.__aexit__()
+
+    asyncio.run(refused())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("", "nft says nothing"),
+        ("Error: Could not process rule: File exists\nadd a b { c }\n          ^\n", "File exists: c (add a b { c)"),
+        ("/dev/stdin:1:2-3: Error: syntax error\n", "syntax error"),
+        ("internal:0:0-0: Error: conflicting protocols\n\n", "conflicting protocols"),
+    ],
+)
+def test_a_refusal_is_one_line(words: str, line: str) -> None:
+    assert describe_refusal(words) == line

@@ -1,0 +1,234 @@
+"""What others change is found and mended, and a table that is found is taken over."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.proxy.table_harness import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
+
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.pending_services import MAX_SERVICES
+from zoneward.proxy.kernel.table_reader import scratch_table
+from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.ruleset.base_rules import TABLE
+from zoneward.proxy.ruleset.nft_commands import render_commands
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+def others() -> Iterator[Any]:
+    """What somebody does to the table, and what is told of it."""
+    table = f"ip {TABLE}"
+    yield pytest.param([f"delete table {table}"], ("table", 1), id="the table goes")
+    yield pytest.param([f"delete element {table} cluster-ips {{ 10.96.0.1 }}"], ("elements", 1), id="an element goes")
+    yield pytest.param(
+        [f"add element {table} cluster-ips {{ 10.96.9.9, 10.96.9.8 }}"], ("elements", 2), id="elements come"
+    )
+    yield pytest.param([f"flush chain {table} services-nat"], ("rules", 1), id="the rules of a chain go")
+    yield pytest.param([f"add rule {table} forward drop"], ("rules", 1), id="a rule comes")
+    yield pytest.param([f"add chain {table} more"], ("chains", 1), id="a chain comes")
+    yield pytest.param(
+        [f"add chain {table} more {{ type filter hook input priority 5; }}", f"add rule {table} more drop"],
+        ("chains", 1),
+        id="a chain comes that the kernel enters",
+    )
+
+
+@pytest.mark.parametrize(("lines", "told"), list(others()))
+def test_what_others_change_is_found_by_a_look_and_mended(lines: list[str], told: tuple[str, int]) -> None:
+    async def run(proxy: Proxy) -> None:
+        every = a_service(1, 1, 2), a_service(2, 3)
+        proxy.put(*every)
+        await settled(proxy)
+        proxy.kernel.load("\n".join(lines))
+        await proxy.until(lambda: proxy.has(*every))
+        await proxy.until(lambda: proxy.mended == [told])
+        assert not proxy.trouble
+
+    within(run)
+
+
+def test_an_element_with_another_value_and_a_rule_of_a_shared_chain_are_found_by_an_audit() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2))
+        await settled(proxy)
+        element = "10.96.0.1 . tcp . 80 . 0"
+        there = proxy.kernel.elements("ip", TABLE)["endpoints"][element]
+        proxy.kernel.load(
+            f"delete element ip {TABLE} endpoints {{ {element} : {there} }}\n"
+            f"add element ip {TABLE} endpoints {{ {element} : 10.6.6.6 . 66 }}\n"
+            f"flush chain ip {TABLE} c-2\n"
+        )
+        proxy.table.request_audit()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2))
+        assert sorted(proxy.mended) == [("elements", 1), ("rules", 1)]
+
+    within(run)
+
+
+def test_audits_come_by_themselves() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2))
+        await settled(proxy)
+        proxy.kernel.load(f"flush chain ip {TABLE} c-2\n")
+        await proxy.until(lambda: proxy.mended == [("rules", 1)])
+        await proxy.until(lambda: proxy.has(a_service(1, 1, 2)))
+
+    within(run, audit_every=4 * SOON)
+
+
+def test_a_change_that_is_refused_since_others_changed_the_table_is_done_once_that_is_mended() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2))
+        await settled(proxy)
+        proxy.kernel.load(f"delete table ip {TABLE}\n")
+        proxy.put(a_service(1, 1, 3))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 3))
+        assert not proxy.refused
+
+    within(run, look_every=3600.0)
+
+
+def test_tables_of_others_are_none_of_ours() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2))
+        await settled(proxy)
+        written = len(proxy.kernel.transactions)
+        proxy.kernel.load("add table ip other\nadd chain ip other c-2\n")
+        await asyncio.sleep(5 * SOON)
+        assert len(proxy.kernel.transactions) == written
+        assert "other" in {name for _, name in proxy.kernel.tables}
+
+    within(run)
+
+
+# --- a table that is found --------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_where_nothing_differs() -> None:
+    async def run() -> None:
+        every = [a_service(number, *range(1, 2 + number % 5)) for number in range(20)]
+        proxy = await restarted(FakeKernel(), every, every[::-1])
+        assert proxy.written() == []
+        assert proxy.has(*every)
+
+    asyncio.run(run())
+
+
+def test_only_what_differs_is_written() -> None:
+    async def run() -> None:
+        same = [a_service(number, 1, 2) for number in range(20)]
+        proxy = await restarted(FakeKernel(), [*same, a_service(30, 1, 2)], [*same[1:], a_service(0, 2, 3)])
+        assert proxy.has(*same[1:], a_service(0, 2, 3))
+        words = " ".join(proxy.written())
+        assert "10.96.0.0 . tcp . 80 . 0 : 10.0.1.3 . 8080" in words
+        assert "10.96.0.30" in words
+        assert "10.96.0.5" not in words
+        assert not proxy.mended
+
+    asyncio.run(run())
+
+
+def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_moment() -> None:
+    async def run() -> None:
+        every = [a_service(number, 1, 2) for number in range(MAX_SERVICES + 10)]
+        other = replace(OPTIONS, masquerade_all=True)
+        proxy = await restarted(FakeKernel(), every, every, options=other)
+        assert proxy.has(*every, options=other)
+        assert len(proxy.written()) == 1
+
+    asyncio.run(run())
+
+
+def test_options_may_change() -> None:
+    async def run(proxy: Proxy) -> None:
+        every = a_service(1, 1, 2), a_service(2, 3)
+        proxy.put(*every)
+        await settled(proxy)
+        proxy.table.options = other = replace(OPTIONS, masquerade_all=True)
+        await settled(proxy)
+        assert proxy.has(*every, options=other)
+        assert proxy.table.options is other
+        assert not proxy.mended
+
+    within(run)
+
+
+def test_a_service_that_goes_while_a_table_is_replaced_in_vain_is_told_of() -> None:
+    async def run(proxy: Proxy) -> None:
+        stays, goes = a_service(1, 1, 2), a_service(2, 3)
+        proxy.put(stays, goes)
+        await settled(proxy)
+        proxy.kernel.faults.deaths = 1
+        proxy.table.set_service(key(goes), None)
+        proxy.table.options = other = replace(OPTIONS, masquerade_all=True)
+        await settled(proxy)
+        assert proxy.trouble
+        assert proxy.has(stays, options=other)
+        assert (key(goes), None) in [each for done in proxy.programmed for each in done.services.items()]
+
+    within(run)
+
+
+def test_options_may_change_until_the_last_moment_of_a_start() -> None:
+    async def run(proxy: Proxy) -> None:
+        every = a_service(1, 1, 2), a_service(2, 3)
+        other = replace(OPTIONS, masquerade_all=True)
+        load = proxy.kernel.load
+
+        def changing(commands: str) -> None:
+            load(commands)
+            if commands.startswith("delete table") and scratch_table(TABLE) in commands:
+                proxy.table.options = other
+
+        proxy.kernel.load = changing  # type: ignore[method-assign]
+        proxy.put(*every)
+        await proxy.until(lambda: proxy.has(*every, options=other))
+
+    within(run)
+
+
+def test_rules_that_differ_in_a_found_table_are_written_again() -> None:
+    async def run() -> None:
+        kernel, every = FakeKernel(), [a_service(1, 1, 2)]
+        await restarted(kernel, every, every)
+        kernel.load(f"flush chain ip {TABLE} c-2\nadd rule ip {TABLE} c-2 drop\n")
+        proxy = await restarted(kernel, [], every)
+        assert proxy.has(*every)
+
+    asyncio.run(run())
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def test_what_would_change_is_told_and_nothing_is_written() -> None:
+    async def run() -> None:
+        kernel, every = FakeKernel(), [a_service(1, 1, 2), a_service(2, 3)]
+        proxy = await restarted(kernel, every, every)
+        wanted = {key(each): each for each in (every[0], a_service(2, 4))}
+        ran = len(kernel.transactions)
+        changes = await plan_changes(kernel, "ip", wanted, options=OPTIONS)
+        assert len(kernel.transactions) == ran
+        assert changes.element_count == 2
+        kernel.load(render_commands(changes))
+        assert proxy.has(*wanted.values())
+        assert not await plan_changes(kernel, "ip", wanted, options=OPTIONS)
+
+    asyncio.run(run())
+
+
+def test_cleanup_takes_away_what_is_ours_and_tells_it() -> None:
+    async def run() -> None:
+        kernel = FakeKernel()
+        await restarted(kernel, [a_service(1, 1)], [a_service(1, 1)])
+        kernel.load(f"add table ip other\nadd table ip6 {TABLE}\n")
+        assert await delete_tables(kernel) == (("ip", TABLE), ("ip6", TABLE))
+        assert list(kernel.tables) == [("ip", "other")]
+        assert await delete_tables(kernel) == ()
+
+    asyncio.run(run())

@@ -1,0 +1,433 @@
+"""What is served ends in the kernel, whatever the kernel and the process before it do meanwhile."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.proxy.drawn_services import services
+from tests.proxy.table_harness import (
+    OPTIONS,
+    SOON,
+    Proxy,
+    a_service,
+    key,
+    restarted,
+    running,
+    settled,
+    unordered,
+    within,
+)
+
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import TABLE
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+from zoneward.proxy.ruleset.service_rules import service_rules
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_put_is_in_the_kernel_and_goes_when_it_is_put_away() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 1, 2, 3))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 1, 2, 3))
+        proxy.put(a_service(1, 2, 4))
+        proxy.table.set_service(("shop", "s2"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(1, 2, 4))
+        assert [list(each.services) for each in proxy.programmed] == [[("shop", "s1"), ("shop", "s2")]] * 2
+        assert not proxy.trouble
+
+    within(run)
+
+
+def test_no_transaction_has_more_than_500_services() -> None:
+    async def run(proxy: Proxy) -> None:
+        every = [a_service(number, 1) for number in range(MAX_SERVICES + 200)]
+        proxy.put(*every)
+        await settled(proxy)
+        assert proxy.has(*every)
+        assert [len(each.services) for each in proxy.programmed] == [MAX_SERVICES, 200]
+        assert sum(each.elements for each in proxy.programmed) == 3 * len(every)
+
+    within(run)
+
+
+def test_a_replaced_endpoint_is_one_element_that_goes_and_one_that_comes() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2, 3))
+        await settled(proxy)
+        proxy.put(a_service(1, 1, 4, 3))
+        await settled(proxy)
+        assert proxy.programmed[-1].elements == 2
+        assert proxy.programmed[-1].seconds >= 0
+
+    within(run)
+
+
+def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1))
+        await settled(proxy)
+        proxy.kernel.faults.hold_until = asyncio.Event()
+        begun = proxy.kernel.transactions_begun
+        proxy.put(a_service(1, 2))
+        await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
+        proxy.put(a_service(1, 3), a_service(2, 4))
+        proxy.put(a_service(1, 5))
+        assert not proxy.has(a_service(1, 2))
+        proxy.kernel.faults.hold_until.set()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 5), a_service(2, 4))
+        assert [len(each.services) for each in proxy.programmed] == [1, 1, 2]
+
+    within(run)
+
+
+def test_one_that_is_cancelled_in_a_transaction_can_run_again() -> None:
+    async def run() -> None:
+        proxy = Proxy(FakeKernel())
+        async with running(proxy):
+            proxy.put(a_service(1, 1))
+            await settled(proxy)
+            proxy.kernel.faults.hold_until = asyncio.Event()
+            begun = proxy.kernel.transactions_begun
+            proxy.put(a_service(1, 2), a_service(2, 3))
+            await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
+        proxy.kernel.faults.hold_until = None
+        async with running(proxy):
+            await settled(proxy)
+            assert proxy.has(a_service(1, 2), a_service(2, 3))
+
+    asyncio.run(run())
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_that_is_refused_holds_up_no_other_and_is_told() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.kernel.faults.refused_words = {"10.96.0.2 "}
+        good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
+        proxy.put(*good, bad)
+        await settled(proxy)
+        assert proxy.has(*good)
+        assert list(proxy.table.refused_services) == [key(bad)]
+        assert "10.96.0.2" in proxy.table.refused_services[key(bad)]
+        assert [service for service, _ in proxy.refused] == [key(bad)]
+
+    within(run)
+
+
+def test_a_mistake_about_one_service_holds_up_no_other_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(served: Any, *rest: Any) -> Any:
+        if "10.96.0.2" in repr(served):
+            raise LookupError("nobody thought of this")
+        return service_rules(served, *rest)
+
+    monkeypatch.setattr("zoneward.proxy.kernel.table_syncer.service_rules", mistaken)
+
+    async def run(proxy: Proxy) -> None:
+        good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
+        proxy.put(*good, bad)
+        await settled(proxy)
+        assert proxy.has(*good)
+        (told,) = proxy.refused
+        assert told[0] == key(bad)
+        assert "a mistake in the program: LookupError: nobody thought of this (" in told[1]
+
+    within(run)
+
+
+@pytest.mark.parametrize("how", ["when it changes", "at an audit"])
+def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1))
+        await settled(proxy)
+        proxy.kernel.faults.refused_words = {"10.96.0.2 "}
+        proxy.put(a_service(2, 5))
+        await settled(proxy)
+        assert list(proxy.table.refused_services) == [("shop", "s2")]
+        proxy.kernel.faults.refused_words = set()
+        if how == "when it changes":
+            proxy.put(a_service(2, 6))
+        else:
+            proxy.table.request_audit()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1), a_service(2, 6 if how == "when it changes" else 5))
+        assert not proxy.table.refused_services
+
+    within(run)
+
+
+def test_a_refused_service_is_tried_again_at_an_audit_that_is_asked_for_during_a_look() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.kernel.faults.refused_words = {"c-2"}
+        proxy.put(a_service(1, 1), a_service(2, 5, 6))
+        await settled(proxy)
+        assert list(proxy.table.refused_services) == [("shop", "s2")]
+        proxy.kernel.faults.refused_words = set()
+        ask, audited = proxy.kernel.query, asyncio.Event()
+
+        async def ask_and_audit(request: bytes) -> bytes:
+            found = await ask(request)
+            if not audited.is_set():
+                audited.set()
+                proxy.table.request_audit()
+            return found
+
+        # Once all is settled, the first who asks the kernel is a look.
+        proxy.kernel.query = ask_and_audit  # type: ignore[method-assign]
+        await audited.wait()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
+        assert not proxy.table.refused_services
+
+    within(run)
+
+
+def test_a_refused_change_leaves_what_was_there_and_what_follows_is_right() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 5))
+        await settled(proxy)
+        proxy.kernel.faults.refused_words = {"10.0.1.66"}
+        proxy.put(a_service(1, 66, 67, 2), a_service(2, 6))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 6))
+        proxy.put(a_service(1, 3, 4, 5))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 3, 4, 5), a_service(2, 6))
+        proxy.table.set_service(("shop", "s1"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(2, 6))
+        assert not proxy.mended
+
+    within(run)
+
+
+def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
+    async def run() -> None:
+        kernel = FakeKernel()
+        async with running(Proxy(kernel)) as before:
+            before.put(a_service(1, 1, 2), a_service(2, 5))
+            await settled(before)
+        kernel.faults.refused_words = {"10.0.1.66"}
+        async with running(Proxy(kernel)) as after:
+            after.put(a_service(1, 1, 66), a_service(2, 6))
+            await settled(after)
+            assert after.table.refused_services
+            kernel.faults.refused_words = set()
+            after.table.request_audit()
+            await settled(after)
+            assert after.has(a_service(1, 1, 66), a_service(2, 6))
+
+    asyncio.run(run())
+
+
+# --- large Services ---------------------------------------------------------------------------------------------------
+
+
+def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
+    """Of more than two transactions, with 1,000 endpoints of each port."""
+    numbers = range(shift, 1000 + shift)
+    targets = tuple(Backend(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
+    every = (
+        NodeServicePort(
+            name=f"p{number}", protocol="tcp", port=1000 + number, cluster_endpoints=targets, has_any_endpoints=True
+        )
+        for number in range(ports)
+    )
+    return a_service(1, **{"ports": tuple(every)} | more)
+
+
+def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(2, 5))
+        await settled(proxy)
+        proxy.kernel.faults.hold_until = asyncio.Event()
+        begun = proxy.kernel.transactions_begun
+        proxy.put(large())
+        await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
+        proxy.put(a_service(2, 6), a_service(3, 7))
+        proxy.kernel.faults.hold_until.set()
+        await settled(proxy)
+        assert proxy.has(large(), a_service(2, 6), a_service(3, 7))
+        told = [list(each.services) for each in proxy.programmed]
+        assert told.index([("shop", "s2"), ("shop", "s3")]) < told.index([("shop", "s1")])
+        for change in (large(shift=1), large(ports=3), large(external_ips=("198.51.100.1",))):
+            proxy.put(change)
+            await settled(proxy)
+            assert proxy.has(change, a_service(2, 6), a_service(3, 7))
+        proxy.table.set_service(("shop", "s1"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(2, 6), a_service(3, 7))
+        assert max(each.elements for each in proxy.programmed) < 2.2 * MAX_ENTRIES
+
+    within(run)
+
+
+def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> None:
+    async def run(proxy: Proxy) -> None:
+        await settled(proxy)
+        proxy.put(large(ports=50))
+        seen = set()
+        while proxy.table.is_pending(key(large())):
+            elements = proxy.kernel.elements("ip", TABLE)
+            ports = len(elements.get("services", {}))
+            assert len(elements.get("endpoints", {})) == 1000 * ports
+            seen.add(ports)
+            await asyncio.sleep(0)
+        assert len(seen) > 1
+
+    within(run)
+
+
+def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
+    async def run(proxy: Proxy) -> None:
+        before, after = large(ports=3), large(external_ips=("198.51.100.1",))
+        proxy.put(before)
+        await settled(proxy)
+        proxy.kernel.faults.refused_words = {" . 1029 "}
+        proxy.put(after, a_service(2, 5))
+        await settled(proxy)
+        assert list(proxy.table.refused_services) == [("shop", "s1")]
+        assert proxy.has(before, a_service(2, 5))
+        proxy.kernel.faults.refused_words = set()
+        proxy.table.request_audit()
+        await settled(proxy)
+        assert proxy.has(after, a_service(2, 5))
+        assert not proxy.table.refused_services
+
+    within(run)
+
+
+def test_a_table_that_was_left_half_way_is_completed_and_what_is_there_is_not_written_again() -> None:
+    async def run() -> None:
+        proxy = await restarted(FakeKernel(), [large()], [large()])
+        assert proxy.has(large())
+        assert sum(each.elements for each in proxy.programmed) == 0
+        proxy = await restarted(FakeKernel(), [large(ports=25)], [large()])
+        assert proxy.has(large())
+        assert sum(each.elements for each in proxy.programmed) <= 5 * 1001
+
+    asyncio.run(run())
+
+
+# --- a Service for which nobody answers -------------------------------------------------------------------------------
+
+
+def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_there() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 5))
+        await settled(proxy)
+        proxy.kernel.faults.lost_words = {"10.0.1.66"}
+        proxy.put(a_service(1, 66), a_service(2, 6), a_service(3, 7))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 6), a_service(3, 7))
+        assert list(proxy.table.refused_services) == [("shop", "s1")]
+        assert [service for service, _ in proxy.refused] == [("shop", "s1")]
+        assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS
+        # It takes the time of all others: a change of it alone is told, and not tried.
+        proxy.put(a_service(1, 66, 67), a_service(2, 8))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
+        assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS
+        assert not proxy.table.is_pending(("shop", "s1"))
+        proxy.table.request_audit()
+        await settled(proxy)
+        assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS + 1
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
+        proxy.kernel.faults.lost_words = set()
+        proxy.table.request_audit()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 66, 67), a_service(2, 8), a_service(3, 7))
+        assert not proxy.table.refused_services
+
+    within(run)
+
+
+def test_a_service_that_was_set_aside_may_go() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.kernel.faults.lost_words = {"10.0.1.66"}
+        proxy.put(a_service(1, 66), a_service(2, 6))
+        await settled(proxy)
+        assert proxy.has(a_service(2, 6))
+        proxy.table.set_service(("shop", "s1"), None)
+        await settled(proxy)
+        assert not proxy.table.refused_services
+        proxy.kernel.faults.lost_words = set()
+        proxy.put(a_service(1, 66))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 66), a_service(2, 6))
+
+    within(run)
+
+
+# --- a process that dies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["deaths", "done_deaths"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_after_deaths_the_kernel_has_what_it_should(fault: str, number: int) -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 5))
+        await settled(proxy)
+        setattr(proxy.kernel.faults, fault, number)
+        proxy.put(a_service(1, 1, 3), a_service(3, 7, 8))
+        proxy.table.set_service(("shop", "s2"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 3), a_service(3, 7, 8))
+        assert proxy.trouble
+        assert not proxy.mended
+
+    within(run)
+
+
+# --- anything ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObject) -> None:
+    async def run(proxy: Proxy) -> None:
+        wanted: dict[str, NodeService] = {}
+        for _ in range(data.draw(st.integers(1, 5))):
+            name = data.draw(st.sampled_from(["1", "2", "3"]))
+            served = data.draw(st.none() | services("ip", name=name))
+            proxy.table.set_service(("shop", name), served)
+            wanted.pop(name, None)
+            if served is not None:
+                wanted[name] = served
+            match data.draw(
+                st.sampled_from(["nothing", "settle", "death", "done", "refuse", "table", "chain", "look"])
+            ):
+                case "settle":
+                    await settled(proxy)
+                case "death":
+                    proxy.kernel.faults.deaths = 1
+                case "done":
+                    proxy.kernel.faults.done_deaths = 1
+                case "refuse":
+                    proxy.kernel.faults.refused_words = {
+                        data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "c-2"]))
+                    }
+                case "table" if ("ip", TABLE) in proxy.kernel.tables:
+                    proxy.kernel.load(f"delete table ip {TABLE}\n")
+                case "chain" if ("ip", TABLE) in proxy.kernel.tables:
+                    proxy.kernel.load(f"flush chain ip {TABLE} output\n")
+                case "look":
+                    await asyncio.sleep(SOON)
+        proxy.kernel.faults.refused_words = set()
+        proxy.kernel.faults.deaths = proxy.kernel.faults.done_deaths = 0
+        proxy.table.request_audit()
+        await settled(proxy)
+        kernel = proxy.kernel
+        ruleset = full_ruleset("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)
+        assert kernel.chains("ip", TABLE) == {name: chain.rules for name, chain in ruleset.chains.items()}
+        assert unordered(kernel.elements("ip", TABLE)) == unordered(ruleset.elements)
+
+    within(run)

@@ -1,0 +1,267 @@
+"""Of Services that ask for the same address, who has it does not depend on who was seen first."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoneward.proxy.model.address_ownership import AddressOwnership, resolve_ownership
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+
+DNS: Final = "10.96.0.10"
+OUTER: Final = "198.51.100.7"
+NODE: Final = "192.0.2.1"
+OPTIONS: Final = RulesetOptions()
+
+
+def a_service(
+    name: str, cluster_ip: str, *ports: int, creation_timestamp: str = "2026-01-01T00:00:00Z", **more: Any
+) -> NodeService:
+    namespace, _, name = name.rpartition("/")
+    return NodeService(
+        namespace=namespace or "shop",
+        name=name,
+        family="ip",
+        cluster_ip=cluster_ip,
+        creation_timestamp=creation_timestamp,
+        **{"ports": tuple(NodeServicePort(name=str(each), protocol="udp", port=each) for each in ports or (53,))}
+        | more,
+    )
+
+
+def key(served: NodeService) -> ServiceKey:
+    return served.namespace, served.name
+
+
+KUBE_DNS: Final = a_service("kube-system/kube-dns", DNS, 53, creation_timestamp="2026-01-02T00:00:00Z")
+
+
+class Cluster:
+    """Services as they are served, while they come and go."""
+
+    def __init__(self, *, node: frozenset[str] = frozenset()) -> None:
+        self.claims = AddressOwnership()
+        self.claims.set_node_addresses(node)
+        self.served: dict[ServiceKey, NodeService] = {}
+
+    def take(self, found: Mapping[ServiceKey, NodeService | None]) -> None:
+        for service, served in found.items():
+            self.served.pop(service, None)
+            if served is not None:
+                self.served[service] = served
+
+    def put(self, *every: NodeService) -> "Cluster":
+        for each in every:
+            self.take(self.claims.set_service(key(each), each))
+        return self
+
+    def remove(self, served: NodeService) -> None:
+        self.take(self.claims.set_service(key(served), None))
+
+    def spots(self, served: NodeService) -> set[tuple[str, int]]:
+        """Outer addresses and ports that a Service has."""
+        found = self.served.get(key(served))
+        ports = () if found is None else found.ports
+        return (
+            {(address, port.port) for port in ports for address in found.external_addresses(port)} if found else set()
+        )
+
+    def lost(self, served: NodeService) -> tuple[str, ...]:
+        return self.claims.conflicts(key(served))
+
+
+def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_was_seen_first() -> None:
+    # Older, first by name, with another port and with ranges of sources: none of it helps.
+    thief = a_service(
+        "a/thief", "10.96.0.99", 53, 9153, creation_timestamp="2020-01-01T00:00:00Z", external_ips=(DNS, OUTER)
+    )
+    other = a_service(
+        "a/other",
+        "10.96.0.98",
+        53,
+        creation_timestamp="2020-01-01T00:00:00Z",
+        load_balancer_ips=(DNS,),
+        source_ranges=("192.0.2.0/24",),
+    )
+    for every in ((thief, other, KUBE_DNS), (KUBE_DNS, other, thief)):
+        here = Cluster().put(*every)
+        assert here.served[key(KUBE_DNS)] == KUBE_DNS
+        assert here.spots(thief) == {(OUTER, 53), (OUTER, 9153)}
+        assert here.served[key(other)].load_balancer_ips == ()
+        assert here.lost(thief) == (f"{DNS} of kube-system/kube-dns",)
+        elements = full_ruleset("ip", here.served, options=OPTIONS).elements
+        assert [each for some in elements.values() for each in some if DNS in each] == [DNS, f"{DNS} . udp . 53"]
+        here.remove(KUBE_DNS)
+        # Of the two who are left, and as old as each other, the first by name has the port that both ask for.
+        assert here.spots(thief) == {(OUTER, 53), (OUTER, 9153), (DNS, 9153)}
+        assert here.spots(other) == {(DNS, 53)}
+        assert here.lost(thief) == (f"{DNS} udp 53 of a/other",)
+        here.put(KUBE_DNS)
+        assert here.spots(other) == set()
+
+
+def test_a_cluster_ip_that_has_nobody_to_serve_it_is_not_taken_over() -> None:
+    endpoint = (Backend("10.0.0.6", 53),)
+    port = NodeServicePort(name="dns", protocol="udp", port=53, cluster_endpoints=endpoint, has_any_endpoints=True)
+    thief = a_service("a/thief", "10.96.0.99", external_ips=(DNS,), ports=(port,))
+    here = Cluster().put(thief, KUBE_DNS)
+    elements = full_ruleset("ip", here.served, options=OPTIONS).elements
+    assert elements["refused"] == {f"{DNS} . udp . 53": "goto nobody"}
+    assert f"{DNS} . udp . 53" not in elements["services"]
+
+
+def test_of_two_that_ask_for_an_external_address_the_older_has_the_port_and_hands_it_over_when_it_goes() -> None:
+    old = a_service("z", "10.96.0.1", 80, 81, creation_timestamp="2025-01-01T00:00:00Z", external_ips=(OUTER,))
+    new = a_service("a", "10.96.0.2", 80, 82, creation_timestamp="2025-01-02T00:00:00Z", external_ips=(OUTER,))
+    for every in ((old, new), (new, old)):
+        here = Cluster().put(*every)
+        assert (here.spots(old), here.spots(new)) == ({(OUTER, 80), (OUTER, 81)}, {(OUTER, 82)})
+        assert (here.lost(old), here.lost(new)) == ((), (f"{OUTER} udp 80 of shop/z",))
+        here.remove(old)
+        assert here.spots(new) == {(OUTER, 80), (OUTER, 82)}
+        assert here.lost(new) == ()
+
+
+def test_of_two_that_are_as_old_the_first_by_namespace_and_name_has_it() -> None:
+    first, second = (
+        a_service("a/z", "10.96.0.1", external_ips=(OUTER,)),
+        a_service("b/a", "10.96.0.2", external_ips=(OUTER,)),
+    )
+    unknown = a_service("a/a", "10.96.0.3", creation_timestamp="", external_ips=(OUTER,))
+    here = Cluster().put(unknown, second, first)
+    assert (here.spots(first), here.spots(second), here.spots(unknown)) == ({(OUTER, 53)}, set(), set())
+
+
+def test_a_services_own_cluster_ip_as_an_external_one_changes_nothing() -> None:
+    here = Cluster().put(a_service("a", DNS, external_ips=(DNS, OUTER), load_balancer_ips=(DNS,)))
+    assert here.served["shop", "a"].external_ips == (OUTER,)
+    assert here.served["shop", "a"].load_balancer_ips == ()
+    assert here.claims.conflicts(("shop", "a")) == ()
+
+
+def test_on_an_address_of_the_node_a_node_port_is_its_services() -> None:
+    port = NodeServicePort(name="web", protocol="udp", port=80, node_port=30_080)
+    victim = a_service("z/victim", "10.96.0.1", ports=(port,), creation_timestamp="2026-01-03T00:00:00Z")
+    thief = a_service("a/thief", "10.96.0.2", 443, 30_080, external_ips=(NODE, OUTER))
+    for every in ((victim, thief), (thief, victim)):
+        here = Cluster(node=frozenset({NODE})).put(*every)
+        assert here.spots(thief) == {(NODE, 443), (OUTER, 443), (OUTER, 30_080)}
+        assert here.lost(thief) == (f"{NODE} udp 30080 of z/victim",)
+        here.take(here.claims.set_node_addresses(frozenset()))
+        assert (NODE, 30_080) in here.spots(thief)
+        here.take(here.claims.set_node_addresses(frozenset({NODE})))
+        here.remove(victim)
+        assert (NODE, 30_080) in here.spots(thief)
+
+
+def test_a_services_own_node_port_may_be_its_port_too() -> None:
+    port = NodeServicePort(name="web", protocol="udp", port=30_080, node_port=30_080)
+    one = a_service("one", "10.96.0.1", ports=(port,), external_ips=(NODE,))
+    here = Cluster(node=frozenset({NODE})).put(one)
+    assert here.spots(one) == {(NODE, 30_080)}
+
+
+def test_of_two_with_one_cluster_ip_or_node_port_the_older_has_it() -> None:
+    port = NodeServicePort(name="web", protocol="udp", port=80, node_port=30_080)
+    old = a_service("z", "10.96.0.1", ports=(port,), creation_timestamp="2025-01-01T00:00:00Z")
+    same_address, same_port = a_service("a", "10.96.0.1"), a_service("b", "10.96.0.2", ports=(port,))
+    for every in ((old, same_address, same_port), (same_port, same_address, old)):
+        here = Cluster().put(*every)
+        assert here.served[key(old)] is old
+        assert key(same_address) not in here.served
+        assert here.served[key(same_port)].ports[0].node_port is None
+        here.remove(old)
+        assert here.served == {key(same_address): same_address, key(same_port): same_port}
+
+
+def test_what_is_told_of_a_service_that_asks_for_much_is_short() -> None:
+    every = tuple(f"198.51.100.{number}" for number in range(200))
+    ports = tuple(range(1, 201))
+    old = a_service("old", "10.96.0.1", *ports, creation_timestamp="2025-01-01T00:00:00Z", external_ips=every)
+    new = a_service("new", "10.96.0.2", *ports, external_ips=every)
+    here = Cluster().put(old, new)
+    assert here.lost(new)[0] == "198.51.100.0 udp 1 of shop/old"
+    assert here.lost(new)[5:] == ("39995 more",)
+
+
+def test_a_change_of_endpoints_looks_at_no_address_and_others_stay_as_they_are() -> None:
+    every = tuple(f"198.51.100.{number}" for number in range(200))
+    here = Cluster().put(*(a_service(name, f"10.96.0.{name}", *range(1, 201), external_ips=every) for name in "12"))
+    before = here.claims.__dict__.copy()
+    changed = a_service("1", "10.96.0.1", *range(1, 201), external_ips=every, ready_local_endpoints=1)
+    assert here.claims.set_service(key(changed), changed) == {key(changed): changed}
+    assert all(here.claims.__dict__[name] is value for name, value in before.items())
+
+
+def test_an_address_that_nobody_else_asks_for_is_kept_once_and_not_for_each_port() -> None:
+    every = tuple(f"198.51.100.{number}" for number in range(200))
+    here = Cluster().put(a_service("1", "10.96.0.1", *range(1, 201), external_ips=every))
+    assert all(each.by_port is None for each in here.claims._external_addresses.values())
+
+
+# --- any order --------------------------------------------------------------------------------------------------------
+
+ADDRESSES: Final = ("10.96.0.1", "10.96.0.2", "10.96.0.3", OUTER, NODE)
+
+
+@st.composite
+def services(draw: st.DrawFn, name: str) -> NodeService:
+    ports = draw(st.lists(st.sampled_from([80, 30_080, 30_081]), min_size=1, max_size=2, unique=True))
+    node_ports = draw(st.lists(st.sampled_from([None, 30_080, 30_081]), min_size=2, max_size=2))
+    some = st.lists(st.sampled_from(ADDRESSES), max_size=3, unique=True).map(tuple)
+    return a_service(
+        name,
+        draw(st.sampled_from(ADDRESSES[:3])),
+        creation_timestamp=draw(st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"])),
+        external_ips=draw(some),
+        load_balancer_ips=draw(some),
+        ports=tuple(
+            NodeServicePort(name=str(port), protocol="tcp", port=port, node_port=node_port)
+            for port, node_port in zip(ports, node_ports, strict=False)
+        ),
+    )
+
+
+steps = st.lists(
+    st.sampled_from("abc").flatmap(lambda name: st.tuples(st.just(name), st.none() | services(name))), max_size=8
+)
+
+
+@settings(max_examples=200)
+@given(steps=steps, node=st.sampled_from([frozenset[str](), frozenset({NODE})]), data=st.data())
+def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
+    steps: list[tuple[str, NodeService | None]], node: frozenset[str], data: st.DataObject
+) -> None:
+    here = Cluster(node=node)
+    there: dict[str, NodeService] = {}
+    for name, served in steps:
+        there.pop(name, None)
+        if served is None:
+            here.take(here.claims.set_service(("shop", name), None))
+        else:
+            here.put(served)
+            there[name] = served
+    order = data.draw(st.permutations(sorted(there)))
+    lost: list[str] = []
+    assert (
+        resolve_ownership((there[name] for name in order), node_addresses=node, on_conflict=lost.append) == here.served
+    )
+    told = {
+        f"Service shop/{name}: it does not get {what}"
+        for name in there
+        for what in here.claims.conflicts(("shop", name))
+    }
+    assert set(lost) == told
+    # Nobody has what is another's.
+    taken = [
+        (each, port.protocol, port.port)
+        for one in here.served.values()
+        for port in one.ports
+        for each in one.external_addresses(port)
+    ]
+    assert len(taken) == len(set(taken))
+    cluster_ips = {one.cluster_ip for one in there.values()}
+    assert not cluster_ips & {address for address, _, _ in taken}

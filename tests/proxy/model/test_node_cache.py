@@ -1,0 +1,177 @@
+"""What a node knows: slices of other zones stay packed until they are needed, and whatever changes is told of."""
+
+from typing import Any
+
+import msgspec
+
+from zoneward.client.resources import LiveNode, RawEndpointSlice
+from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.kube.objects import ObjectKey, Service
+from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import SelectionRule
+
+CART: ObjectKey = ("shop", "cart")
+
+
+def service(version: int = 1, **spec: Any) -> Service:
+    given: dict[str, Any] = {
+        "clusterIP": "10.96.0.1",
+        "clusterIPs": ["10.96.0.1"],
+        "ports": [{"name": "http", "protocol": "TCP", "port": 80}],
+    }
+    metadata = {"namespace": "shop", "name": "cart", "resourceVersion": str(version)}
+    return msgspec.convert({"metadata": metadata, "spec": given | spec}, Service)
+
+
+def slice_(
+    name: str, *addresses: str, zone: str | None = None, version: int = 1, node: str = "elsewhere", **conditions: bool
+) -> RawEndpointSlice:
+    labels = {SERVICE_NAME_LABEL: "cart"} | ({ZONE_LABEL: zone} if zone else {})
+    document = {
+        "metadata": {"namespace": "shop", "name": name, "labels": labels, "resourceVersion": str(version)},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
+        "endpoints": [
+            {"addresses": [each], "nodeName": node, "zone": zone or "a", "conditions": {"ready": True} | conditions}
+            for each in addresses
+        ],
+    }
+    return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
+
+
+def node(zone: str, version: int = 1) -> LiveNode:
+    metadata = {"name": "n1", "labels": {ZONE_LABEL: zone}, "resourceVersion": str(version)}
+    return msgspec.convert({"metadata": metadata}, LiveNode)
+
+
+def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
+    handlers = NodeCacheHandlers(**{name: told.pop(name) for name in tuple(told) if name.startswith("on_")})
+    return NodeCache("n1", zone=zone, gates=FeatureGates(), handlers=handlers, **told)
+
+
+def addresses(found: dict[Any, NodeService]) -> list[str]:
+    return sorted(each.address for each in found["ip"].ports[0].cluster_endpoints)
+
+
+def test_slices_of_other_zones_stay_packed() -> None:
+    here = known()
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    here.slices.put(slice_("three", "10.0.0.3"))
+    assert here.slice_counts == (2, 1)
+    assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.3"]
+    assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ZONE_SLICES
+
+
+def test_they_are_looked_into_where_nobody_else_is_left() -> None:
+    here = known()
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b", version=2))
+    here.slices.put(slice_("one", "10.0.0.1", zone="a", version=3, ready=False))
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
+    assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ALL
+
+
+def test_one_that_is_left_but_terminates_is_worse_than_those_of_other_zones() -> None:
+    here = known()
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", zone="a", ready=False, serving=True, terminating=True))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
+
+
+def test_local_endpoints_are_found_in_slices_of_any_zone() -> None:
+    here = known()
+    here.services.put(service(internalTrafficPolicy="Local"))
+    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b", node="n1"))
+    assert [each.address for each in here.node_services(CART)["ip"].ports[0].local_endpoints] == ["10.0.0.2"]
+
+
+def test_changes_in_slices_of_other_zones_are_told_of_where_they_are_used_and_nowhere_else() -> None:
+    told: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: told.append(key))
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b", version=2))
+    here.node_services(CART)
+    told.clear()
+    here.slices.put(slice_("two", "10.0.0.3", zone="b", version=3))
+    assert told == []
+    here.slices.put(slice_("one", zone="a", version=4))
+    assert addresses(here.node_services(CART)) == ["10.0.0.3"]
+    told.clear()
+    here.slices.put(slice_("two", "10.0.0.4", zone="b", version=5))
+    assert told == [CART]
+    assert addresses(here.node_services(CART)) == ["10.0.0.4"]
+
+
+def test_a_node_that_changes_zone_uses_the_slices_of_the_new_one() -> None:
+    told: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: told.append(key))
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    before = here.node_services(CART)
+    told.clear()
+    here.nodes.put(node("b"))
+    assert told == [CART]
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
+    here.nodes.put(node("a", version=2))
+    assert here.node_services(CART) == before
+
+
+def test_a_node_without_a_zone_uses_everything() -> None:
+    here = known(zone=None)
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    assert here.slice_counts == (2, 0)
+    assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.2"]
+
+
+def test_a_slice_that_moves_to_another_service_is_told_of_for_both() -> None:
+    told: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: told.append(key))
+    here.slices.put(slice_("one", "10.0.0.1"))
+    moved = slice_("one", "10.0.0.1", version=2)
+    assert moved.metadata.labels is not None
+    moved.metadata.labels[SERVICE_NAME_LABEL] = "mail"
+    told.clear()
+    here.slices.put(moved)
+    assert told == [CART, ("shop", "mail")]
+
+
+def test_a_slice_that_is_gone_is_no_longer_served() -> None:
+    here = known()
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    here.slices.retain_only({("shop", "two")})
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
+    here.services.retain_only(set())
+    assert here.node_services(CART) == {}
+
+
+def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_is_over() -> None:
+    told: list[tuple[ObjectKey, tuple[str, ...]]] = []
+    here = known(on_left_out=lambda key, what: told.append((key, what)))
+    here.services.put(service(externalIPs=["127.0.0.1", "192.0.2.1"]))
+    here.slices.put(slice_("one", "10.0.0.1", "garbage"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    what = ("external IP 127.0.0.1 is loopback", "endpoint 'garbage:8080' is no IPv4 address with a port")
+    for _ in range(2):
+        assert here.node_services(CART)["ip"].external_ips == ("192.0.2.1",)
+        assert told == [(CART, what)]
+    assert here.left_out_values == {CART: what}
+    here.services.put(service(2, externalIPs=[f"127.0.0.{number}" for number in range(1, 20)]))
+    here.node_services(CART)
+    assert told[-1] == (CART, (*(f"external IP 127.0.0.{number} is loopback" for number in range(1, 6)), "15 more"))
+    here.services.retain_only(set())
+    assert here.node_services(CART) == {}
+    assert told[-1] == (CART, ())
+    assert here.left_out_values == {}

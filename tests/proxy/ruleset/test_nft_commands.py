@@ -1,0 +1,95 @@
+"""Whatever an API server says, what nft is told is made of values that were parsed, and of names that it can have."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from ipaddress import ip_network
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from tests.proxy.hostile_objects import DOCUMENT, INJECTED, PLACES, documents, rulesets
+
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.table_writer import encode_transaction
+from zoneward.proxy.ruleset.difference import diff_rulesets
+from zoneward.proxy.ruleset.nft_commands import comment_line, quote, render_commands, safe_name
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
+
+_OWN_NAME: Final = re.compile(r"[a-z-]+-[A-Z2-7]{12}-[A-Za-z0-9/_.-]*")
+_SHARED_NAME: Final = re.compile(r"[a-z-]+-\d+|layout-[0-9a-f]{16}")
+_NUMBER: Final = re.compile(r"\d+s?|0x[0-9a-f]{8}")
+_ENDPOINT: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):\d+")
+
+
+def emitted(ruleset: Ruleset) -> str:
+    return render_commands(replace(diff_rulesets(None, ruleset), replaces_table=True))
+
+
+def words(line: str) -> list[str]:
+    return [each.removeprefix("@") for each in re.split(r",? ", line.replace("; ", " ; "))]
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """nft's words and ours, which rules have without anybody's values."""
+    found = {
+        word for each in rulesets(DOCUMENT).values() for line in emitted(each).splitlines() for word in words(line)
+    }
+    return frozenset(each for each in found if not is_value(each))
+
+
+def is_value(word: str) -> bool:
+    """Whether a word is an address, a range, a number, or a name of ours."""
+    if any(each.fullmatch(word) for each in (_OWN_NAME, _SHARED_NAME, _NUMBER, _ENDPOINT)):
+        return True
+    try:
+        return str(ip_network(word)).removesuffix("/32").removesuffix("/128") == word and "%" not in word
+    except ValueError:
+        return False
+
+
+def check(document: Mapping[str, Any]) -> None:
+    for family, ruleset in rulesets(document).items():
+        whole = emitted(ruleset)
+        lines = whole.split("\n")
+        assert lines.pop() == ""
+        for line in lines:
+            assert {each for each in words(line) if not is_value(each)} <= vocabulary(), line
+        # Each line is one of ours.
+        rules = sum(len(each.rules) for each in ruleset.chains.values())
+        elements = sum((len(some) + 499) // 500 for some in ruleset.elements.values())
+        assert len(lines) == 3 + len(ruleset.sets) + len(ruleset.chains) + rules + elements
+        kernel = FakeKernel()
+        kernel.load(whole)
+        assert kernel.chains(family, ruleset.table) == {name: each.rules for name, each in ruleset.chains.items()}
+        # The kernel is told the same without nft's words.
+        changes = RulesetChanges(family=family, table=ruleset.table, added_elements=ruleset.elements)
+        assert (encode_transaction(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
+
+
+@settings(max_examples=100)
+@given(document=documents())
+def test_no_text_of_others_becomes_a_word_of_nft(document: Mapping[str, Any]) -> None:
+    check(document)
+
+
+def test_a_cluster_without_hostile_texts_has_all_kinds_of_rules_there_are() -> None:
+    check(DOCUMENT)
+    every = "".join(map(emitted, rulesets(DOCUMENT).values()))
+    for each in ("guard-", "kept-", "keep-", "endpoint-", "hairpin", "node-ports", "198.51.100.1", "192.0.2.10"):
+        assert each in every
+    assert len(PLACES) > 100
+
+
+@pytest.mark.parametrize("word", ["a b", 'a"b', "a\nb", "a\\", "", "ä", "\x1b"])
+def test_what_cannot_stand_within_quotes_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="printable characters"):
+        quote(word)
+
+
+def test_names_and_comments_stay_in_their_place() -> None:
+    assert quote("veth*") == '"veth*"'
+    assert safe_name(f"shop/ä }}\n{INJECTED}") == "shop/....add.table.inet.X"
+    assert comment_line(f"zone a\n{INJECTED}\x1b\u202e") == f"# zone a?{INJECTED}??"

@@ -1,0 +1,191 @@
+"""What one Service adds to a table."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.proxy.drawn_services import services
+
+from zoneward.netlink.messages import FAMILIES
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset import ServiceRuleset
+from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
+
+HERE, THERE = Backend("10.1.0.1", 8080, is_local=True), Backend("10.2.0.1", 8080)
+
+
+def a_portion(
+    *,
+    cluster: tuple[Backend, ...] = (HERE, THERE),
+    local: tuple[Backend, ...] = (),
+    own: str | None = None,
+    **about: Any,
+) -> ServiceRuleset:
+    """Of a Service with one port, with an external address unless told otherwise."""
+    port: dict[str, Any] = {
+        "node_port": about.pop("node_port", None),
+        "affinity_seconds": about.pop("affinity_seconds", None),
+    }
+    port |= {
+        "has_any_endpoints": about.pop("has_any_endpoints", bool(cluster or local)),
+        "weights": about.pop("weights", None),
+    }
+    served = NodeService(
+        namespace="shop",
+        name="cart",
+        family="ip",
+        cluster_ip="10.96.0.1",
+        ports=(
+            NodeServicePort(name="", protocol="tcp", port=80, cluster_endpoints=cluster, local_endpoints=local, **port),
+        ),
+        **({"external_ips": ("198.51.100.1",)} | about),
+    )
+    options = RulesetOptions(node_ips=None if own is None else {"ip": own})
+    return service_rules((served,), assign_slots((served,), {}), options)
+
+
+INNER, OUTER, NODE = "10.96.0.1 . tcp . 80", "198.51.100.1 . tcp . 80", "tcp . 30080"
+
+
+def test_all_addresses_of_a_port_share_one_list_of_endpoints() -> None:
+    found = a_portion(node_port=30_080).elements
+    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-cluster"}
+    assert found["node-ports"] == {NODE: "goto node-external-cluster"}
+    assert found["endpoints"] == {
+        f"{INNER} . {slot}": f"{each.address} . 8080" for slot, each in enumerate((HERE, THERE))
+    }
+    assert (found["to-cluster-ip"], found["policy-cluster"]) == ({OUTER: "10.96.0.1"}, {INNER: "goto c-2"})
+    assert (found["node-to-cluster-ip"], found["node-to-port"]) == ({NODE: "10.96.0.1"}, {NODE: "80"})
+    assert found["cluster-ips"] == {"10.96.0.1": ""}
+    assert found["hairpin"] == {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""}
+    assert a_portion(node_port=30_080).shared_chains == {"c-2"}
+
+
+def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() -> None:
+    def size(addresses: int, endpoints: int) -> int:
+        external = tuple(f"198.51.100.{number}" for number in range(1, addresses + 1))
+        cluster = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
+        return sum(map(len, a_portion(external_ips=external, cluster=cluster).elements.values()))
+
+    assert size(200, 100) - size(100, 100) == size(200, 1) - size(100, 1) == 200
+    assert size(200, 100) - size(200, 1) == 99
+
+
+def test_a_service_without_further_addresses_has_nothing_for_them() -> None:
+    assert a_portion(external_ips=()).elements == {
+        "cluster-ips": {"10.96.0.1": ""},
+        "hairpin": {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""},
+        "services": {INNER: "goto c-2"},
+        "endpoints": {f"{INNER} . 0": "10.1.0.1 . 8080", f"{INNER} . 1": "10.2.0.1 . 8080"},
+    }
+
+
+def test_without_endpoints_all_addresses_reject() -> None:
+    found = a_portion(cluster=(), node_port=30_080).elements
+    assert found["refused"] == {INNER: "goto nobody", OUTER: "goto nobody"}
+    assert found["node-refused"] == {NODE: "goto nobody"}
+    assert not found.keys() & {"services", "node-ports", "endpoints"}
+
+
+def test_the_external_policy_local_parts_inside_and_outside() -> None:
+    found = a_portion(local=(HERE,), external_policy_local=True, node_port=30_080).elements
+    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
+    assert (found["inside"], found["outside"]) == ({OUTER: "goto to-cluster"}, {OUTER: "goto to-local"})
+    assert found["node-ports"] == {NODE: "goto node-external-local"}
+    assert (found["node-inside"], found["node-outside"]) == (
+        {NODE: "goto node-to-cluster"},
+        {NODE: "goto node-to-local"},
+    )
+    assert (found["policy-cluster"], found["policy-local"]) == ({INNER: "goto c-2"}, {INNER: "goto l-1"})
+    assert found["local-endpoints"] == {f"{INNER} . 0": "10.1.0.1 . 8080"}
+    assert "refused" not in found
+
+
+def test_the_policies_local_drop_where_others_have_endpoints() -> None:
+    found = a_portion(external_policy_local=True, internal_policy_local=True, node_port=30_080).elements
+    assert found["refused"] == {INNER: "drop", OUTER: "drop"}
+    assert found["node-refused"] == {NODE: "drop"}
+    # What starts here is served all the same.
+    assert (found["services"], found["inside"]) == ({OUTER: "goto external-local"}, {OUTER: "goto to-cluster"})
+    assert "outside" not in found
+
+
+def test_weights_become_slots() -> None:
+    found = a_portion(weights=(1.0, 0.5), external_ips=()).elements
+    assert found["services"] == {INNER: "goto c-3"}
+    assert sorted(found["endpoints"].values()) == ["10.1.0.1 . 8080", "10.1.0.1 . 8080", "10.2.0.1 . 8080"]
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (None, "ip saddr != { 192.0.2.0/24 } drop"),
+        ("198.51.100.9", "ip saddr != { 192.0.2.0/24 } drop"),
+        ("192.0.2.9", "ip saddr != { 192.0.2.0/24, 203.0.113.1 } drop"),
+    ],
+)
+def test_a_balancers_address_may_call_itself_where_the_node_may(own: str | None, expected: str) -> None:
+    found = a_portion(load_balancer_ips=("203.0.113.1",), source_ranges=("192.0.2.0/24",), own=own)
+    ((name, chain),) = found.chains.items()
+    assert chain.rules == (expected,)
+    assert found.elements["guarded"] == {"203.0.113.1 . tcp . 80": f"goto {name}"}
+
+
+def test_a_client_keeps_its_endpoint_for_each_port_of_its_own() -> None:
+    found = a_portion(affinity_seconds=60, node_port=30_080)
+    assert not found.shared_chains
+    assert "endpoints" not in found.elements
+    ((kept, declared),) = found.sets.items()
+    assert "flags dynamic,timeout; timeout 60s" in declared.spec
+    keep = found.elements["services"][INNER].removeprefix("goto ")
+    leads = [rule.split()[-1] for rule in found.chains[keep].rules]
+    # Those who were here before, the draw, and whom the draw misses.
+    assert len(leads) == 4
+    assert leads[0] == leads[3]
+    assert [found.chains[each].rules[0] for each in leads[:2]] == [
+        f"update @{kept} {{ ip saddr . {each.address} . 8080 }}" for each in (HERE, THERE)
+    ]
+    assert found.elements["policy-cluster"][INNER] == f"goto {keep}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataObject) -> None:
+    """And where slots are drawn, each of them is there."""
+    served = data.draw(services(family, name="1"))
+    found = service_rules((served,), assign_slots((served,), {}), RulesetOptions())
+    addresses = (served.cluster_ip, *served.external_ips, *served.load_balancer_ips)
+    elements = found.elements
+    for port in served.ports:
+        inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
+        keys = [("services", "refused", f"{address} . {port.protocol} . {port.port}") for address in addresses]
+        # An API server gives no node port to two of them.
+        if port.node_port is not None and port.node_port not in {
+            each.node_port for each in served.ports if each is not port
+        }:
+            keys.append(("node-ports", "node-refused", f"{port.protocol} . {port.node_port}"))
+        for leading, refused, key in keys:
+            prefix = "node-" if leading == "node-ports" else ""
+            verdict = elements.get(leading, {}).get(key)
+            assert verdict is not None or key in elements[refused]
+            if verdict is None or key == inner:
+                continue
+            led = [verdict]
+            if verdict.endswith("external-local"):
+                led = [
+                    verdict for name in ("inside", "outside") if (verdict := elements.get(prefix + name, {}).get(key))
+                ]
+            for each in led:
+                assert elements[f"{prefix}to-cluster-ip"][key] == served.cluster_ip
+                assert not prefix or elements["node-to-port"][key] == str(port.port)
+                assert elements[f"policy-{each.rpartition('-')[2]}"][inner]
+    for name in ("services", "policy-cluster", "policy-local"):
+        for key, verdict in elements.get(name, {}).items():
+            kind, _, number = verdict.removeprefix("goto ").partition("-")
+            if kind in ("c", "l"):
+                assert verdict.removeprefix("goto ") in found.shared_chains
+                slots = "local-endpoints" if kind == "l" else "endpoints"
+                assert {f"{key} . {slot}" for slot in range(int(number))} <= elements[slots].keys()

@@ -1,0 +1,132 @@
+"""How large a Service is, and how it gets into the kernel where it is too large for one transaction."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.proxy.drawn_services import services
+
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceSpec
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.service_size import (
+    ServiceParts,
+    ServiceTooLarge,
+    check_endpoint_count,
+    count_entries,
+    keep_endpoints,
+    next_parts,
+)
+
+
+def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
+    targets = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
+    every = (
+        NodeServicePort(
+            name=f"p{number}", protocol="tcp", port=number, cluster_endpoints=targets, has_any_endpoints=True
+        )
+        for number in range(1, ports + 1)
+    )
+    return NodeService(namespace="shop", name="s", family="ip", cluster_ip="10.96.0.1", ports=tuple(every), **about)
+
+
+def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
+    assert count_entries(a_service(1)) == 1 + 1 + 2
+    assert count_entries(
+        a_service(3, endpoints=5, external_ips=("198.51.100.1",), load_balancer_ips=("203.0.113.1",))
+    ) == 1 + 3 * (3 + 5)
+    port = a_service(1).ports[0]
+    assert (
+        count_entries(replace(a_service(1), ports=(replace(port, node_port=30_000),)))
+        == count_entries(a_service(1)) + 1
+    )
+    assert (
+        count_entries(replace(a_service(1), ports=(replace(port, weights=(1.0, 3.0)),)))
+        == count_entries(a_service(1)) + 2
+    )
+    assert (
+        count_entries(replace(a_service(1), ports=(replace(port, affinity_seconds=60),)))
+        == count_entries(a_service(1)) + 40
+    )
+
+
+def test_what_fits_into_one_transaction_is_made_at_once() -> None:
+    old, new = (a_service(3),), (a_service(4),)
+    assert next_parts((), new, most=100) == new
+    assert next_parts(old, new, most=100) == new
+    assert next_parts(old, (), most=100) == ()
+
+
+def test_of_a_large_service_only_ports_that_change_count() -> None:
+    old = a_service(50)
+    new = replace(
+        old, ports=(*old.ports[:-1], replace(old.ports[-1], cluster_endpoints=old.ports[-1].cluster_endpoints[:1]))
+    )
+    assert next_parts((old,), (new,), most=20) == (new,)
+
+
+def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
+    found = []
+    while there != wanted:
+        there = next_parts(there, wanted, most=most)
+        found.append(there)
+        assert len(found) < 100
+    return found
+
+
+def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
+    new = a_service(10)
+    assert [sum(len(each.ports) for each in parts) for parts in way((), (new,), most=8)] == [2, 4, 6, 8, 10]
+    other = replace(new, external_ips=("198.51.100.1",))
+    steps = way((new,), (other,), most=8)
+    assert [sum(len(each.ports) for each in parts if each.external_ips) for parts in steps] == [2, 4, 6, 8, 10]
+    assert all(sum(len(each.ports) for each in parts) == 10 for parts in steps)
+    assert [sum(len(each.ports) for each in parts) for parts in way((new,), (), most=8)] == [8, 6, 4, 2, 0]
+
+
+@given(old=st.none() | services("ip", name="1"), new=st.none() | services("ip", name="1"), most=st.integers(1, 30))
+def test_every_way_ends_where_it_should(old: NodeService | None, new: NodeService | None, most: int) -> None:
+    there, wanted = (() if each is None else (each,) for each in (old, new))
+    assert way(there, wanted, most=most)[-1:] in ([], [wanted])
+
+
+def cluster_objects(ports: int, endpoints: int) -> tuple[Service, list[EndpointSlice]]:
+    service = Service(spec=ServiceSpec(ports=tuple(ServicePort(name=f"p{each}", port=each) for each in range(ports))))
+    slices = EndpointSlice(
+        address_type="IPv4",
+        ports=tuple(EndpointPort(name=f"p{each}", protocol="TCP", port=80) for each in range(ports)),
+        endpoints=tuple(Endpoint(addresses=(f"10.0.0.{each}",)) for each in range(endpoints)),
+    )
+    return service, [slices]
+
+
+def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:
+    service, slices = cluster_objects(4, 5)
+    check_endpoint_count(service, slices, most=20)
+    with pytest.raises(
+        ServiceTooLarge, match=r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)"
+    ) as error:
+        check_endpoint_count(service, slices, most=19)
+    assert error.value.addresses == {f"10.0.0.{each}" for each in range(5)}
+    one_port = replace_ports(slices[0], slices[0].ports[:1] if slices[0].ports else ())
+    check_endpoint_count(service, [one_port], most=5)
+
+
+def replace_ports(slice_: EndpointSlice, ports: tuple[EndpointPort, ...]) -> EndpointSlice:
+    return EndpointSlice(address_type=slice_.address_type, endpoints=slice_.endpoints, ports=ports)
+
+
+def test_endpoints_that_are_gone_are_taken_away_with_their_weights() -> None:
+    one, two = Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)
+    port = NodeServicePort(
+        name="",
+        protocol="udp",
+        port=53,
+        cluster_endpoints=(one, two),
+        weights=(1.0, 3.0),
+        local_endpoints=(one,),
+        serving_endpoints=(one, two),
+    )
+    (left,) = keep_endpoints(replace(a_service(1), ports=(port,)), {"10.1.0.2"}).ports
+    assert left == replace(port, cluster_endpoints=(two,), weights=(3.0,), local_endpoints=(), serving_endpoints=(two,))

@@ -1,0 +1,154 @@
+"""A table of one family on a kernel in memory, and all that is told of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.table_reader import scratch_table
+from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+
+OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+SOON: Final = 0.005
+"""Seconds between looks at the kernel."""
+
+
+def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
+    """A Service with endpoints on port 8080."""
+    targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
+    port = NodeServicePort(
+        name="web", protocol="tcp", port=80, cluster_endpoints=targets, has_any_endpoints=bool(targets)
+    )
+    return NodeService(
+        namespace="shop",
+        name=f"s{number}",
+        family="ip",
+        cluster_ip=f"10.96.{number // 256}.{number % 256}",
+        **{"ports": (port,)} | more,
+    )
+
+
+def key(served: NodeService) -> ServiceKey:
+    return served.namespace, served.name
+
+
+class Proxy:
+    """A table on a kernel in memory, and all that was told of it."""
+
+    def __init__(
+        self,
+        kernel: FakeKernel,
+        *,
+        options: RulesetOptions = OPTIONS,
+        look_every: float = SOON,
+        audit_every: float = 3600.0,
+    ) -> None:
+        self.kernel = kernel
+        self.programmed: list[ProgrammedTransaction] = []
+        self.refused: list[tuple[ServiceKey, str]] = []
+        self.mended: list[tuple[str, int]] = []
+        self.trouble: list[str] = []
+        self.table = TableSyncer(
+            kernel,
+            "ip",
+            options=options,
+            handlers=SyncHandlers(
+                on_programmed=self._programmed,
+                on_refused=lambda service, why: self.refused.append((service, why)),
+                on_repaired=lambda what, number: self.mended.append((what, number)),
+                on_trouble=self.trouble.append,
+            ),
+            periods=CheckPeriods(tampering=look_every, audit=audit_every),
+        )
+
+    def _programmed(self, done: ProgrammedTransaction) -> None:
+        """What there is without Services is of no matter here."""
+        if done.services:
+            self.programmed.append(done)
+
+    def put(self, *every: NodeService) -> None:
+        for served in every:
+            self.table.set_service(key(served), served)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(SOON)
+
+    def has(self, *every: NodeService, options: RulesetOptions = OPTIONS) -> bool:
+        """Whether the kernel has what these Services need, and nothing else; in whichever slots."""
+        wanted = full_ruleset("ip", {key(each): each for each in every}, options=options)
+        kernel = self.kernel
+        if ("ip", TABLE) not in kernel.tables or ("ip", scratch_table(TABLE)) in kernel.tables:
+            return False
+        chains = {name: chain.rules for name, chain in wanted.chains.items()}
+        hooks = {name: chain.hook for name, chain in wanted.chains.items() if chain.hook}
+        table = kernel.tables["ip", TABLE]
+        return (
+            kernel.chains("ip", TABLE) == chains
+            and table.hooks == hooks
+            and table.sets.keys() == wanted.sets.keys()
+            and unordered(kernel.elements("ip", TABLE)) == unordered(wanted.elements)
+            and self.table.element_count == sum(map(len, wanted.elements.values()))
+        )
+
+    def written(self) -> list[str]:
+        """Transactions that the kernel took, but for those of a table made to compare with."""
+        return [each for each in self.kernel.transactions if f" {scratch_table(TABLE)}" not in each]
+
+
+def unordered(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Without the order of endpoints in their slots."""
+    found: dict[str, Any] = {}
+    for name, some in elements.items():
+        if name.endswith("endpoints"):
+            for element, value in some.items():
+                found.setdefault(name, {}).setdefault(element.rpartition(" . ")[0], []).append(value)
+            for values in found.get(name, {}).values():
+                values.sort()
+        elif some:
+            found[name] = dict(some)
+    return found
+
+
+@asynccontextmanager
+async def running(proxy: Proxy) -> Any:
+    task = asyncio.create_task(proxy.table.run())
+    try:
+        yield proxy
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def within(what: Callable[[Proxy], Awaitable[None]], **more: Any) -> None:
+    """With a table that runs, on a kernel that has nothing."""
+
+    async def run() -> None:
+        async with asyncio.timeout(20), running(Proxy(FakeKernel(), **more)) as proxy:
+            await what(proxy)
+
+    asyncio.run(run())
+
+
+async def settled(proxy: Proxy) -> None:
+    async with asyncio.timeout(10):
+        await proxy.table.wait_until_synced()
+
+
+async def restarted(kernel: FakeKernel, before: list[NodeService], after: list[NodeService], **more: Any) -> Proxy:
+    """A table that takes over what another one left."""
+    async with running(Proxy(kernel)) as first:
+        first.put(*before)
+        await settled(first)
+    kernel.transactions.clear()
+    proxy = Proxy(kernel, **more)
+    proxy.put(*after)
+    async with running(proxy):
+        await settled(proxy)
+    return proxy

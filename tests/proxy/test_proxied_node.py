@@ -1,0 +1,222 @@
+"""Whatever happens to a cluster, in whatever order, a node's kernel ends with what one that starts anew would have."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoneward.client.backoff import Backoff
+from zoneward.client.resources import LiveNode, RawEndpointSlice
+from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
+from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel import table_syncer as programming
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.table_syncer import TableSyncer
+from zoneward.proxy.model.address_ownership import resolve_ownership
+from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
+from zoneward.proxy.proxier import Proxier
+from zoneward.proxy.proxy_metrics import ProxyMetrics
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
+
+OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
+NAMES: Final = ("cart", "mail")
+PREFIX: Final[dict[Family, str]] = {"ip": "10.244.0.", "ip6": "fd00:244::"}
+TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
+ENDPOINTS: Final = ("endpoints", "local-endpoints")
+
+some_services = st.fixed_dictionaries(
+    {
+        "number": st.integers(1, 2),
+        "families": st.sampled_from([("ip", "ip6"), ("ip",), ("ip6",)]),
+        "type": st.sampled_from(["ClusterIP", "NodePort"]),
+        "policy": st.sampled_from(["Cluster", "Cluster", "Local"]),
+        "protocol": st.sampled_from(["TCP", "UDP"]),
+        "affinity": st.sampled_from(["None", "ClientIP"]),
+    }
+)
+some_slices = st.fixed_dictionaries(
+    {
+        "family": st.sampled_from(FAMILIES),
+        "zones": st.sampled_from(["a", "b", "a,b", "a=0.75,b=0.25", None]),
+        # Ready more often than not.
+        "endpoints": st.lists(
+            st.tuples(st.integers(1, 5), st.integers(0, 3).map(bool)),
+            min_size=1,
+            max_size=4,
+        ),
+    }
+)
+beginnings = st.tuples(
+    *(st.tuples(st.just("service"), st.just(name), some_services) for name in NAMES),
+    *(st.tuples(st.just("slice"), st.just((name, each)), some_slices) for name in NAMES for each in "xy"),
+).map(list)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("service"), st.sampled_from(NAMES), some_services | st.none()),
+        st.tuples(st.just("slice"), st.tuples(st.sampled_from(NAMES), st.sampled_from("xyz")), some_slices | st.none()),
+        st.tuples(st.just("zone"), st.sampled_from("bba"), st.none()),
+        st.tuples(st.sampled_from(["wait", "wait", "death", "lost"]), st.just(""), st.none()),
+    ),
+    max_size=6,
+)
+
+
+def service(name: str, version: int, drawn: Mapping[str, Any]) -> Service:
+    number = drawn["number"]
+    addresses = [f"10.96.0.{number}" if family == "ip" else f"fd00:96::{number}" for family in drawn["families"]]
+    node_port = {"nodePort": 30_000 + number} if drawn["type"] == "NodePort" else {}
+    spec = {
+        "type": drawn["type"],
+        "clusterIP": addresses[0],
+        "clusterIPs": addresses,
+        "internalTrafficPolicy": drawn["policy"],
+        "sessionAffinity": drawn["affinity"],
+        "ports": [{"name": "web", "protocol": drawn["protocol"], "port": 80} | node_port],
+    }
+    return msgspec.convert({"metadata": metadata(name, version), "spec": spec}, Service)
+
+
+def metadata(name: str, version: int, **more: Any) -> dict[str, Any]:
+    return {"namespace": "shop", "name": name, "resourceVersion": str(version), **more}
+
+
+def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEndpointSlice:
+    labels, annotations = {SERVICE_NAME_LABEL: of}, {}
+    if drawn["zones"]:
+        labels[ZONE_LABEL] = drawn["zones"][0]
+        annotations[ZONES_ANNOTATION] = drawn["zones"]
+    family: Family = drawn["family"]
+    document = {
+        "metadata": metadata(f"{of}-{name}", version, labels=labels, annotations=annotations),
+        "addressType": TYPES[family],
+        "ports": [{"name": "web", "protocol": protocol, "port": 8080} for protocol in ("TCP", "UDP")],
+        "endpoints": [
+            {
+                # An address stands in one slice: in two, which of them is believed depends on what was looked into.
+                "addresses": [f"{PREFIX[family]}{number}{'xyz'.index(name)}"],
+                "nodeName": "n1" if number == 1 else "n2",
+                "zone": "a",
+                "conditions": {"ready": ready, "serving": True, "terminating": not ready},
+            }
+            for number, ready in drawn["endpoints"]
+        ],
+    }
+    return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
+
+
+def node(zone: str, version: int) -> LiveNode:
+    return msgspec.convert(
+        {"metadata": {"name": "n1", "labels": {ZONE_LABEL: zone}, "resourceVersion": str(version)}}, LiveNode
+    )
+
+
+def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Which endpoint stands in which slot is history; how many times each stands there is not."""
+    found: dict[str, Any] = {}
+    for name, some in elements.items():
+        if name in ENDPOINTS:
+            found[name] = Counter((key.rpartition(" . ")[0], value) for key, value in some.items())
+        elif some:
+            # Chains of affinity are named by what is in them, which has the order of slots.
+            found[name] = {key: value.split("-")[0] for key, value in some.items()}
+    return {name: some for name, some in found.items() if some}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_pauses() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programming, "BACKOFF", Backoff(initial=0.001, cap=5.0))
+        yield
+
+
+def fresh(
+    family: Family, services: Mapping[str, Service], slices: Mapping[str, RawEndpointSlice], zone: str
+) -> dict[tuple[str, str], NodeService]:
+    """What a node serves that sees all slices, and begins with them."""
+    found = []
+    for name, one in services.items():
+        some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
+        every = node_services(one, some, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=FeatureGates())
+        found += [each for each in every if each.family == family]
+    return resolve_ownership(found, on_conflict=lambda _what: None)
+
+
+def opened(each: RawEndpointSlice) -> EndpointSlice:
+    return msgspec.json.decode(msgspec.json.encode(each), type=EndpointSlice)
+
+
+@settings(max_examples=80)
+@given(beginning=beginnings, rest=steps)
+def test_any_changes_end_as_a_fresh_start_would(
+    beginning: list[tuple[str, Any, Any]], rest: list[tuple[str, Any, Any]]
+) -> None:
+    async def run() -> None:
+        kernel = FakeKernel()
+        known = NodeCache(
+            "n1",
+            zone="a",
+            gates=FeatureGates(),
+            handlers=NodeCacheHandlers(on_service=lambda key, trigger: loop.service_changed(key, trigger)),
+        )
+        loop: Proxier = Proxier(known, metrics=ProxyMetrics())
+        tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}
+        loop.tables.update(tables)
+        known.nodes.put(node("a", 1))
+        for store in (known.services, known.slices):
+            store.retain_only(set())
+        known.nodes.retain_only({("", "n1")})
+        running = [asyncio.create_task(each) for each in (loop.run(), *(table.run() for table in tables.values()))]
+        services: dict[str, Service] = {}
+        slices: dict[str, RawEndpointSlice] = {}
+        zone = "a"
+        try:
+            await loop.all_selected.wait()
+            for version, (what, which, value) in enumerate([*beginning, ("wait", "", None), *rest], start=2):
+                match what:
+                    case "service" if value is not None:
+                        services[which] = service(which, version, value)
+                        known.services.put(services[which])
+                    case "service":
+                        services.pop(which, None)
+                        known.services.retain_only({("shop", name) for name in services})
+                    case "slice" if value is not None:
+                        slices["-".join(which)] = slice_(which[0], which[1], version, value)
+                        known.slices.put(slice_(which[0], which[1], version, value))
+                    case "slice":
+                        slices.pop("-".join(which), None)
+                        known.slices.retain_only({("shop", name) for name in slices})
+                    case "zone":
+                        zone = which
+                        known.nodes.put(node(zone, version))
+                    case "death":
+                        kernel.faults.deaths = 1
+                    case "lost":
+                        kernel.faults.deaths = kernel.faults.done_deaths = 1
+                    case _:
+                        # Long enough for the kernel to have most of it.
+                        for _ in range(50):
+                            await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                await asyncio.sleep(0)
+                for table in tables.values():
+                    table.request_audit()
+                    await table.wait_until_synced()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        for family in FAMILIES:
+            wanted = full_ruleset(family, fresh(family, services, slices, zone), options=OPTIONS)
+            assert unslotted(kernel.elements(family, TABLE)) == unslotted(wanted.elements)
+
+    asyncio.run(run())

@@ -1,0 +1,402 @@
+"""What a node knows comes into its tables, and what waits for the kernel is told when the kernel has it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Never
+
+import pytest
+from msgspec.structs import replace
+from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
+
+from zoneward.client.backoff import Backoff
+from zoneward.daemon.metrics import histogram_totals
+from zoneward.kube.objects import ObjectKey
+from zoneward.netlink.messages import Family
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier, ProxierHandlers
+from zoneward.proxy.proxy_metrics import ProxyMetrics
+
+MOST = 20
+"""Entries of one Service."""
+SOON = 0.005
+NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
+
+
+class Table:
+    """Takes Services, and gives them to the kernel when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[ObjectKey, NodeService | None] = {}
+
+    def set_service(self, service: ObjectKey, served: NodeService | None) -> None:
+        self.waiting[service] = served
+
+    def is_pending(self, service: ObjectKey) -> bool:
+        return service in self.waiting
+
+    def done(self) -> ProgrammedTransaction:
+        some, self.waiting = self.waiting, {}
+        return ProgrammedTransaction(some, 1, 0.001)
+
+
+class Here:
+    """A node's loop with tables of this kind."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.left_out: list[ObjectKey] = []
+        self.after: list[tuple[ObjectKey, NodeService | None, NodeService | None]] = []
+        self.too_large: list[tuple[ObjectKey, str]] = []
+        self.lost: list[tuple[Family, ObjectKey, tuple[str, ...]]] = []
+        self.metrics = ProxyMetrics()
+        self.pauses: list[float] = []
+        self.table, self.other = Table(), Table()
+        self.known: NodeCache = known(
+            max_entries=MOST, on_service=lambda key, trigger: self.loop.service_changed(key, trigger)
+        )
+        self.loop: Proxier = Proxier(
+            self.known,
+            metrics=self.metrics,
+            handlers=ProxierHandlers(
+                on_programmed=lambda *each: self.after.append(each),
+                on_too_large=lambda service, error: self.too_large.append((service, str(error))),
+                on_conflict=lambda *each: self.lost.append(each),
+                on_selection_failed=lambda service, _why: self.left_out.append(service),
+            ),
+            clock=lambda: self.time,
+            sleep=self._sleep,
+            now=lambda: NOW + timedelta(seconds=self.time),
+        )
+        self.loop.tables["ip"], self.loop.tables["ip6"] = self.table, self.other
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    def list(self) -> None:
+        """A Service, a slice and the Node, all that there is."""
+        self.known.services.put(service())
+        self.known.slices.put(slice_("one", "10.0.0.1"))
+        self.known.nodes.put(node("a"))
+        self.known.services.retain_only({CART})
+        self.known.slices.retain_only({("shop", "one")})
+        self.known.nodes.retain_only({("", "n1")})
+
+
+def run(test: Callable[[Here], Awaitable[None]]) -> None:
+    async def running() -> None:
+        here = Here()
+        task = asyncio.create_task(here.loop.run())
+        try:
+            async with asyncio.timeout(10):
+                await test(here)
+        finally:
+            task.cancel()
+
+    asyncio.run(running())
+
+
+async def turned() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_nothing_is_put_before_everything_was_listed() -> None:
+    async def test(here: Here) -> None:
+        here.known.services.put(service())
+        here.known.services.retain_only({CART})
+        await turned()
+        assert not here.table.waiting
+        assert not here.loop.all_selected.is_set()
+        here.list()
+        await here.loop.all_selected.wait()
+        assert list(here.table.waiting) == [CART]
+
+    run(test)
+
+
+def test_what_waits_is_over_when_the_kernel_has_it() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        assert here.loop.is_pending(CART)
+        here.time = 2.0
+        here.loop.transaction_done("ip", here.table.done())
+        assert not here.loop.is_pending(CART)
+        assert here.loop.pending_since() is None
+        assert histogram_totals(here.metrics.sync_duration)[1] == pytest.approx(2.0)
+        assert [(key, before, after and after.name) for key, before, after in here.after] == [(CART, None, "cart")]
+
+    run(test)
+
+
+def test_the_state_of_before_is_what_the_kernel_had_and_not_what_was_put() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        first = here.table.done()
+        here.known.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", version=2))
+        await turned()
+        here.loop.transaction_done("ip", first)
+        assert here.loop.is_pending(CART)
+        here.loop.transaction_done("ip", here.table.done())
+        (_, none, one), (_, before, after) = here.after
+        assert none is None
+        assert before is one
+        assert one is not None
+        assert after is not None
+        assert [len(each.ports[0].cluster_endpoints) for each in (one, after)] == [1, 2]
+
+    run(test)
+
+
+def test_a_service_that_is_gone_is_taken_out() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
+        here.known.services.retain_only(set())
+        await turned()
+        assert here.table.waiting == {CART: None}
+        here.loop.transaction_done("ip", here.table.done())
+        assert here.after[-1][2] is None
+        assert not here.loop.node_services("ip")
+
+    run(test)
+
+
+def test_a_change_that_changes_nothing_here_waits_for_nothing() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
+        here.known.slices.put(slice_("one", "10.0.0.1", version=2))
+        await turned()
+        assert not here.table.waiting
+        assert not here.loop.is_pending(CART)
+
+    run(test)
+
+
+def test_the_time_that_a_slice_tells_is_measured_from_but_not_one_from_before_the_start() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
+        for version, second in ((2, 9), (3, 12)):
+            here.time = 5.0
+            changed = slice_("one", *["10.0.0.1", "10.0.0.2", "10.0.0.3"][:version], version=version)
+            trigger = f"2026-11-21T12:00:{second:02}Z"
+            here.loop.service_changed(CART, trigger)
+            here.known.slices.put(changed)
+            await turned()
+            here.loop.transaction_done("ip", here.table.done())
+        count, seconds = histogram_totals(here.metrics.programming_duration)
+        assert (count, round(seconds, 6)) == (1, 3.0)
+
+    run(test)
+
+
+def test_what_one_family_has_waits_for_the_other() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        here.time = 3.0
+        here.known.services.put(service(2, clusterIPs=["10.96.0.1", "fd00::1"], ipFamilies=["IPv4", "IPv6"]))
+        await turned()
+        here.loop.transaction_done("ip", here.table.done())
+        assert here.loop.pending_since("ip") is None
+        assert here.loop.pending_since("ip6") == 3.0
+        assert here.loop.pending_since() == 3.0
+        here.loop.transaction_done("ip6", here.other.done())
+        assert here.loop.pending_since() is None
+
+    run(test)
+
+
+def test_nothing_waits_for_the_kernel_before_everything_was_listed() -> None:
+    async def test(here: Here) -> None:
+        here.known.services.put(service())
+        await turned()
+        assert here.loop.pending_since() is None
+
+    run(test)
+
+
+def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(here: Here) -> None:
+        found, mail = here.known.node_services, ("shop", "mail")
+
+        def served(key: ObjectKey) -> object:
+            if key == mail:
+                raise ZeroDivisionError
+            return found(key)
+
+        monkeypatch.setattr(here.known, "node_services", served)
+        monkeypatch.setattr("zoneward.proxy.proxier.BACKOFF", Backoff(initial=SOON, cap=300.0))
+        here.loop.service_changed(mail)
+        here.list()
+        await here.loop.all_selected.wait()
+        assert list(here.table.waiting) == [CART]
+        assert not here.loop.is_pending(mail)
+        assert here.loop.failed_selections == {mail}
+        # It is tried again, though nothing changes.
+        monkeypatch.setattr(here.known, "node_services", found)
+        async with asyncio.timeout(10):
+            while here.loop.failed_selections:
+                await asyncio.sleep(SOON)
+        assert here.left_out == [mail]
+
+    run(test)
+
+
+def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        rounds = 0
+        while not here.pauses:
+            here.loop.service_changed(CART)
+            await turned()
+            rounds += 1
+        # What was listed took one or two.
+        assert BURST - 2 <= rounds <= BURST
+        assert here.pauses == [GATHERED]
+        here.time += 1.0
+        for _ in range(int(CALM)):
+            here.loop.service_changed(CART)
+            await turned()
+        assert here.pauses == [GATHERED]
+
+    run(test)
+
+
+def test_an_address_of_another_service_is_not_put_and_is_handed_over() -> None:
+    async def test(here: Here) -> None:
+        thief = service(clusterIP="10.96.0.9", clusterIPs=["10.96.0.9"], externalIPs=["10.96.0.1"])
+        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
+        here.list()
+        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
+        await turned()
+        assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
+            ("a", "cart"): (),
+            CART: (),
+        }
+        assert here.lost == [("ip", ("a", "cart"), ("10.96.0.1 of shop/cart",))]
+        assert here.loop.conflicts["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
+        here.time = 7.0
+        here.loop.transaction_done("ip", here.table.done())
+        here.known.services.retain_only({("a", "cart")})
+        await turned()
+        assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
+            ("a", "cart"): ("10.96.0.1",),
+            CART: None,
+        }
+        assert here.lost[1:] == [("ip", ("a", "cart"), ())]
+        assert here.loop.conflicts["ip"] == {}
+
+    run(test)
+
+
+def test_a_new_address_of_the_node_takes_its_node_ports_back() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        here.known.services.put(service(version=2, ports=[{"name": "http", "port": 80, "nodePort": 30_080}]))
+        thief = service(
+            clusterIP="10.96.0.9",
+            clusterIPs=["10.96.0.9"],
+            externalIPs=["192.0.2.1"],
+            ports=[{"name": "http", "port": 30_080}],
+        )
+        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
+        await turned()
+        here.loop.transaction_done("ip", here.table.done())
+        here.loop.set_node_addresses({"ip": frozenset({"192.0.2.1"})})
+        (changed,) = here.table.waiting.values()
+        assert changed is not None
+        assert changed.owned_by_others == {("192.0.2.1", "tcp", 30_080)}
+        assert here.loop.is_pending(("a", "cart"))
+
+    run(test)
+
+
+# --- Services that are too large --------------------------------------------------------------------------------------
+
+
+def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that_are_gone() -> None:
+    async def test(here: Here) -> None:
+        async def with_endpoints(version: int, *endpoints: str) -> list[str] | None:
+            """The endpoints that are put; None: nothing is."""
+            here.known.slices.put(slice_("one", *endpoints, version=version))
+            await turned()
+            if not here.table.waiting:
+                return None
+            done = here.table.done()
+            here.loop.transaction_done("ip", done)
+            served = done.services[CART]
+            assert served is not None
+            return [each.address for each in served.ports[0].cluster_endpoints]
+
+        here.list()
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
+        assert await with_endpoints(2, "10.0.0.1", "10.0.0.2", "10.0.0.3")
+        many = [f"10.0.1.{number}" for number in range(MOST)]
+        assert await with_endpoints(3, "10.0.0.1", "10.0.0.3", *many) == ["10.0.0.1", "10.0.0.3"]
+        assert await with_endpoints(4, "10.0.0.1", "10.0.0.3", *many, "10.0.2.1") is None
+        assert await with_endpoints(5, "10.0.0.3", *many) == ["10.0.0.3"]
+        ((service, why),) = here.too_large
+        assert service == CART
+        assert "entries in IPv4" in why
+        assert here.loop.too_large.keys() == {CART}
+        assert here.loop.pending_since() is None
+        assert await with_endpoints(6, "10.0.0.3", "10.0.0.4") == ["10.0.0.3", "10.0.0.4"]
+        assert not here.loop.too_large
+
+    run(test)
+
+
+def test_a_service_that_is_too_large_from_the_beginning_is_not_put() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST)), version=2))
+        await here.loop.all_selected.wait()
+        assert not here.table.waiting
+        assert [service for service, _ in here.too_large] == [CART]
+        assert here.loop.pending_since() is None
+        here.known.services.retain_only(set())
+        await turned()
+        assert not here.loop.too_large
+
+    run(test)
+
+
+def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> Never:
+        raise AssertionError("selected")
+
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.all_selected.wait()
+        monkeypatch.setattr("zoneward.proxy.ruleset.service_size.node_services", never)
+        here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
+        await turned()
+        assert here.too_large
+
+    run(test)
+
+
+def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
+    async def test(here: Here) -> None:
+        class Refusing(Table):
+            def set_service(self, service: ObjectKey, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
+                here.loop.service_refused("ip", service)
+
+        here.loop.tables["ip"] = Refusing()
+        here.list()
+        await here.loop.all_selected.wait()
+        assert here.loop.pending_since() is None
+
+    run(test)

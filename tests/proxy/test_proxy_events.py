@@ -1,0 +1,205 @@
+"""What a node cannot program is told once, as an Event of the Service, at a rate that nodes can afford together."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, with_registry
+from tests.controller.lines import Lines
+
+from zoneward.client.writer import Writer
+from zoneward.kube.objects import Service
+from zoneward.proxy.proxy_events import (
+    ADDRESS_CONTESTED,
+    CONTROLLER,
+    MOST_WAITING,
+    NOT_PROGRAMMED,
+    PER_MINUTE,
+    QUIET,
+    ProxyEventRecorder,
+)
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class Scene:
+    """A teller whose time only its pauses move."""
+
+    def __init__(self, writer: Writer, registry: Registry) -> None:
+        self.registry, self.log, self.seconds, self.pauses = registry, Lines(), 1000.0, list[float]()
+        self.teller = ProxyEventRecorder(
+            writer,
+            node="n1",
+            log=self.log,
+            clock=lambda: self.seconds,
+            now=lambda: NOON + timedelta(seconds=self.seconds),
+            sleep=self._sleep,
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    def events(self) -> list[Object]:
+        return [each.object() for _, each in self.registry.store.records(self.registry.kinds["events"])]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not holds():
+                await asyncio.sleep(0.002)
+
+
+def a_service(number: int = 0) -> Service:
+    return replace(A_SERVICE, metadata=replace(A_SERVICE.metadata, name=f"cart-{number}", uid=f"u-{number}"))
+
+
+def on_a_node(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str) -> None:
+    async def run(writer: Writer, registry: Registry) -> None:
+        scene = Scene(writer, registry)
+        running = asyncio.create_task(scene.teller.run())
+        try:
+            await work(scene)
+            assert not running.done(), running.exception()
+        finally:
+            running.cancel()
+
+    with_registry(run, *faults, limit=0.5)
+
+
+def test_an_event_says_of_which_service_on_which_node_and_why() -> None:
+    async def work(scene: Scene) -> None:
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "No buffer space available (add element ip zoneward services)")
+        await scene.until(lambda: len(scene.events()) == 1)
+        (event,) = scene.events()
+        assert (event["type"], event["reason"]) == ("Warning", "ServiceNotProgrammed")
+        assert event["message"] == "Node n1: No buffer space available (add element ip zoneward services)"
+        assert (event["reportingComponent"], event["reportingInstance"]) == (CONTROLLER, "n1")
+        assert CONTROLLER == "zoneward.dev/node-proxy"
+        about = event["involvedObject"]
+        assert (about["kind"], about["namespace"], about["name"], about["uid"]) == (
+            "Service",
+            NAMESPACE,
+            "cart-0",
+            "u-0",
+        )
+
+    on_a_node(work)
+
+
+def test_a_service_is_told_of_once_for_each_reason_in_ten_minutes() -> None:
+    async def work(scene: Scene) -> None:
+        for note in ("one", "two"):
+            scene.teller.record(a_service(), NOT_PROGRAMMED, note)
+        scene.teller.record(a_service(), ADDRESS_CONTESTED, "three")
+        await scene.until(lambda: len(scene.events()) == 2)
+        scene.seconds += QUIET - 60
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "four")
+        scene.seconds += 60
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "one")
+        await scene.until(lambda: len(scene.events()) == 3)
+        assert sorted(each["message"] for each in scene.events()) == ["Node n1: one", "Node n1: one", "Node n1: three"]
+
+    on_a_node(work)
+
+
+def test_of_many_services_ten_are_told_at_once_and_ten_a_minute() -> None:
+    async def work(scene: Scene) -> None:
+        for number in range(MOST_WAITING + 20):
+            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == MOST_WAITING)
+        assert len(scene.pauses) == MOST_WAITING - PER_MINUTE
+        assert scene.seconds - 1000 == 60 * (MOST_WAITING - PER_MINUTE) / PER_MINUTE
+        # Those that were too many were not told, and may be told later.
+        scene.teller.record(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == MOST_WAITING + 1)
+
+    on_a_node(work)
+
+
+def test_what_a_server_has_no_time_for_is_tried_again_and_logged() -> None:
+    async def work(scene: Scene) -> None:
+        for number in range(6):
+            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 6)
+        assert set(scene.log.events) == {"an Event could not be written"}
+
+    on_a_node(work, "500@0.8")
+
+
+def test_an_answer_that_is_lost_makes_no_second_event() -> None:
+    async def work(scene: Scene) -> None:
+        for number in range(9):
+            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 9 and not scene.teller._pending)
+        assert scene.log.told
+        assert len(scene.events()) == 9
+
+    on_a_node(work, "lost-answer@0.5")
+
+
+def test_what_a_server_refuses_is_logged_and_given_up() -> None:
+    async def work(scene: Scene) -> None:
+        wrong = replace(a_service(), metadata=replace(a_service().metadata, name="No Name"))
+        scene.teller.record(wrong, ADDRESS_CONTESTED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 1)
+        ((event, fields),) = scene.log.told
+        assert event == "an Event could not be written"
+        assert (fields["service"], fields["is_given_up"]) == (f"{NAMESPACE}/No Name", True)
+
+    on_a_node(work)
+
+
+def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_servers_words() -> None:
+    async def work(scene: Scene) -> None:
+        store, namespaces = LocalClient(scene.registry), scene.registry.kinds["namespaces"]
+        store.create(namespaces, "", {"metadata": {"name": "doomed"}})
+        held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}, "spec": {"ports": [{"port": 80}]}}
+        store.create(scene.registry.kinds["services"], "doomed", held)
+        store.delete(namespaces, "", "doomed")
+        ends = replace(a_service(1), metadata=replace(a_service(1).metadata, namespace="doomed"))
+        scene.teller.record(ends, NOT_PROGRAMMED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 1)
+        ((_, fields),) = scene.log.told
+        assert (fields["service"], fields["is_given_up"]) == ("doomed/cart-1", True)
+        assert str(fields["error"]).endswith(
+            "unable to create new content in namespace doomed because it is being terminated"
+        )
+
+    on_a_node(work)
+
+
+def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() -> None:
+    async def work(scene: Scene) -> None:
+        create = scene.teller._writer.create
+
+        async def create_and_tell(*args: Any) -> Any:
+            created = await create(*args)
+            if len(scene.events()) == 1:
+                scene.seconds += QUIET
+                scene.teller.record(a_service(), NOT_PROGRAMMED, "no, still not")
+            return created
+
+        scene.teller._writer.create = create_and_tell  # type: ignore[assignment]
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 2)
+
+    on_a_node(work)
+
+
+def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
+    async def work(scene: Scene) -> None:
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 1)
+        scene.teller._recorder._now = lambda: NOON
+        scene.seconds += QUIET
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 2)
+        assert all("series" not in each or each["series"] is None for each in scene.events())
+
+    on_a_node(work)

@@ -1,0 +1,253 @@
+"""Lazy rebalance on plain arrays: KEP-2004 § Optimizations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from tests.routing.algorithms.running import HALF, PER_SLICE
+
+from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
+from zoneward.routing.algorithms.signature import IMPOSSIBLE
+from zoneward.routing.score import MAX_OVERLOAD, MEASURES, measure
+
+Rows = list[list[int]]
+"""Where the endpoints of each group are located."""
+
+
+@dataclass(frozen=True)
+class Updated:
+    allowed: bool
+    located: Rows
+
+
+def updated(
+    demand: Sequence[int],
+    supply: Sequence[int],
+    staying: Sequence[Sequence[int]],
+    *,
+    shared: Sequence[Sequence[float]] = (),
+    threshold: Fraction = HALF,
+) -> Updated:
+    """What becomes of the groups ``staying``: the zones' own, then those with the weights ``shared``. The room is full
+    of sevens: nothing may be read that was not written."""
+    zones, groups = len(demand), len(staying)
+    assert groups == zones + len(shared)
+    composition = [number for row in staying for number in row]
+    result = rebalance_lazily(
+        demand,
+        supply,
+        threshold.as_integer_ratio(),
+        groups,
+        composition,
+        flat_weights(zones, shared),
+        [7] * groups,
+        [7.0] * (2 * zones),
+    )
+    assert result in (groups, IMPOSSIBLE)
+    return Updated(result == groups, [composition[at : at + zones] for at in range(0, groups * zones, zones)])
+
+
+def flat_weights(zones: int, shared: Sequence[Sequence[float]]) -> list[float]:
+    own = [1.0 if group == zone else 0.0 for group in range(zones) for zone in range(zones)]
+    return own + [weight for row in shared for weight in row]
+
+
+# --- who stays and who has left ---------------------------------------------------------------------------------------
+
+
+def test_everybody_stays_while_nobody_reaches_the_threshold() -> None:
+    """Five are expected in each zone, and zone B has four. One of zone A's serves zone B, as before: a balance would
+    neither leave it nor send a second one."""
+    staying = [[6, 0], [1, 3]]
+    assert updated([1, 1], [7, 3], staying) == Updated(True, staying)
+
+
+def test_who_leaves_is_not_replaced() -> None:
+    """One of five has left zone B: 4.5 expected on four."""
+    staying = [[5, 0], [0, 4]]
+    assert updated([1, 1], [5, 4], staying) == Updated(True, staying)
+
+
+def test_nobody_goes_home_though_there_is_room() -> None:
+    """Both zones' groups are of the other zone's endpoints."""
+    staying = [[0, 4], [4, 0]]
+    assert updated([1, 1], [4, 4], staying) == Updated(True, staying)
+
+
+# --- where new ones go ------------------------------------------------------------------------------------------------
+
+
+def test_a_new_endpoint_goes_to_the_group_in_greatest_need() -> None:
+    """4.5 expected in each zone: zone B lacks 1.5, so it gets zone A's new endpoint."""
+    assert updated([1, 1], [6, 3], [[5, 0], [0, 3]]) == Updated(True, [[5, 0], [1, 3]])
+
+
+@pytest.mark.parametrize("zone", range(3))
+def test_among_equals_a_new_endpoint_goes_to_its_own_zone(zone: int) -> None:
+    supply, wanted = [4, 4, 4], [[4, 0, 0], [0, 4, 0], [0, 0, 4]]
+    supply[zone] += 1
+    wanted[zone][zone] += 1
+    assert updated([1, 1, 1], supply, [[4, 0, 0], [0, 4, 0], [0, 0, 4]]) == Updated(True, wanted)
+
+
+def test_among_other_zones_that_are_equal_the_first_gets_it() -> None:
+    """Zone C has eight for 7.5, zones A and B have three for 3.75 each."""
+    assert updated([1, 1, 2], [3, 3, 9], [[3, 0, 0], [0, 3, 0], [0, 0, 8]]) == Updated(
+        True, [[3, 0, 1], [0, 3, 0], [0, 0, 8]]
+    )
+
+
+def test_new_endpoints_go_one_after_the_other() -> None:
+    """Five expected in each zone: zone A's two new ones are for both."""
+    assert updated([1, 1], [6, 4], [[4, 0], [0, 4]]) == Updated(True, [[5, 0], [1, 4]])
+
+
+def test_a_zone_that_has_lost_everything_is_to_take_all_of_its_traffic() -> None:
+    """Three expected in each zone: zone B is empty and wants all three of zone A's new ones."""
+    assert updated([1, 1], [6, 0], [[3, 0], [0, 0]]) == Updated(True, [[3, 0], [3, 0]])
+
+
+def test_a_new_endpoint_of_a_zone_without_demand_serves_another() -> None:
+    assert updated([1, 1, 0], [3, 2, 1], [[3, 0, 0], [0, 2, 0], [0, 0, 0]]) == Updated(
+        True, [[3, 0, 0], [0, 2, 1], [0, 0, 0]]
+    )
+
+
+# --- when a full rebalance is due -------------------------------------------------------------------------------------
+
+
+def test_exactly_at_the_threshold_is_refused() -> None:
+    """Three expected in each zone, and two there: 50 %."""
+    staying = [[4, 0], [0, 2]]
+    assert not updated([1, 1], [4, 2], staying).allowed
+    assert updated([1, 1], [4, 2], staying, threshold=Fraction(51, 100)) == Updated(True, staying)
+
+
+def test_a_zone_with_demand_and_without_endpoints_is_refused_at_any_threshold() -> None:
+    """Its proxies would fall back to all endpoints."""
+    assert not updated([1, 1], [6, 0], [[6, 0], [0, 0]], threshold=Fraction(1000)).allowed
+
+
+def test_a_zone_without_demand_may_have_nothing() -> None:
+    staying = [[4, 0, 0], [0, 4, 0], [0, 0, 0]]
+    assert updated([1, 1, 0], [4, 4, 0], staying) == Updated(True, staying)
+
+
+@pytest.mark.parametrize(("demand", "supply"), [((0, 0), (2, 2)), ((1, 1), (0, 0))])
+def test_without_demand_or_endpoints_there_is_nothing_to_keep(demand: Sequence[int], supply: Sequence[int]) -> None:
+    assert not updated(demand, supply, [[supply[0], 0], [0, supply[1]]]).allowed
+
+
+# --- shared groups and weights ----------------------------------------------------------------------------------------
+
+
+BOTH_LAST: Final = ((0.0, 1.0, 1.0),)
+"""One group that zones B and C share."""
+
+
+def test_a_new_endpoint_goes_to_a_shared_group_in_greatest_need() -> None:
+    """Seven endpoints: zone A has two for 2.33, the others share four for 4.67. Their own groups are empty, and need
+    nothing while there is another."""
+    staying = [[2, 0, 0], [0, 0, 0], [0, 0, 0], [1, 2, 1]]
+    assert updated([1, 1, 1], [3, 3, 1], [*staying[:3], [1, 2, 1]], shared=BOTH_LAST) == Updated(
+        True, [*staying[:3], [1, 3, 1]]
+    )
+
+
+@pytest.mark.parametrize(("zone", "group"), [(0, 0), (1, 3), (2, 3)])
+def test_among_equals_a_new_endpoint_goes_to_a_group_that_its_zone_shares(zone: int, group: int) -> None:
+    """3.5 expected by zone A, and as many by the two that share three."""
+    staying = [[3, 0, 0], [0, 0, 0], [0, 0, 0], [0, 2, 1]]
+    supply, wanted = [3, 2, 1], [list(row) for row in staying]
+    supply[zone] += 1
+    wanted[group][zone] += 1
+    assert updated([2, 1, 1], supply, staying, shared=BOTH_LAST) == Updated(True, wanted)
+
+
+def test_an_empty_shared_group_gets_nothing() -> None:
+    """Whoever shared it has lost all: their own groups take what comes."""
+    assert updated([1, 1, 1], [4, 1, 1], [[2, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]], shared=BOTH_LAST) == Updated(
+        True, [[2, 0, 0], [1, 1, 0], [1, 0, 1], [0, 0, 0]]
+    )
+
+
+def test_a_shared_group_that_is_overloaded_is_refused() -> None:
+    """Two zones share two endpoints for three; with three for 3.5, it is 17 %."""
+    own = [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert not updated([2, 3, 3], [2, 2, 0], [*own, [0, 2, 0]], shared=BOTH_LAST).allowed
+    assert updated([2, 3, 3], [2, 3, 0], [*own, [0, 3, 0]], shared=BOTH_LAST).allowed
+
+
+def test_weights_divide_what_a_zone_sends() -> None:
+    """3.5 expected in each zone: the seventh endpoint serves both by halves, and everybody gets a fair part. An eighth
+    is needed by the own groups, three for 3.43, more than by the single one."""
+    halves = ((0.5, 0.5),)
+    staying = [[3, 0], [0, 3], [1, 0]]
+    assert updated([1, 1], [4, 3], staying, shared=halves, threshold=Fraction(1, 1000)) == Updated(True, staying)
+    assert updated([1, 1], [4, 4], staying, shared=halves) == Updated(True, [[3, 0], [0, 4], [1, 0]])
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+Update = tuple[list[int], list[int], Rows, list[list[float]], Fraction]
+"""Demand, supply, who stays where, the weights of shared groups, and the threshold."""
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> Update:
+    zones = draw(st.integers(2, 5))
+    weight = st.one_of(st.integers(0, 3), st.integers(1, 10**5))
+    demand = draw(st.lists(weight, min_size=zones, max_size=zones))
+    if not any(demand):
+        demand[0] = 1
+    part = st.sampled_from((0.0, 0.0, 1.0, 1.0, 0.5, 0.25, 1 / 3))
+    shared = draw(st.lists(st.lists(part, min_size=zones, max_size=zones), max_size=3))
+    number = st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 40))
+    row = st.lists(number, min_size=zones, max_size=zones)
+    staying = draw(st.lists(row, min_size=zones + len(shared), max_size=zones + len(shared)))
+    new = draw(st.lists(st.integers(0, 6), min_size=zones, max_size=zones))
+    supply = [sum(column) + more for column, more in zip(zip(*staying, strict=True), new, strict=True)]
+    if not any(supply):
+        supply[0] = 1
+    return demand, supply, staying, shared, draw(st.sampled_from((Fraction(1, 4), HALF, Fraction(1), Fraction(3))))
+
+
+PROPERTY: Final = settings(max_examples=200, print_blob=True)
+
+
+@PROPERTY
+@given(updates())
+def test_only_the_unplaced_endpoints_of_each_zone_are_added(drawn: Update) -> None:
+    demand, supply, staying, shared, threshold = drawn
+    after = updated(demand, supply, staying, shared=shared, threshold=threshold).located
+    assert all(
+        now >= before for row, was in zip(after, staying, strict=True) for now, before in zip(row, was, strict=True)
+    )
+    assert [sum(column) for column in zip(*after, strict=True)] == supply
+
+
+@PROPERTY
+@given(updates())
+def test_it_is_refused_exactly_where_somebody_reaches_the_threshold_or_a_zone_has_nothing(drawn: Update) -> None:
+    demand, supply, staying, shared, threshold = drawn
+    result = updated(demand, supply, staying, shared=shared, threshold=threshold)
+    composition = [number for row in result.located for number in row]
+    weights = flat_weights(len(demand), shared)
+    measures = [0.0] * MEASURES
+    measure(demand, len(staying), composition, weights, PER_SLICE, measures, [0.0] * len(demand))
+    rows = list(enumerate(result.located))
+    empty = any(
+        demand[zone] > 0 and not any(sum(row) * weights[group * len(demand) + zone] for group, row in rows)
+        for zone in range(len(demand))
+    )
+    event(f"allowed: {result.allowed}, a zone has nothing: {empty}")
+    if result.allowed:
+        assert not empty
+        assert measures[MAX_OVERLOAD] < threshold + 1e-9
+    else:
+        assert empty or measures[MAX_OVERLOAD] > threshold - 1e-9

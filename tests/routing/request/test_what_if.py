@@ -1,0 +1,94 @@
+"""A Service as if it requested another approach, and nothing else."""
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+import pytest
+from msgspec.structs import replace
+from tests.clusters import a_service
+
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.routing.configuration import Configuration, DefaultApproach
+from zoneward.routing.request.approach import RequestedApproach, requested_approach
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
+from zoneward.routing.rules import RuleLog
+
+
+def asked(service: Service, configuration: Configuration | None = None) -> RequestedApproach:
+    return requested_approach(service, configuration if configuration is not None else Configuration(), RuleLog())
+
+
+WHAT_IF: Final[Mapping[str, str]] = {
+    "Auto": "Hints/ProportionalZoneCPU",
+    "ProportionalZoneCPU": "Hints/ProportionalZoneCPU",
+    "PreferZone": "Hints/PreferZone",
+    "PreferSameZone": "TrafficDistribution/PreferSameZone",
+    "PreferSameNode": "TrafficDistribution/PreferSameNode",
+    "local": "Subsetting/local",
+    "local-shared": "Subsetting/local-shared",
+    "local-weighted": "Subsetting/local-weighted",
+    "local-opt": "Subsetting/local-opt",
+    "random": "Subsetting/random",
+    "RequireZone": "Subsetting/RequireZone",
+    "none": "ClusterWide",
+}
+
+
+def test_every_value_that_may_be_asked_about_is_in_the_table() -> None:
+    assert tuple(WHAT_IF) == WHAT_IF_VALUES
+
+
+@pytest.mark.parametrize("value", WHAT_IF)
+@pytest.mark.parametrize(
+    "service",
+    [
+        a_service(),
+        a_service("PreferZone", old="Disabled", distribution="PreferSameNode"),
+        a_service("Banana", old="Auto", distribution="Banana"),
+        a_service("Auto", distribution="PreferSameNode", subsetting="Require", algorithm="local-opt"),
+        a_service(subsetting="Banana", algorithm="Banana"),
+    ],
+    ids=["nothing set", "other settings", "unknown settings", "subsetting", "unknown subsetting"],
+)
+@pytest.mark.parametrize("default", get_args(DefaultApproach))
+def test_what_if_asks_for_the_value_and_for_nothing_else(
+    service: Service, value: str, default: DefaultApproach
+) -> None:
+    """Not even for what the controller gives to whoever asks for nothing."""
+    asking = as_if_requested(service, value)
+    configuration = Configuration(default_approach=default)
+    found = asked(asking, configuration)
+    assert (f"{found.approach}/{found.heuristic.name}" if found.heuristic else found.approach) == WHAT_IF[value]
+    assert found.accepted is (None if value == "none" else True)
+
+
+def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
+    """They would still be there, so the answer counts them in."""
+    service = a_service("Auto", keys=("*",), internal="Local", external="Local")
+    others = {"example.com/owner": "web", names.STARTING_THRESHOLD_ANNOTATION: "2"}
+    annotations = {**(service.metadata.annotations or {}), **others}
+    service = replace(service, metadata=replace(service.metadata, annotations=annotations))
+    for value in WHAT_IF:
+        changed = as_if_requested(service, value)
+        assert asked(changed).refusal == "TopologyKeys"
+        assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
+        assert others.items() <= (changed.metadata.annotations or {}).items()
+    assert as_if_requested(service, "PreferSameZone").metadata.annotations == {
+        **others,
+        names.SUBSETTING_ANNOTATION: "Disabled",
+    }
+
+
+def test_what_if_leaves_the_service_itself_alone() -> None:
+    service = a_service("Auto", distribution="PreferClose")
+    as_if_requested(service, "none")
+    assert service == a_service("Auto", distribution="PreferClose")
+
+
+@pytest.mark.parametrize(
+    "value", ["PreferClose", "auto", "Banana", "", "zoneward.dev/PreferZone", "Require", "Prefer", "Disabled", "Local"]
+)
+def test_what_if_takes_no_other_value(value: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected one of Auto, ProportionalZoneCPU, .*none, got "):
+        as_if_requested(a_service(), value)

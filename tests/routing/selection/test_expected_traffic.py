@@ -1,0 +1,210 @@
+"""Predicted traffic in known numbers: what selection picks, weighted by where traffic starts."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from tests.clusters import ALL_HINTS, CLUSTER, a_node, an_endpoint, demand_in, hints
+
+from zoneward.kube.objects import Endpoint, Node
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+
+INTERNAL_LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
+EQUAL: Final = demand_in(a=1, b=1)
+
+
+def predicted(
+    *endpoints: Endpoint, demand: Demand = EQUAL, policies: Policies = CLUSTER, honored: HonoredHints = ALL_HINTS
+) -> ExpectedTraffic:
+    traffic = predict_traffic(endpoints, demand=demand, policies=policies, honored=honored)
+    assert traffic is not None
+    assert traffic.served + traffic.dropped == pytest.approx(1)
+    assert sum(traffic.load) == pytest.approx(traffic.served)
+    return traffic
+
+
+def some(
+    number: int, zone: str | None, *, to: str | None = None, block: int = 0, node: str | None = None
+) -> list[Endpoint]:
+    """So many ready endpoints in a zone, hinted to a zone or not."""
+    hinted = hints(to) if to is not None else None
+    return [an_endpoint(f"10.{block}.0.{each}", zone, hinted=hinted, node=node) for each in range(number)]
+
+
+def loads(*shares: float) -> object:
+    return pytest.approx(shares)
+
+
+def test_without_hints_everybody_gets_the_same_and_half_leaves_its_zone() -> None:
+    traffic = predicted(*some(2, "a"), *some(2, "b", block=1))
+    assert traffic.load == loads(0.25, 0.25, 0.25, 0.25)
+    assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (0.5, 0.0, 0.0)
+
+
+def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
+    """Three quarters of demand on two of four endpoints: half more than fair, and half less on the others."""
+    traffic = predicted(*some(2, "a", to="a"), *some(2, "b", to="b", block=1), demand=demand_in(a=3, b=1))
+    assert traffic.load == loads(0.375, 0.375, 0.125, 0.125)
+    assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (1.0, 0.5, 0.5)
+    a = traffic.zones["a"]
+    assert (a.demand, a.located, a.consumed, a.expected, a.overload) == (0.75, 2, 2, 3.0, 0.5)
+    b = traffic.zones["b"]
+    assert (b.demand, b.located, b.consumed, b.expected, b.overload) == (0.25, 2, 2, 1.0, -0.5)
+
+
+def test_an_endpoint_lent_to_another_zone_takes_traffic_out_of_that_zone() -> None:
+    traffic = predicted(*some(2, "a", to="a"), *some(1, "a", to="b", block=1), *some(1, "b", to="b", block=2))
+    assert traffic.load == loads(0.25, 0.25, 0.25, 0.25)
+    assert traffic.in_zone == 0.75
+
+
+def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
+    """Half of the traffic is spread over both endpoints of zone a, and all of it is used there."""
+    traffic = predicted(*some(2, "a", to="a"), demand=EQUAL)
+    assert traffic.load == loads(0.5, 0.5)
+    assert (traffic.in_zone, traffic.max_overload) == (0.5, 0.0)
+    b = traffic.zones["b"]
+    assert (b.located, b.consumed, b.expected, b.overload) == (0, 2, 1.0, -0.5)
+
+
+def test_a_fall_back_loads_those_that_others_use_already() -> None:
+    """Zones a and b have two endpoints and one of their own; c falls back to all three."""
+    endpoints = (*some(2, "a", to="a"), *some(1, "b", to="b", block=1))
+    traffic = predicted(*endpoints, demand=demand_in(a=1, b=1, c=1))
+    assert traffic.load == loads(1 / 6 + 1 / 9, 1 / 6 + 1 / 9, 1 / 3 + 1 / 9)
+    assert traffic.in_zone == pytest.approx(2 / 3)
+    assert traffic.max_overload == pytest.approx(1 / 3)
+
+
+def test_one_endpoint_without_hints_sends_everybody_everywhere() -> None:
+    traffic = predicted(*some(1, "a", to="a"), *some(1, "b", block=1))
+    assert (traffic.load, traffic.in_zone) == (loads(0.5, 0.5), 0.5)
+
+
+def test_a_proxy_that_heeds_no_hints_uses_all() -> None:
+    endpoints = (*some(1, "a", to="a"), *some(3, "b", to="b", block=1))
+    traffic = predicted(*endpoints, honored=HonoredHints(zones=False, nodes=False))
+    assert traffic.load == loads(0.25, 0.25, 0.25, 0.25)
+
+
+def test_a_zone_with_endpoints_but_without_demand_has_no_overload() -> None:
+    traffic = predicted(*some(1, "a", to="a"), *some(1, "c", to="b", block=1), *some(1, None, to="a", block=2))
+    c = traffic.zones["c"]
+    assert (c.demand, c.located, c.consumed, c.expected, c.overload) == (0.0, 1, 0, 0.0, None)
+    assert traffic.zones[""].located == 1
+    assert traffic.in_zone == 0.25
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def nodes(*each: tuple[str, str | None, int]) -> Sequence[Node]:
+    return [a_node(name, zone, cpu=cpu) for name, zone, cpu in each]
+
+
+def on_node(address: str, node: str, zone: str) -> Endpoint:
+    return an_endpoint(address, zone, node=node, hinted=hints(zone, nodes=[node]))
+
+
+def test_hints_for_nodes_are_weighed_by_each_nodes_share() -> None:
+    """Node n1 has 6 of 10 CPU and an endpoint of its own. Node n2 (2 CPU) shares its zone and so uses the same one; n3
+    in zone b has its own."""
+    demand = compute_demand(nodes(("n1", "a", 6), ("n2", "a", 2), ("n3", "b", 2)))
+    traffic = predicted(on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n3", "b"), demand=demand)
+    assert traffic.load == loads(0.8, 0.2)
+    assert traffic.in_zone == 1.0
+
+
+def test_nodes_of_a_zone_may_pick_differently() -> None:
+    """n1 uses its own endpoint, n2 its own two, n3 all three of the zone: three in all are consumed there."""
+    demand = compute_demand(nodes(("n1", "a", 2), ("n2", "a", 4), ("n3", "a", 2), ("n4", "b", 8)))
+    endpoints = (on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n2", "a"), on_node("10.0.0.3", "n2", "a"))
+    traffic = predicted(*endpoints, on_node("10.0.0.4", "n4", "b"), demand=demand)
+    third = 2 / 16 / 3
+    assert traffic.load == loads(2 / 16 + third, 2 / 16 + third, 2 / 16 + third, 0.5)
+    assert traffic.zones["a"].consumed == 3
+    assert traffic.in_zone == pytest.approx(1.0)
+
+
+def test_a_node_without_endpoints_in_a_zone_without_them_falls_back_to_all() -> None:
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
+    traffic = predicted(on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n1", "a"), demand=demand)
+    assert (traffic.load, traffic.in_zone) == (loads(0.5, 0.5), 0.5)
+
+
+def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None:
+    """A quarter of the CPU is on a node without an endpoint."""
+    demand = compute_demand(nodes(("n1", "a", 4), ("n2", "a", 4), ("n3", "b", 4), ("n4", "b", 4)))
+    endpoints = [an_endpoint(f"10.0.0.{each}", "a" if each < 3 else "b", node=f"n{each}") for each in (1, 2, 3)]
+    traffic = predicted(*endpoints, demand=demand, policies=INTERNAL_LOCAL)
+    assert traffic.load == loads(0.25, 0.25, 0.25)
+    assert (traffic.served, traffic.dropped, traffic.in_zone) == (0.75, 0.25, 0.75)
+    assert traffic.zones["b"].consumed == 1
+
+
+def test_with_the_internal_policy_local_a_local_endpoint_that_terminates_serves() -> None:
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
+    leaving = an_endpoint("10.0.0.2", "b", node="n2", ready=False, serving=True, terminating=True)
+    traffic = predicted(an_endpoint("10.0.0.1", "a", node="n1"), leaving, demand=demand, policies=INTERNAL_LOCAL)
+    assert traffic.load == loads(0.5, 0.5)
+    assert traffic.dropped == 0
+
+
+def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_zone() -> None:
+    """A third of the CPU has no zone: it goes to all endpoints, also to those that have none."""
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1), ("n3", None, 1)))
+    traffic = predicted(*some(1, "a", to="a"), *some(1, "b", to="b", block=1), demand=demand)
+    assert traffic.load == loads(0.5, 0.5)
+    assert traffic.in_zone == pytest.approx(2 / 3)
+    assert traffic.zones[""].demand == pytest.approx(1 / 3)
+    for nowhere in (None, ""):
+        assert predicted(*some(2, nowhere), demand=demand).in_zone == 0.0
+
+
+# --- readiness --------------------------------------------------------------------------------------------------------
+
+
+def test_terminating_endpoints_take_all_traffic_as_the_last_resort() -> None:
+    leaving = [
+        an_endpoint(f"10.0.0.{each}", "a", ready=False, serving=True, terminating=True, hinted=hints("a"))
+        for each in (1, 2)
+    ]
+    unready = an_endpoint("10.0.0.3", "b", ready=False)
+    traffic = predicted(*leaving, unready)
+    assert traffic.load == loads(0.5, 0.5, 0.0)
+    assert (traffic.zones["a"].located, traffic.zones["b"].located) == (2, 0)
+    assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (0.5, 0.0, 0.0)
+
+
+def test_beside_ready_ones_terminating_endpoints_get_nothing_and_count_nothing() -> None:
+    leaving = an_endpoint("10.0.0.9", "b", ready=False, serving=True, terminating=True)
+    traffic = predicted(*some(1, "a"), leaving)
+    assert traffic.load == loads(1.0, 0.0)
+    assert (traffic.zones["b"].located, traffic.max_overload) == (0, 0.0)
+
+
+@pytest.mark.parametrize("endpoints", [[], [an_endpoint(ready=False)]], ids=["none", "none ready"])
+def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint]) -> None:
+    traffic = predicted(*endpoints)
+    assert (traffic.served, traffic.dropped, traffic.in_zone) == (0.0, 1.0, 0.0)
+    assert (traffic.max_overload, traffic.mean_overload) == (0.0, 0.0)
+    assert traffic.zones["a"].overload is None
+
+
+# --- demand -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "demand", [demand_in(), compute_demand([a_node("n1", ready=False)])], ids=["no nodes", "none ready"]
+)
+def test_without_demand_nothing_can_be_predicted(demand: Demand) -> None:
+    assert predict_traffic([an_endpoint()], demand=demand, policies=CLUSTER, honored=ALL_HINTS) is None
+
+
+def test_nodes_and_zones_alone_predict_the_same() -> None:
+    """Where no node picks for itself, the Nodes behind the zones do not matter."""
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "a", 2), ("n3", "b", 1)))
+    endpoints = (*some(2, "a", to="a"), *some(1, "b", to="b", block=1))
+    assert predicted(*endpoints, demand=demand) == predicted(*endpoints, demand=demand_in(a=3, b=1))

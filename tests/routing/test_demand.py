@@ -1,0 +1,196 @@
+"""Demand of a cluster: which Nodes count, for how much, and what is missing (KEP-2433 § Assumptions)."""
+
+from fractions import Fraction
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.clusters import a_node, demand_in
+
+from zoneward.kube import names
+from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone
+from zoneward.routing.demand import (
+    Demand,
+    NodeDemand,
+    allocatable_cpu,
+    changes_demand,
+    compute_demand,
+    counts_for_demand,
+    is_node_ready,
+)
+
+
+def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
+    """KEP-2433's example: 20, 16 and 14 cores are 40, 32 and 28 %."""
+    nodes = [a_node("n1", "zone-a", cpu=12), a_node("n2", "zone-a", cpu="8000m"), a_node("n3", "zone-b", cpu="16")]
+    demand = compute_demand([*nodes, a_node("n4", "zone-c", cpu=14.0)])
+    assert (demand.zones, demand.weights, demand.unit) == (
+        ("zone-a", "zone-b", "zone-c"),
+        (20_000, 16_000, 14_000),
+        "milliCPU",
+    )
+    assert [demand.share(zone) for zone in demand.zones] == [0.4, 0.32, 0.28]
+    assert demand.total == 50_000
+
+
+def test_zones_and_nodes_stand_in_name_order() -> None:
+    nodes = [a_node("n2", "b"), a_node("n3", "a"), a_node("n1", "c")]
+    demand = compute_demand(nodes)
+    assert demand.zones == ("a", "b", "c")
+    assert [node.name for node in demand.nodes] == ["n1", "n2", "n3"]
+    assert demand == compute_demand(reversed(nodes))
+
+
+UNUSED: Final = {
+    "not ready": a_node("n9", "z", ready=False),
+    "without conditions": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"}), status=NodeStatus()),
+    "without status": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"})),
+    "control plane": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": ""}),
+    "control plane, whatever the value": a_node("n9", "z", labels={"node-role.kubernetes.io/control-plane": "false"}),
+    "master": a_node("n9", "z", labels={"node-role.kubernetes.io/master": "true"}),
+}
+
+
+@pytest.mark.parametrize("what", UNUSED)
+def test_a_node_that_does_not_count_adds_nothing_and_lacks_nothing(what: str) -> None:
+    """Neither its CPU nor its zone is asked for."""
+    nodes = [a_node("n1", "a"), a_node("n2", "b")]
+    assert compute_demand([*nodes, UNUSED[what]]) == compute_demand(nodes)
+    assert not counts_for_demand(UNUSED[what])
+
+
+def test_every_excluded_label_is_in_the_table() -> None:
+    labels = {label for node in UNUSED.values() for label in node.metadata.labels or {}}
+    assert set(names.NODE_EXCLUDED_LABELS) <= labels
+
+
+def test_other_labels_exclude_nobody() -> None:
+    assert counts_for_demand(a_node("n1", "a", labels={"node-role.kubernetes.io/worker": ""}))
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown", ""])
+def test_ready_is_only_what_says_true(status: str) -> None:
+    conditions = (NodeCondition(type="MemoryPressure", status="True"), NodeCondition(type="Ready", status=status))
+    assert is_node_ready(Node(status=NodeStatus(conditions=conditions))) == (status == "True")
+
+
+@pytest.mark.parametrize(("zone", "found"), [("a", "a"), ("", None), (None, None)])
+def test_an_empty_zone_label_is_none(zone: str | None, found: str | None) -> None:
+    node = a_node("n1", zone)
+    assert node_zone(node) == found
+    demand = compute_demand([node])
+    assert demand.nodes == (NodeDemand("n1", found, 4000),)
+    assert demand.without_zone == (() if found else ("n1",))
+
+
+def test_a_node_without_a_zone_is_named_and_adds_to_no_zone() -> None:
+    """Traffic starts there all the same, so its weight is known."""
+    demand = compute_demand([a_node("n1", "a"), a_node("n2", None, cpu=3), a_node("n3", None, cpu=2)])
+    assert (demand.weight_of, demand.without_zone, demand.unzoned) == ({"a": 4000}, ("n2", "n3"), 5000)
+    assert compute_demand([a_node("n1", "a")]).unzoned == 0
+
+
+# --- CPU --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [None, 0, "0", "0m"])
+def test_where_one_node_has_no_cpu_nodes_are_counted_in_all_zones(missing: Number | None) -> None:
+    nodes = [a_node("n1", "a", cpu=64), a_node("n2", "b", cpu=missing), a_node("n3", "b", cpu=2)]
+    demand = compute_demand(nodes)
+    assert (demand.weight_of, demand.unit, demand.without_cpu) == ({"a": 1, "b": 2}, "nodes", ("n2",))
+    assert [node.weight for node in demand.nodes] == [1, 1, 1]
+
+
+def test_where_missing_cpu_disables_the_others_keep_theirs_and_it_is_named() -> None:
+    nodes = [a_node("n1", "a", cpu=64), a_node("n2", "b", cpu=None), a_node("n3", "b", cpu=2)]
+    demand = compute_demand(nodes, missing_cpu="disable")
+    assert (demand.weight_of, demand.unit, demand.without_cpu) == ({"a": 64_000, "b": 2_000}, "milliCPU", ("n2",))
+
+
+def test_a_zone_without_any_cpu_has_no_demand_where_missing_cpu_disables() -> None:
+    demand = compute_demand([a_node("n1", "a"), a_node("n2", "b", cpu=None)], missing_cpu="disable")
+    assert demand.zones == ("a",)
+    assert demand.share("b") == 0
+
+
+def test_cpu_is_added_exactly_and_rounded_up_once_a_zone() -> None:
+    """Ten Nodes of a third of a thousandth: 0.0033 CPU are 4 thousandths, not ten."""
+    nodes = [a_node(f"n{number}", "a", cpu="330u") for number in range(10)]
+    assert compute_demand(nodes).weight_of == {"a": 4}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cores"),
+    [("3920m", Fraction(392, 100)), (3.92, Fraction(392, 100)), (None, Fraction(0)), ("1e1", Fraction(10))],
+)
+def test_allocatable_cpu_is_exact(cpu: Number | None, cores: Fraction) -> None:
+    assert allocatable_cpu(a_node("n1", cpu=cpu)) == cores
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cores"),
+    [("1e18", 10**9), ("9" * 30, 10**9), ("1E999", 10**9), ("9223372036854775807", 10**9), ("-1", 0), ("four", 0)],
+)
+def test_no_cpu_is_beyond_what_can_be_reckoned_with(cpu: str, cores: int) -> None:
+    assert allocatable_cpu(a_node("n1", cpu=cpu)) == cores
+    demand = compute_demand([a_node("n1", "a", cpu=cpu), a_node("n2", "b", cpu="4")])
+    assert 0 < demand.share("b") <= 1
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_nodes_are_no_demand() -> None:
+    demand = compute_demand([])
+    assert demand == Demand((), (), "milliCPU")
+    assert (demand.total, demand.share("a"), demand.reduced) == (0, 0.0, {})
+
+
+def test_reduced_weights_have_nothing_in_common() -> None:
+    assert demand_in(a=4000, b=6000, c=10_000).reduced == {"a": 2, "b": 3, "c": 5}
+
+
+def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -> None:
+    """A zone whose Nodes have no weight of their own is there as well: traffic may start on them."""
+    nodes = [a_node("n1", "b"), a_node("n2", "a"), a_node("n3", "a", cpu="500m"), a_node("n4", None, cpu=3)]
+    assert compute_demand(nodes).weight_by_zone == {"": 3000, "a": 4500, "b": 4000}
+    assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}
+
+
+# --- changes of a Node ------------------------------------------------------------------------------------------------
+
+
+def a_changing_node(
+    *, zone: str | None = "a", cpu: str | None = "4", ready: str = "True", excluded: bool = False, other: str = ""
+) -> Node:
+    labels = {"other": other} | ({names.ZONE_LABEL: zone} if zone else {})
+    if excluded:
+        labels[next(iter(names.NODE_EXCLUDED_LABELS))] = ""
+    conditions = (NodeCondition(type="MemoryPressure", status=other), NodeCondition(type="Ready", status=ready))
+    return Node(
+        metadata=NodeMeta(name="n", labels=labels),
+        status=NodeStatus(allocatable=Allocatable(cpu=cpu), conditions=conditions),
+    )
+
+
+nodes = st.none() | st.builds(
+    a_changing_node,
+    zone=st.sampled_from([None, "a", "b"]),
+    cpu=st.sampled_from([None, "4", "4000m", "2"]),
+    ready=st.sampled_from(["True", "False"]),
+    excluded=st.booleans(),
+    other=st.sampled_from("xy"),
+)
+
+
+@given(nodes, nodes)
+def test_it_changes_demand_exactly_where_demand_differs(old: Node | None, new: Node | None) -> None:
+    others = [Node(metadata=NodeMeta(name="o", labels={names.ZONE_LABEL: "c"}), status=a_changing_node().status)]
+    before, after = (compute_demand([*others, *([node] if node else [])]) for node in (old, new))
+    assert changes_demand(old, new) == (before != after)
+
+
+@pytest.mark.parametrize("other", ["", "later"])
+def test_what_demand_does_not_read_changes_nothing(other: str) -> None:
+    assert not changes_demand(a_changing_node(), a_changing_node(other=other, cpu="4000m"))

@@ -1,0 +1,250 @@
+"""Hints that are kept: as long as little traffic is lost to other zones, and moved as little as possible then."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from random import Random
+from typing import Final
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from tests.clusters import (
+    Cluster,
+    a_pod,
+    a_service,
+    a_slice,
+    an_endpoint,
+    hints,
+    nodes_in,
+    only_family,
+    pods_in,
+    written,
+)
+from tests.properties.random_clusters import examples
+
+from zoneward.kube.objects import EndpointSlice, Pod
+from zoneward.routing.configuration import Configuration, HintsSettings
+from zoneward.routing.score import IN_ZONE
+from zoneward.routing.thresholds import measures_of
+from zoneward.slices.plan import FamilyPlan
+
+AUTO: Final = "Hints/ProportionalZoneCPU"
+TOLERANCE: Final = HintsSettings().in_zone_tolerance
+
+
+def configured(tolerance: Fraction) -> Configuration:
+    return Configuration(hints=HintsSettings(in_zone_tolerance=tolerance))
+
+
+def hinted(located: str, serves: str) -> tuple[tuple[Pod, ...], EndpointSlice]:
+    """Pods by where they are (a letter each), and their slice, in which each serves the zone of the other letter."""
+    numbers = dict.fromkeys(located, 0)
+    pods, endpoints = [], []
+    for zone, served in zip(located, serves, strict=True):
+        (pod,) = pods_in({zone: numbers[zone] + 1})[numbers[zone] :]
+        numbers[zone] += 1
+        pods.append(pod)
+        name, address = pod.metadata.name, pod.status.pod_ip
+        endpoints.append(an_endpoint(address, zone, node=f"node-{zone}", pod=name, hinted=hints(served)))
+    return tuple(pods), a_slice("cart-1", *endpoints, in_force=AUTO)
+
+
+def kept(located: str, serves: str, *, tolerance: Fraction = TOLERANCE, cpu: Sequence[int] = (4, 4, 4)) -> Cluster:
+    """A cluster of as many zones as there are numbers, in which hints are in force."""
+    pods, slice_ = hinted(located, serves)
+    nodes = nodes_in(dict(zip("abcd", cpu, strict=False)))
+    configuration = configured(tolerance)
+    return Cluster(service=a_service("Auto"), nodes=nodes, pods=pods, slices=(slice_,), configuration=configuration)
+
+
+def tolerated(family: FamilyPlan) -> bool | None:
+    """The answer of the rule; None where it was not asked."""
+    return next((rule.passed for rule in family.decision.rules if rule.rule == "in-zone-tolerance"), None)
+
+
+def in_zone(cluster: Cluster, family: FamilyPlan) -> float:
+    """As the decision itself predicts it."""
+    allocation = family.decision.allocation
+    assert allocation is not None
+    demand = cluster.cluster_state.demand.reduced
+    return measures_of(allocation, [demand.get(zone, 0) for zone in allocation.zones])[IN_ZONE]
+
+
+def anew(cluster: Cluster) -> FamilyPlan:
+    """What the plan is where nothing was written before."""
+    return only_family(cluster.with_(slices=()).plan())
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_hints_that_lose_too_much_traffic_to_other_zones_are_allocated_anew() -> None:
+    """Two of four endpoints in each zone serve the other one: half of the traffic leaves, and nobody is overloaded."""
+    cluster = kept("aaaabbbb", "aabbaabb", cpu=(4, 4))
+    family = only_family(cluster.plan())
+    assert tolerated(family) is False
+    assert in_zone(cluster, family) == 1
+    assert family.decision.moved == 4
+
+
+@pytest.mark.parametrize(("tolerance", "stays"), [("1/4", True), ("2499/10000", False), ("0", False), ("1", True)])
+def test_what_is_within_the_tolerance_stays_where_it_is(tolerance: str, stays: bool) -> None:
+    """One of four in each zone serves the other one: a quarter of the traffic leaves its zone."""
+    family = only_family(kept("aaaabbbb", "aaabbbba", cpu=(4, 4), tolerance=Fraction(tolerance)).plan())
+    assert tolerated(family) is stays
+    assert family.decision.moved == (0 if stays else 2)
+
+
+def test_the_rule_tells_the_loss_and_the_tolerance() -> None:
+    (rule,) = (
+        rule
+        for rule in only_family(kept("aaaabbbb", "aabbaabb", cpu=(4, 4)).plan()).decision.rules
+        if rule.rule == "in-zone-tolerance"
+    )
+    assert rule.detail == "50 % less traffic in its zone than allocated anew, 10 % at most"
+
+
+def test_where_nothing_was_hinted_before_nobody_asks() -> None:
+    assert tolerated(anew(kept("aaaabbbb", "aabbaabb", cpu=(4, 4)))) is None
+
+
+def test_who_serves_another_zone_goes_on_serving_it() -> None:
+    """Zones b and c lack two endpoints each. A plan from nothing lends them by identity, the first two to zone b;
+    these serve zone c already, and stay there while two endpoints that had changed places go home."""
+    located = "aaaaaaaa" + "bb" + "cc"
+    serves = "ccbbaabc" + "ab" + "ca"
+    cluster = kept(located, serves)
+    family = only_family(cluster.plan())
+    assert tolerated(family) is False
+    assert in_zone(cluster, family) == in_zone(cluster, anew(cluster))
+    served = {
+        one.target_ref.name: one.hints.for_zones[0].name
+        for each in family.slices
+        for one in each.endpoints or ()
+        if one.target_ref and one.hints and one.hints.for_zones
+    }
+    assert [served[f"a-000{number}"] for number in range(4)] == list("ccbb")
+    assert family.decision.moved == 4
+
+
+def test_with_compat_upstream_no_tolerance_is_asked() -> None:
+    plans = [
+        cluster.with_(configuration=cluster.configuration.as_upstream()).plan()
+        for tolerance in ("0", "1/10", "1")
+        for cluster in (kept("aaaabbbb", "aabbaabb", cpu=(4, 4), tolerance=Fraction(tolerance)),)
+    ]
+    assert plans[0].families[0].changes == plans[1].families[0].changes == plans[2].families[0].changes
+    assert {tolerated(only_family(plan)) for plan in plans} == {None}
+
+
+# --- a Service's own threshold ----------------------------------------------------------------------------------------
+
+
+def in_three_zones(pods: int, threshold: str | None) -> Cluster:
+    return Cluster(
+        service=a_service("Auto", threshold=threshold),
+        nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
+        pods=pods_in({"a": pods - 2, "b": 1, "c": 1}),
+    )
+
+
+@pytest.mark.parametrize(("threshold", "is_on"), [(None, False), ("20%", False), ("0.33", False), ("34%", True)])
+def test_hints_start_below_the_service_s_own_threshold(threshold: str | None, is_on: bool) -> None:
+    """Four endpoints in three zones: one zone and another are a third above fair."""
+    assert only_family(in_three_zones(4, threshold).plan()).decision.active is is_on
+
+
+@pytest.mark.parametrize(("threshold", "stays"), [("25%", True), ("23%", False)])
+def test_hints_are_kept_ten_points_above_the_service_s_own_threshold(threshold: str, stays: bool) -> None:
+    before = in_three_zones(6, threshold).settled()
+    family = only_family(before.with_(pods=in_three_zones(4, threshold).pods).plan())
+    assert family.decision.active is stays
+
+
+# --- rollouts ---------------------------------------------------------------------------------------------------------
+
+
+def rolled_out(cluster: Cluster, random: Random, *, zones: str, number: int) -> Cluster:
+    """Every Pod is replaced by one in a zone by chance, one after the other, and each step is carried out."""
+    for step, old in enumerate(cluster.pods):
+        zone = random.choice(zones)
+        new = a_pod(f"new-{number}-{step:02}", f"node-{zone}", ips=(f"10.{100 + number}.0.{step + 1}",))
+        rest = tuple(pod for pod in cluster.pods if pod is not old)
+        cluster = cluster.with_(pods=(*rest, new)).settled()
+    return cluster
+
+
+def test_rollouts_leave_no_more_than_the_tolerance_behind_a_plan_from_nothing() -> None:
+    """Without it a third of all traffic and more is lost to other zones, step by step."""
+    worst: dict[Fraction, float] = {}
+    for tolerance, seed in product((Fraction(1), TOLERANCE), range(6)):
+        cluster = Cluster(
+            service=a_service("Auto"),
+            nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
+            pods=pods_in({"a": 6, "b": 6, "c": 6}),
+            configuration=configured(tolerance),
+        ).settled()
+        random = Random(seed)
+        for number in range(3):
+            cluster = rolled_out(cluster, random, zones="abc", number=number)
+            family, fresh = only_family(cluster.plan()), anew(cluster)
+            if family.decision.active and fresh.decision.active:
+                behind = in_zone(cluster, fresh) - in_zone(cluster, family)
+                worst[tolerance] = max(worst.get(tolerance, 0), behind)
+    assert worst[Fraction(1)] > 0.25
+    assert worst[TOLERANCE] <= float(TOLERANCE)
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> Cluster:
+    """Two to four zones with hints in force, after a few updates that were carried out, and one that was not."""
+    zones = "abcd"[: draw(st.integers(2, 4))]
+    pods = list(pods_in({zone: draw(st.integers(0, 8)) for zone in zones}))
+    cluster = Cluster(
+        service=a_service("Auto"),
+        nodes=nodes_in({zone: draw(st.integers(1, 5)) for zone in zones}),
+        pods=tuple(pods),
+        configuration=configured(draw(st.sampled_from((Fraction(0), TOLERANCE, TOLERANCE, Fraction(1))))),
+    )
+    number = 0
+    for _ in range(draw(st.integers(1, 4))):
+        cluster = cluster.settled()
+        for index in sorted(draw(st.sets(st.integers(0, max(len(pods) - 1, 0)), max_size=5)), reverse=True):
+            if index < len(pods):
+                del pods[index]
+        for zone in draw(st.lists(st.sampled_from(zones), max_size=5)):
+            number += 1
+            pods.append(a_pod(f"new-{number:02}", f"node-{zone}", ips=(f"10.200.0.{number}",)))
+        cluster = cluster.with_(pods=tuple(pods), nodes=nodes_in({zone: draw(st.integers(1, 5)) for zone in zones}))
+    return cluster
+
+
+@examples(150)
+@given(updates())
+def test_a_plan_is_never_more_than_the_tolerance_behind_one_from_nothing(cluster: Cluster) -> None:
+    family, fresh = only_family(cluster.plan()), anew(cluster)
+    if not (family.decision.active and fresh.decision.active):
+        return
+    behind = in_zone(cluster, fresh) - in_zone(cluster, family)
+    event(f"tolerated: {tolerated(family)}, behind: {behind > 1e-9}")
+    assert behind <= float(cluster.configuration.hints.in_zone_tolerance) + 1e-9
+    if tolerated(family) is False:
+        assert behind <= 1e-9
+
+
+@examples(150)
+@given(updates())
+def test_a_plan_that_was_carried_out_is_not_changed_by_the_tolerance(cluster: Cluster) -> None:
+    settled = cluster.settled()
+    assert not written(settled.plan())
+    assert tolerated(only_family(settled.plan())) is not False
+
+
+@examples(150)
+@given(updates())
+def test_within_the_tolerance_the_plan_is_as_without_one(cluster: Cluster) -> None:
+    family = only_family(cluster.plan())
+    without = only_family(cluster.with_(configuration=configured(Fraction(1))).plan())
+    if tolerated(family) is not False:
+        assert family.changes == without.changes

@@ -1,0 +1,355 @@
+"""The door to numba: the same functions with it and without, and nobody else comes near it."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from zoneward.routing import numba_compiler
+from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
+from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.numba_compiler import compile_function, is_available
+from zoneward.routing.score import MEASURES, measure
+
+FUNCTIONS: Final[list[Callable[..., Any]]] = [
+    *(heuristic.allocate for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL)),
+    rebalance_lazily,
+    measure,
+]
+"""All that claims to be fit for a compiler."""
+
+Arrays = Callable[[Sequence[Any]], Any]
+"""Makes what a function indexes: a list, or a numpy array."""
+
+
+def plain(numbers: Sequence[Any]) -> list[Any]:
+    return list(numbers)
+
+
+Input = tuple[list[int], list[int], list[int]]
+"""Demand, supply, and a previous composition of own groups."""
+
+
+def drawn(number: int) -> Iterator[Input]:
+    """Random inputs of two to eight zones: with ties, empty zones and nothing at all. Every zone has demand: so it is
+    in decisions, and so no rule divides by zero."""
+    rng = random.Random(20040)
+    for _ in range(number):
+        zones = rng.randint(2, 8)
+        demand = [rng.choice((1, 1, 3, rng.randint(1, 9000))) for _ in range(zones)]
+        most = rng.choice((0, 1, 3, 40))
+        supply = [rng.choice((0, 1, rng.randint(0, most), most)) for _ in range(zones)]
+        previous = [0] * zones**2
+        for located in range(zones):
+            for _ in range(rng.randint(0, supply[located])):
+                previous[rng.randrange(zones) * zones + located] += 1
+        yield demand, supply, previous
+
+
+def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, drawn: Input) -> dict[str, list[Any]]:
+    """What each heuristic writes, and what the measures of its groups and a lazy update of the previous ones are.
+
+    The room is full of sevens: nothing may be read that was not written.
+    """
+    demand, supply, previous = drawn
+    zones = len(demand)
+    flat_demand, flat_supply, parameters = arrays(demand), arrays(supply), arrays((1, 2, 1, 5))
+    found: dict[str, list[Any]] = {}
+    for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL):
+        composition, weights = arrays([0] * (max_groups(zones) * zones)), arrays([0.0] * (max_groups(zones) * zones))
+        room = arrays([7] * (zones * SCRATCH_PER_ZONE)), arrays([7.0] * (zones * REALS_PER_ZONE))
+        rule = door(heuristic.allocate)
+        groups = rule(flat_demand, flat_supply, parameters, arrays(previous), composition, weights, *room)
+        if groups == IMPOSSIBLE or not any(supply):
+            found[heuristic.name] = [int(groups)]
+            continue
+        measures = arrays([7.0] * MEASURES)
+        door(measure)(flat_demand, groups, composition, weights, 100, measures, arrays([7.0] * zones))
+        found[heuristic.name] = [int(groups), *map(int, composition), *map(float, weights), *map(float, measures)]
+    composition = arrays(previous)
+    own = arrays([1.0 if group == zone else 0.0 for group in range(zones) for zone in range(zones)])
+    room = arrays([7] * zones), arrays([7.0] * (2 * zones))
+    groups = door(rebalance_lazily)(flat_demand, flat_supply, parameters, zones, composition, own, *room)
+    found["lazy"] = [int(groups), *map(int, composition)]
+    return found
+
+
+def uncompiled(function: Any) -> Callable[..., Any]:
+    found: Callable[..., Any] = function
+    return found
+
+
+def test_without_numba_a_function_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_compiler, "is_available", lambda: False)
+    assert [compile_function(function) for function in FUNCTIONS] == FUNCTIONS
+
+
+def test_numba_is_available_where_it_could_be_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Asking does not import it."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert not is_available()
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text("raise AssertionError('imported')", encoding="utf-8")
+    assert is_available()
+
+
+class Taken(list[Any]):
+    """The functions that numba was given, and what it was told of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace()
+        self.told: dict[str, dict[str, object]] = {}
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
+    """A numba that takes functions and gives them back as they are."""
+    taken = Taken()
+
+    def njit(**options: object) -> Callable[[Any], Any]:
+        def decorate(function: Any) -> Any:
+            taken.append(function)
+            taken.told[function.__name__] = options
+            return function
+
+        return decorate
+
+    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit, config=taken.config))
+    monkeypatch.setattr(numba_compiler, "is_available", lambda: True)
+    numba_compiler._compile.cache_clear()
+    yield taken
+    numba_compiler._compile.cache_clear()
+
+
+def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> None:
+    """numba sees no function that has not been through it: none of another module, none by its plain self."""
+    assert [compile_function(function) for function in FUNCTIONS] == [
+        compile_function(function) for function in FUNCTIONS
+    ]
+    names = [function.__name__ for function in taken]
+    assert len(names) == len({(function.__code__.co_filename, function.__name__) for function in taken})
+    assert {"local_shared", "local", "push", "pop", "heapify", "_sift_down", "move_endpoint", "measure", "_load"} <= {
+        *names
+    }
+    for function in taken:
+        called = [each for each in function.__globals__.values() if callable(each) and hasattr(each, "__code__")]
+        assert all(any(each is one for one in taken) for each in called), function.__name__
+
+
+def test_what_is_compiled_has_every_name_that_it_looks_up(taken: Taken) -> None:
+    for each in drawn(100):
+        assert every_result(compile_function, plain, each) == every_result(uncompiled, plain, each), each
+    assert taken
+
+
+def test_numba_makes_of_every_function_what_it_is() -> None:
+    """Groups, weights and measures are the same to the last bit on 1,000 random inputs."""
+    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
+    numpy = pytest.importorskip("numpy")
+    for each in drawn(1000):
+        assert every_result(compile_function, numpy.array, each) == every_result(uncompiled, plain, each), each
+
+
+def test_no_import_of_routing_imports_numba(tmp_path: Path) -> None:
+    """A controller starts without it, also where it is installed: here an empty one is."""
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").touch()
+    program = """
+import importlib, json, pkgutil, sys
+import zoneward.routing
+for each in pkgutil.walk_packages(zoneward.routing.__path__, "zoneward.routing."):
+    importlib.import_module(each.name)
+from zoneward.routing.numba_compiler import is_available
+print(json.dumps([is_available(), sorted(sys.modules)]))
+"""
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    available, modules = json.loads(ran.stdout)
+    assert available
+    assert "zoneward.routing.algorithms.local_shared" in modules
+    assert not {"numba", "numpy"} & {*modules}
+
+
+# --- other functions behind names -------------------------------------------------------------------------------------
+
+
+def step(number: int) -> int:
+    return number + 1
+
+
+def two_steps(number: int) -> int:
+    return number + 2
+
+
+def stepped(number: int) -> int:
+    return step(number) * 10
+
+
+def test_another_function_may_stand_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For this caller alone; without numba too."""
+    monkeypatch.setattr(numba_compiler, "is_available", lambda: False)
+    other = compile_function(stepped, step=two_steps)
+    assert (other(1), stepped(1), compile_function(stepped)(1)) == (30, 20, 20)
+    assert step(1) == 2
+
+
+def test_another_function_behind_a_name_is_compiled_as_well(taken: Taken) -> None:
+    assert compile_function(stepped, step=two_steps)(1) == 30
+    assert [function.__name__ for function in taken] == ["two_steps", "stepped"]
+    assert compile_function(stepped)(1) == 20
+    assert compile_function(stepped, step=two_steps) is compile_function(stepped, step=two_steps)
+    assert compile_function(stepped, step=two_steps) is not compile_function(stepped)
+
+
+# --- kept machine code ------------------------------------------------------------------------------------------------
+
+
+def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
+    """Under that name, in that directory; what it calls is in it, and not kept for itself."""
+    kept = compile_function(stepped, cache_dir="/somewhere", cache_name="stepped_by_one")
+    assert kept(1) == 20
+    assert (kept.__name__, kept.__qualname__, kept.__code__.co_name) == ("stepped_by_one",) * 3
+    assert vars(taken.config) == {"CACHE_DIR": "/somewhere"}
+    assert taken.told["stepped_by_one"].get("cache")
+    assert not taken.told["step"].get("cache")
+
+
+KEEPING: Final = """
+import json, sys
+from zoneward.routing.numba_compiler import compile_function
+
+def step(number):
+    return number + 1
+
+def two_steps(number):
+    return number + 2
+
+def stepped(number):
+    return step(number) * 10
+
+kept = {
+    "one": compile_function(stepped, cache_dir=sys.argv[1], cache_name="one"),
+    "two": compile_function(stepped, cache_dir=sys.argv[1], cache_name="two", step=two_steps),
+}
+found = {name: function(1) for name, function in kept.items()}
+hits = {name: sum(function.stats.cache_hits.values()) for name, function in kept.items()}
+print(json.dumps([found, hits]))
+"""
+
+SCORING: Final = """
+import json
+import numpy as np
+from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.scoring import kernel, machine_code_directory, score_columns
+
+(contender,) = parse_contenders(["PreferSameZone"])
+found = score_columns(contender, np.array([[1, 1]]), np.array([[2, 2]]))[0].tolist()
+stats = kernel(contender).stats
+print(json.dumps([found, sum(stats.cache_hits.values()), machine_code_directory().name]))
+"""
+
+
+def run_program(program: Path, *arguments: str, **environment: str) -> Any:
+    ran = subprocess.run(
+        [sys.executable, str(program), *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+    return json.loads(ran.stdout)
+
+
+def kept_files(directory: Path) -> dict[str, int]:
+    """Files of machine code, and when each was written."""
+    return {str(path.relative_to(directory)): path.stat().st_mtime_ns for path in sorted(directory.rglob("*.nb*"))}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], Path]:
+    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
+
+    def written(text: str) -> Path:
+        path = tmp_path / "program.py"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_another_process_finds_what_was_kept(program: Callable[[str], Path], tmp_path: Path) -> None:
+    """Each function under its own name, and nothing is written again."""
+    path, directory = program(KEEPING), tmp_path / "kept"
+    results = {"one": 20, "two": 30}
+    assert run_program(path, str(directory)) == [results, {"one": 0, "two": 0}]
+    files = kept_files(directory)
+    assert len(files) == 4  # an index and the code of each
+    assert run_program(path, str(directory)) == [results, {"one": 1, "two": 1}]
+    assert kept_files(directory) == files
+    assert run_program(path, str(tmp_path / "elsewhere")) == [results, {"one": 0, "two": 0}]
+
+
+def copy_of_the_package(directory: Path) -> Path:
+    """Without anything compiled."""
+    sources = Path(numba_compiler.__file__).parents[1]
+    shutil.copytree(sources, directory / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))
+    return directory
+
+
+def without_own_groups(package: Path) -> None:
+    """A change of a rule that every result shows: endpoints serve their zone no longer."""
+    source = package / "zoneward" / "routing" / "algorithms" / "same_zone.py"
+    text = source.read_text(encoding="utf-8")
+    changed = text.replace("weights[zone * zones + zone] = 1.0", "weights[zone * zones + zone] = 0.0")
+    assert changed != text
+    source.write_text(changed, encoding="utf-8")
+
+
+def test_a_rule_that_was_changed_is_compiled_anew(program: Callable[[str], Path], tmp_path: Path) -> None:
+    """What was kept of the lab's rules is found as long as no source is another; then it is left where it is."""
+    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
+    cache = tmp_path / "cache"
+    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}
+    found, hits, directory = run_program(path, **environment)
+    assert (found, hits) == ([1.0], 0)
+    files = kept_files(cache)
+    assert len(files) == 2
+    assert all(name.startswith(f"zoneward/{directory}/") for name in files)
+    assert run_program(path, **environment) == [found, 1, directory]
+    assert kept_files(cache) == files
+
+    without_own_groups(package)
+    found, hits, other = run_program(path, **environment)
+    assert (found, hits) == ([0.5], 0)
+    assert other != directory
+    after = kept_files(cache)
+    assert len(after) == 4
+    assert files.items() <= after.items()
+
+
+def test_a_rule_that_was_changed_is_compiled_anew_where_there_is_no_directory_for_caches(
+    program: Callable[[str], Path], tmp_path: Path
+) -> None:
+    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
+    (tmp_path / "file").touch()
+    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
+    assert run_program(path, **environment)[0] == [1.0]
+    without_own_groups(package)
+    assert run_program(path, **environment)[0] == [0.5]

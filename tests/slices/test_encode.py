@@ -1,0 +1,148 @@
+"""Labels of slices: the Service's own, mirrored, and the three of the controller."""
+
+from fractions import Fraction
+
+import pytest
+from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
+
+from zoneward.kube import names
+from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.placement.groups import ZoneGroup, own_group
+from zoneward.slices.assign import PendingWork, assign
+from zoneward.slices.decide import decide
+from zoneward.slices.encode import encode, encode_group, is_headless, mirrored_labels, slice_labels, slice_template
+from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints
+from zoneward.slices.pack import labels_differ
+
+SERVICE = a_service("Auto", families=DUAL_STACK, ports=[ServicePort(name="http", port=80, target_port="web")])
+PLACES = (("a", 1, True), ("a", 2, False), ("b", 1, True), ("b", 2, True))
+"""Zone, number of the named port, readiness: two groups by port, one endpoint of four not ready."""
+SMALL = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(1), padding=0))
+TEMPLATE = slice_template(a_service(), address_type="IPv4", in_force="Hints/x", configuration=SMALL)
+
+
+def encoded(
+    mode: str | None = None, *, distribution: str | None = None, subsetting: str | None = None
+) -> tuple[dict[str, Endpoint], dict[str, ZoneGroup | None]]:
+    """The endpoints that slices get and their slice groups, by Pod."""
+    found = ServiceEndpoints(
+        "IPv4",
+        EndpointBuilder(SERVICE, node_zones={"node-a": "a", "node-b": "b"}),
+        merge_addresses=True,
+        count_without_ports=False,
+    )
+    for number, (zone, port, ready) in enumerate(PLACES):
+        ports = [ContainerPort(name="web", container_port=port)]
+        found.add_pod(
+            a_pod(f"p{number}", f"node-{zone}", ips=(f"10.0.0.{number}",), ready=ready, ports=ports), lambda _: None
+        )
+    decision = decide(
+        a_service(mode, distribution=distribution, subsetting=subsetting),
+        found.index,
+        demand=compute_demand(nodes_in({"a": 1, "b": 2})),
+        in_force=None,
+        configuration=SMALL,
+    )
+    assert decision.assignment is not None
+    assigned = assign(decision.assignment, found, PendingWork(found.by_identity.values(), ()))
+    endpoints = {
+        identity[2]: endpoint
+        for group in encode(TEMPLATE, decision.assignment, assigned).values()
+        for identity, endpoint in group.endpoints.items()
+    }
+    return endpoints, {member.name: each.group for each in assigned.values() for member in each.endpoints}
+
+
+ALL = dict.fromkeys(("p0", "p1", "p2", "p3"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "distribution", "expected"),
+    [
+        (None, None, ALL),
+        ("Auto", None, {"p0": hints("a"), "p1": None, "p2": hints("b"), "p3": hints("b")}),
+        (
+            None,
+            "PreferSameNode",
+            {
+                "p0": hints("a", nodes=["node-a"]),
+                "p1": None,
+                "p2": hints("b", nodes=["node-b"]),
+                "p3": hints("b", nodes=["node-b"]),
+            },
+        ),
+    ],
+    ids=["none", "Auto", "PreferSameNode"],
+)
+def test_each_ready_endpoint_gets_the_hints_that_were_decided_for_it(
+    mode: str | None, distribution: str | None, expected: dict[str, Hints | None]
+) -> None:
+    endpoints, groups = encoded(mode, distribution=distribution)
+    assert {name: endpoint.hints for name, endpoint in endpoints.items()} == expected
+    assert groups == ALL
+
+
+def test_each_endpoint_gets_the_slice_group_that_was_decided_for_it() -> None:
+    """One that is not ready gets the group where it will be needed: zone b, which expects two thirds of four. The
+    endpoints themselves have no hints.
+    """
+    endpoints, groups = encoded(subsetting="Auto")
+    assert endpoints == encoded()[0]
+    assert groups == {"p0": own_group("a"), "p1": own_group("b"), "p2": own_group("b"), "p3": own_group("b")}
+
+
+@pytest.mark.parametrize(
+    ("group", "label", "annotation"),
+    [
+        (None, None, None),
+        (own_group("a"), "a", None),
+        (ZoneGroup(("a", "b"), (1.0, 1.0)), "a", "a,b"),
+        (ZoneGroup(("a", "b"), (0.25, 0.75)), "b", "a=0.250000,b=0.750000"),
+    ],
+    ids=["all zones", "one zone", "shared", "weighted"],
+)
+def test_a_slice_group_has_a_label_and_an_annotation(
+    group: ZoneGroup | None, label: str | None, annotation: str | None
+) -> None:
+    labels, annotations = encode_group(TEMPLATE, group)
+    assert labels.get(names.ZONE_LABEL) == label
+    assert annotations == {names.APPROACH_ANNOTATION: "Hints/x", names.ZONES_ANNOTATION: annotation}
+
+
+OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": "us"}
+
+
+def test_a_slice_has_the_services_labels_and_says_whose_it_is() -> None:
+    service = a_service(labels={"team": "web"})
+    assert slice_labels(service, manager="us") == {"team": "web", **OURS}
+    assert slice_labels(a_service(), manager="us") == OURS
+
+
+@pytest.mark.parametrize(("cluster_ip", "headless"), [("None", True), ("", False), (None, False), ("10.96.0.1", False)])
+def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: bool) -> None:
+    service = a_service(cluster_ip=cluster_ip)
+    assert is_headless(service) == headless
+    assert is_headless(service, upstream=True) == (headless or not cluster_ip), "upstream waits for no address"
+    assert slice_labels(service, manager="us") == {**OURS, **({names.HEADLESS_LABEL: ""} if headless else {})}
+
+
+@pytest.mark.parametrize("label", names.RESERVED_SLICE_LABELS)
+def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
+    service = a_service(labels={label: "theirs", "team": "web"})
+    assert slice_labels(service, manager="us") == {"team": "web", **OURS}
+    assert mirrored_labels({label: "theirs", "team": "web"}) == {"team": "web"}
+
+
+def test_mirrored_labels_that_differ_need_a_write() -> None:
+    assert labels_differ({"team": "web", **OURS}, {"team": "shop", **OURS})
+    assert labels_differ(OURS, {"team": "web", **OURS})
+    assert labels_differ({"team": "web", **OURS}, OURS)
+    assert labels_differ(None, {"team": "web"})
+
+
+def test_reserved_labels_alone_need_none() -> None:
+    """As upstream: a slice is not rewritten because a Service became headless."""
+    assert not labels_differ(None, OURS)
+    assert not labels_differ({**OURS, names.HEADLESS_LABEL: ""}, OURS)

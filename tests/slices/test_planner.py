@@ -1,0 +1,465 @@
+"""A planner comes to the same plan as `plan_service` for the same objects, whatever happened before."""
+
+import dataclasses
+from collections.abc import Iterable
+from itertools import permutations
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.clusters import (
+    DUAL_STACK,
+    IPV4,
+    IPV6,
+    PORT,
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    a_slice,
+    an_endpoint,
+    endpoint_answers,
+    hints,
+    nodes_in,
+    only_family,
+    pods_in,
+    slices_after,
+    told,
+    written,
+)
+from tests.properties.random_clusters import ANY_SETTING, clusters, examples, pods_of, subsetting_settings
+
+from zoneward.kube import names
+from zoneward.kube.objects import (
+    Condition,
+    EndpointSlice,
+    Node,
+    NodeCondition,
+    Pod,
+    PodIP,
+    Service,
+    ServicePort,
+    ServiceStatus,
+)
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.slices.planner import ServicePlanner
+
+STRANGE: Final = ("ready", "ready", "ready", "not ready", "leaving", "going", "finished", "no address")
+STRANGER: Final = (*STRANGE, "gone", "host", "host", "host leaving", "other port", "no port")
+
+
+class Pair:
+    """A planner, and the objects that it was told of."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.pods = {pod.metadata.name: pod for pod in cluster.pods}
+        self.slices = {each.metadata.name: each for each in cluster.slices}
+        self.planner = ServicePlanner(cluster.service, cluster.cluster_state, pods=cluster.pods, slices=cluster.slices)
+        self.version = 0
+
+    def pod(self, name: str, pod: Pod | None) -> None:
+        self.planner.update_pod(("shop", name), pod)
+        if pod is None:
+            self.pods.pop(name, None)
+        else:
+            self.pods[name] = pod
+
+    def slice(self, name: str, slice_: EndpointSlice | None) -> None:
+        if slice_ is not None:
+            self.version += 1
+            metadata = replace(slice_.metadata, resource_version=str(self.version))
+            slice_ = replace(slice_, metadata=metadata)
+        self.planner.update_slice(name, slice_)
+        if slice_ is None:
+            self.slices.pop(name, None)
+        else:
+            self.slices[name] = slice_
+
+    def service(self, service: Service) -> None:
+        self.planner.update_service(service)
+        self.cluster = self.cluster.with_(service=service)
+
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        self.cluster = self.cluster.with_(nodes=tuple(nodes))
+        self.planner.update_cluster(self.cluster.cluster_state)
+
+    def plan(self) -> ServicePlan:
+        """The plan, which must be that of the same objects planned anew."""
+        plan = self.planner.plan(trigger_time="now")
+        anew = plan_service(
+            self.cluster.service,
+            pods=self.pods.values(),
+            slices=self.slices.values(),
+            cluster_state=self.cluster.cluster_state,
+            trigger_time="now",
+        )
+        assert [each.address_type for each in plan.families] == [each.address_type for each in anew.families]
+        for this, that in zip(plan.families, anew.families, strict=True):
+            assert this.decision == that.decision
+            assert endpoint_answers(this.decision) == endpoint_answers(that.decision)
+            assert this.changes == that.changes
+            assert (this.replaced, this.others, this.traffic) == (that.replaced, that.others, that.traffic)
+        assert (plan.conditions, plan.events, plan.surplus) == (anew.conditions, anew.events, anew.surplus)
+        return plan
+
+    def write(self, plan: ServicePlan, *, most: int = 1000) -> None:
+        """Carry a plan out, or the first few of its writes."""
+        new = [each for family in plan.families for each in (*family.changes.create, *family.changes.update)]
+        replaced = [each for family in plan.families for each in family.replaced]
+        gone = [*plan.surplus, *replaced, *(each for family in plan.families for each in family.changes.delete)]
+        for each in new[:most]:
+            self.slice(each.metadata.name, each)
+        for each in gone[: max(most - len(new), 0)]:
+            self.slice(each.metadata.name, None)
+        if most >= len(new):
+            self.service(told(self.cluster.service, plan))
+
+
+@st.composite
+def changes(draw: st.DrawFn, pair: Pair) -> None:
+    """Something happens."""
+    kinds = ("pod",) * 6 + ("slice",) * 2 + ("node", "service", "write", "write", "write", "some writes", "rare")
+    match draw(st.sampled_from(kinds)):
+        case "pod":
+            draw(pod_changes(pair))
+        case "slice":
+            draw(slice_changes(pair))
+        case "node":
+            draw(node_changes(pair))
+        case "service":
+            draw(service_changes(pair))
+        case "write":
+            pair.write(pair.plan())
+        case "some writes":
+            pair.write(pair.plan(), most=draw(st.integers(1, 3)))
+        case "rare":
+            draw(rare_changes(pair))
+
+
+@st.composite
+def pod_changes(draw: st.DrawFn, pair: Pair) -> None:
+    number = draw(st.integers(0, 39))
+    name = f"pod-{number:02}"
+    if draw(st.sampled_from((False, False, False, True))):
+        pair.pod(name, None)
+        return
+    kinds = draw(st.sampled_from((("ready",), STRANGE, STRANGER)))
+    there = pair.pods.get(name)
+    nodes = len(pair.cluster.nodes)
+    made = draw(pods_of(nodes=nodes, most=4, kinds=kinds, first=number))
+    for pod in made[:1]:
+        if there is not None and draw(st.booleans()):
+            # The same Pod in another state: its Node is the one it has.
+            pod = replace(pod, spec=there.spec, status=replace(pod.status, pod_ips=there.status.pod_ips))
+        elif draw(st.sampled_from((False,) * 5 + (True,))):
+            # An address that another Pod has, on any Node.
+            pod = replace(pod, status=replace(pod.status, pod_ips=(PodIP(ip="10.2.0.1"), PodIP(ip="fd02::1"))))
+        pair.pod(pod.metadata.name, pod)
+
+
+@st.composite
+def slice_changes(draw: st.DrawFn, pair: Pair) -> None:
+    if not pair.slices:
+        return
+    each = pair.slices[draw(st.sampled_from(sorted(pair.slices)))]
+    endpoints, meta = each.endpoints or (), each.metadata
+    what = ("delete", "as it is", "hints", "no hints", "twice", "empty", "fewer", "label", "approach", "other", "owner")
+    match draw(st.sampled_from(what)):
+        case "delete":
+            pair.slice(meta.name, None)
+            return
+        case "hints":
+            some = draw(st.integers(0, len(endpoints)))
+            hinted = (
+                replace(one, hints=hints(draw(st.sampled_from(("zone-1", "zone-2"))))) for one in endpoints[:some]
+            )
+            endpoints = (*hinted, *endpoints[some:])
+        case "no hints":
+            endpoints = tuple(replace(one, hints=None) for one in endpoints)
+        case "twice":
+            other = pair.slices[draw(st.sampled_from(sorted(pair.slices)))]
+            endpoints = (*endpoints, *(other.endpoints or ())[:2])
+        case "empty":
+            endpoints = ()
+        case "fewer":
+            endpoints = endpoints[draw(st.integers(0, len(endpoints))) :]
+        case "label":
+            zone = draw(st.sampled_from(("zone-1", "zone-8")))
+            meta = replace(meta, labels={**(meta.labels or {}), names.ZONE_LABEL: zone})
+        case "approach":
+            said = draw(st.sampled_from(("Hints/ProportionalZoneCPU", "Subsetting/local", "?")))
+            meta = replace(meta, annotations={**(meta.annotations or {}), names.APPROACH_ANNOTATION: said})
+        case "other":
+            manager = draw(st.sampled_from((names.MANAGER, names.BUILT_IN_MANAGER, "example.com")))
+            meta = replace(meta, labels={**(meta.labels or {}), names.MANAGED_BY_LABEL: manager})
+        case "owner":
+            meta = replace(meta, owner_references=a_slice("of-before", owner="uid-of-before").metadata.owner_references)
+    pair.slice(meta.name, replace(each, metadata=meta, endpoints=endpoints))
+
+
+@st.composite
+def node_changes(draw: st.DrawFn, pair: Pair) -> None:
+    nodes = {node.metadata.name: node for node in pair.cluster.nodes}
+    number = draw(st.integers(0, len(nodes)))
+    name = f"node-{number:02}"
+    if name in nodes and draw(st.booleans()):
+        # Demand alone: it starts elsewhere, or no more.
+        status = a_node(name, cpu=draw(st.sampled_from((1, 4, 16))), ready=draw(st.booleans())).status
+        nodes[name] = replace(nodes[name], status=status)
+    elif name in nodes and len(nodes) > 1 and draw(st.booleans()):
+        del nodes[name]
+    else:
+        zone = draw(st.sampled_from(("zone-1", "zone-2", "zone-3", None)))
+        ready = draw(st.sampled_from((True, True, False)))
+        nodes[name] = a_node(name, zone, cpu=draw(st.sampled_from((4, 4, 8, 16, None))), ready=ready)
+    pair.nodes(nodes.values())
+
+
+@st.composite
+def service_changes(draw: st.DrawFn, pair: Pair) -> None:
+    service = pair.cluster.service
+    spec, meta = service.spec, service.metadata
+    match draw(st.sampled_from(("setting", "setting", "setting", "label", "ports", "publish", "families", "policy"))):
+        case "setting":
+            asked = draw(ANY_SETTING)
+            other = a_service(**asked._asdict())
+            meta = replace(meta, annotations=other.metadata.annotations)
+            spec = replace(spec, traffic_distribution=asked.distribution, topology_keys=asked.keys)
+        case "label":
+            meta = replace(meta, labels={"team": draw(st.sampled_from("ab"))})
+        case "ports":
+            targets: tuple[str | int, ...] = ("web", "none", PORT)
+            target = draw(st.sampled_from(targets))
+            spec = replace(spec, ports=(ServicePort(name="http", port=80, target_port=target),))
+        case "publish":
+            spec = replace(spec, publish_not_ready_addresses=draw(st.booleans()))
+        case "families":
+            spec = replace(spec, ip_families=draw(st.sampled_from((IPV4, IPV6, DUAL_STACK))))
+        case "policy":
+            spec = replace(spec, external_traffic_policy=draw(st.sampled_from((None, "Local"))))
+    pair.service(replace(service, metadata=meta, spec=spec))
+
+
+@st.composite
+def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
+    service = pair.cluster.service
+    match draw(st.sampled_from(("others", "built-in", "deleted", "uid", "no selector", "external name", "settings"))):
+        case "others":
+            zone = draw(st.sampled_from(("zone-1", None)))
+            hinted = hints("zone-1") if draw(st.booleans()) else None
+            endpoint = an_endpoint("10.0.0.1", zone, hinted=hinted)
+            pair.slice("of-others", a_slice("of-others", endpoint, manager="example.com", owner=None))
+        case "built-in":
+            as_upstream = pair.cluster.configuration.as_upstream()
+            cluster = pair.cluster.with_(pods=tuple(pair.pods.values()), configuration=as_upstream)
+            for number, each in enumerate(slices_after(cluster.with_(slices=()).plan())):
+                name = f"cart-bltn{number}"
+                pair.slice(name, replace(each, metadata=replace(each.metadata, name=name)))
+        case "deleted":
+            deleted = draw(st.sampled_from(("2026-11-21T08:00:00Z", None)))
+            pair.service(replace(service, metadata=replace(service.metadata, deletion_timestamp=deleted)))
+        case "uid":
+            uid = draw(st.sampled_from(("uid-of-cart", "another")))
+            pair.service(replace(service, metadata=replace(service.metadata, uid=uid)))
+        case "no selector":
+            selector = draw(st.sampled_from(({"app": "cart"}, None)))
+            pair.service(replace(service, spec=replace(service.spec, selector=selector)))
+        case "external name":
+            type_ = draw(st.sampled_from(("ExternalName", "ClusterIP")))
+            pair.service(replace(service, spec=replace(service.spec, type=type_)))
+        case "settings":
+            most = draw(st.sampled_from((2, 5, 100)))
+            configuration = dataclasses.replace(
+                pair.cluster.configuration, max_endpoints_per_slice=most, subsetting=draw(subsetting_settings())
+            )
+            if draw(st.sampled_from((False, False, True))):
+                configuration = configuration.as_upstream()
+            pair.cluster = pair.cluster.with_(configuration=configuration)
+            pair.planner.update_cluster(pair.cluster.cluster_state)
+
+
+@examples(150)
+@given(clusters(), st.data())
+def test_whatever_happens_the_kept_plan_is_the_plan_anew(cluster: Cluster, data: st.DataObject) -> None:
+    """Pods, Nodes, slices and settings change, plans are carried out in whole or in part, and others interfere."""
+    pair = Pair(cluster)
+    pair.write(pair.plan())
+    for _ in range(data.draw(st.integers(1, 12))):
+        for _ in range(data.draw(st.sampled_from((1, 1, 1, 2, 4)))):
+            data.draw(changes(pair))
+        pair.plan()
+    pair.write(pair.plan())
+    pair.write(pair.plan())
+    assert not written(pair.plan())
+
+
+THREE_ZONES: Final = nodes_in({"a": 4, "b": 4, "c": 4})
+SMALL_SLICES: Final = Configuration(max_endpoints_per_slice=10)
+SETTINGS: Final = {
+    "none": a_service(),
+    "Auto": a_service("Auto"),
+    "PreferSameZone": a_service(distribution="PreferSameZone"),
+    "PreferSameNode": a_service(distribution="PreferSameNode"),
+    **{name: a_service(subsetting="Auto", algorithm=name) for name in SUBSETTING_ALGORITHMS},
+    "Require": a_service(subsetting="Require"),
+}
+
+
+def settled(service: Service, pods: Iterable[Pod], configuration: Configuration = SMALL_SLICES) -> Pair:
+    """A Service in three zones whose slices are as they should be, and known to be."""
+    pair = Pair(Cluster(service=service, nodes=THREE_ZONES, pods=tuple(pods), configuration=configuration))
+    pair.write(pair.plan())
+    assert not written(pair.plan())
+    return pair
+
+
+def flipped(pod: Pod) -> Pod:
+    return replace(pod, status=replace(pod.status, conditions=(NodeCondition(type="Ready", status="False"),)))
+
+
+@pytest.mark.parametrize("service", SETTINGS.values(), ids=SETTINGS)
+def test_a_flip_leaves_all_other_slices_alone(service: Service) -> None:
+    """Only the slice that lists the Pod is looked into, and only that one is written."""
+    pair = settled(service, pods_in({"a": 40, "b": 40, "c": 40}))
+    assert len(pair.slices) >= 12
+    assert pair.planner.pending_slices == 0
+    pair.pod("b-0007", flipped(pair.pods["b-0007"]))
+    assert pair.planner.pending_slices == 1
+    plan = pair.plan()
+    assert len(written(plan)) == 1
+    pair.write(plan)
+    assert pair.planner.pending_slices == 1
+    assert not written(pair.plan())
+    assert pair.planner.pending_slices == 0
+
+
+@pytest.mark.parametrize("service", SETTINGS.values(), ids=SETTINGS)
+def test_what_no_endpoint_depends_on_opens_no_slice(service: Service) -> None:
+    """The Service's status, demand that comes out alike, and Nodes that none of its Pods is on."""
+    pair = settled(service, pods_in({"a": 40, "b": 40, "c": 40}))
+    conditions = (Condition(type="Other", status="True"),)
+    pair.service(replace(service, status=ServiceStatus(conditions=(*conditions, *pair.plan().conditions))))
+    pair.nodes([*THREE_ZONES, a_node("node-new", "b", ready=False)])
+    pair.nodes(nodes_in({"a": 8, "b": 8, "c": 8}))
+    assert not written(pair.plan())
+    assert pair.planner.pending_slices == 0
+
+
+def test_a_node_that_changes_its_zone_opens_the_slices_of_its_pods() -> None:
+    pair = settled(SETTINGS["PreferSameZone"], [*pods_in({"a": 10, "b": 10}), a_pod("z", "node-c", ips=("10.9.0.1",))])
+    pair.nodes([*THREE_ZONES[:2], a_node("node-c", "b")])
+    assert pair.planner.pending_slices == 1
+    assert len(written(pair.plan())) == 1
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_who_stands_for_an_address_may_go(order: tuple[int, ...]) -> None:
+    """Three Pods with one address in three zones have the hint of the first by name, then that of the next."""
+    pods = [a_pod(f"pod-{number}", f"node-{'abc'[number]}") for number in order]
+    pair = settled(SETTINGS["PreferSameZone"], pods)
+    for number in range(2):
+        pair.pod(f"pod-{number}", None)
+        plan = pair.plan()
+        hinted = {endpoint.hints for each in slices_after(plan) for endpoint in each.endpoints or ()}
+        assert hinted == {hints("abc"[number + 1])}
+        pair.write(plan)
+        pair.plan()
+
+
+def test_when_all_pods_are_gone_one_slice_holds_the_place() -> None:
+    pair = settled(SETTINGS["Auto"], pods_in({"a": 15, "b": 15}))
+    for name in list(pair.pods):
+        pair.pod(name, None)
+    pair.write(pair.plan())
+    assert not written(pair.plan())
+    assert len(pair.slices) == 1
+
+
+def test_hints_that_stand_though_nothing_is_in_force_go_with_the_setting() -> None:
+    """One endpoint lacks a zone: proxies heed no hint, the others keep theirs, and no slice says anything is on."""
+    pods = [*pods_in({"a": 15, "b": 15}), a_pod("bare", "node-bare", ips=("10.9.0.1",))]
+    cluster = Cluster(
+        service=SETTINGS["PreferSameZone"],
+        nodes=(*THREE_ZONES, a_node("node-bare", None)),
+        pods=tuple(pods),
+        configuration=SMALL_SLICES,
+    )
+    pair = Pair(cluster)
+    pair.write(pair.plan())
+    assert not written(pair.plan())
+    pair.service(SETTINGS["none"])
+    assert len(written(pair.plan())) == len(pair.slices)
+
+
+def test_a_zone_label_that_somebody_changes_tells_of_another_group() -> None:
+    """Where the endpoints were is what the slice says."""
+    pair = settled(SETTINGS["local"], pods_in({"a": 20, "b": 20, "c": 20}))
+    pair.plan()
+    name = min(pair.slices)
+    meta = pair.slices[name].metadata
+    for zone in "abc":
+        labels = {**(meta.labels or {}), names.ZONE_LABEL: zone}
+        pair.slice(name, replace(pair.slices[name], metadata=replace(meta, labels=labels)))
+        pair.plan()
+
+
+@pytest.mark.parametrize("algorithm", [name for name in SUBSETTING_ALGORITHMS if name != "random"])
+def test_who_was_given_a_home_stays_there_and_is_not_looked_at(algorithm: str) -> None:
+    """A third of the endpoints is where no traffic starts; once they have a group, they are counted like all others."""
+    nodes = (*nodes_in({"a": 4, "b": 4}), a_node("node-c", "c", ready=False))
+    pods = pods_in({"a": 40, "b": 40, "c": 40})
+    service = SETTINGS[algorithm]
+    pair = Pair(Cluster(service=service, nodes=nodes, pods=pods, configuration=SMALL_SLICES))
+    pair.write(pair.plan())
+    assert not written(pair.plan())
+    assert pair.planner.pending_slices == 0
+    pair.pod("c-0007", flipped(pair.pods["c-0007"]))
+    assert len(written(pair.plan())) == 1
+    assert pair.planner.pending_slices == 1
+
+
+def test_who_shared_an_address_is_looked_at_when_it_has_it_alone() -> None:
+    """Its hint named the Node of the other, and lies in a slice of its own."""
+    pods = [a_pod("pod-0", "node-a"), a_pod("pod-1", "node-b"), a_pod("pod-2", "node-b", ips=("10.0.0.2",))]
+    nodes = (a_node("node-a", "a"), a_node("node-b", "a"))
+    configuration = Configuration(max_endpoints_per_slice=1)
+    cluster = Cluster(service=SETTINGS["PreferSameNode"], nodes=nodes, pods=tuple(pods), configuration=configuration)
+    pair = Pair(cluster)
+    pair.write(pair.plan())
+    assert not written(pair.plan())
+    pair.pod("pod-0", None)
+    hinted = [endpoint.hints for each in slices_after(pair.plan()) for endpoint in each.endpoints or ()]
+    assert hinted == [hints("a", nodes=["node-b"])] * 2
+
+
+def test_an_endpoint_stays_in_the_first_slice_by_name_that_lists_it() -> None:
+    """Somebody lists it in another slice too: the one that was settled is looked into."""
+    pair = settled(SETTINGS["none"], pods_in({"a": 15}))
+    first, second = sorted(pair.slices)
+    moved = (pair.slices[second].endpoints or ())[0]
+    meddled = replace(pair.slices[first], endpoints=(*(pair.slices[first].endpoints or ()), moved))
+    pair.slice(first, meddled)
+    changes = only_family(pair.plan()).changes
+    assert moved not in (changes.update[0].endpoints or ())
+    assert [each.metadata.name for each in changes.update] == [second]
+
+
+def test_a_service_without_families_has_those_of_its_pods() -> None:
+    """As people write it: no cluster IP yet, and no families."""
+    pair = settled(a_service(families=None, cluster_ip=None), [a_pod("pod-0", "node-a", ips=("10.0.0.1",))])
+    pair.pod("pod-0", a_pod("pod-0", "node-a", ips=("fd00::1",)))
+    assert [family.address_type for family in pair.plan().families] == ["IPv6"]
+
+
+def test_without_pods_the_slices_tell_and_are_told_again() -> None:
+    cluster = settled(SETTINGS["Auto"], pods_in({"a": 4, "b": 4, "c": 4})).cluster
+    pair = Pair(cluster.with_(pods=(), pods_known=False, slices=cluster.settled().slices))
+    pair.plan()
+    name = min(pair.slices)
+    pair.slice(name, replace(pair.slices[name], endpoints=(pair.slices[name].endpoints or ())[1:]))
+    assert only_family(pair.plan()).decision.endpoints == 11

@@ -1,0 +1,442 @@
+"""An anonymized snapshot holds nothing of what it was made from but what is said to stay, and keeps every order."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import ip_address
+from itertools import count
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation
+from zoneward.kube.object_reader import read_objects
+from zoneward.kube.objects import (
+    Condition,
+    Endpoint,
+    EndpointSlice,
+    ForZone,
+    Hints,
+    Node,
+    NodeCondition,
+    NodeMeta,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodIP,
+    PodMeta,
+    PodSpec,
+    PodStatus,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+    node_zone,
+)
+from zoneward.kube.validation import validate_endpoint_slice
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.sample import cluster
+from zoneward.snapshots import public_values
+from zoneward.snapshots.anonymizer import anonymized
+from zoneward.snapshots.cluster_snapshot import Snapshot
+from zoneward.snapshots.pseudonyms import NameCollector
+from zoneward.snapshots.snapshot_writer import iter_documents
+
+# --- nothing of it is left --------------------------------------------------------------------------------------------
+
+SECRET: Final = "acme"
+WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
+
+
+def filled(type_: Any, path: str, numbers: Iterator[int], texts: dict[str, str]) -> Any:
+    """A value of a type in which every text is one of a kind; ``texts`` gets them with their paths."""
+    if get_origin(type_) in (Union, UnionType):
+        # Text where a number would do as well.
+        kinds = [each for each in get_args(type_) if each is not NoneType]
+        type_ = str if str in kinds else kinds[0]
+    if get_origin(type_) is tuple:
+        return (filled(get_args(type_)[0], path, numbers, texts),)
+    if get_origin(type_) is dict:
+        return {f"{SECRET}-{next(numbers)}": filled(str, path, numbers, texts)}
+    if type_ is str:
+        text = f"{SECRET}-{next(numbers)}"
+        texts[text] = path
+        return text
+    if type_ in (int, bool):
+        return type_(1)
+    hints = get_type_hints(type_)
+    names_of_fields = [field.name for field in msgspec.structs.fields(type_)]
+    return type_(**{name: filled(hints[name], f"{path}.{name}", numbers, texts) for name in names_of_fields})
+
+
+def texts_in(value: Any) -> set[str]:
+    """Every text in a value, keys of maps left out."""
+    match value:
+        case str():
+            return {value}
+        case dict():
+            return {text for each in value.values() for text in texts_in(each)}
+        case list() | tuple():
+            return {text for each in value for text in texts_in(each)}
+        case _:
+            return set()
+
+
+@pytest.mark.parametrize("words", [frozenset[str](), WORDS])
+@pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
+def test_a_text_in_any_field_is_replaced_or_left_out(kind: type, words: frozenset[str]) -> None:
+    thing = filled(kind, kind.__name__, count(1), {})
+    told = msgspec.json.encode(list(iter_documents(anonymized(Snapshot.of([thing]), words=words)))).decode()
+    assert SECRET not in told
+
+
+SHAPED: Final = (
+    "{}",
+    "kubernetes.io/{}",
+    "{}.k8s.io",
+    "zoneward.dev/{}",
+    "Hints/{}",
+    "{}/local",
+    "ClusterWide: {}",
+    "Hints/{}: message",
+    "eu-central-1{}",
+    "a=0.5,{}=1",
+    "a={}",
+    '{{"app":"{}"}}',
+    '{{"{}":"x"}}',
+    '{{"app":["{}"]}}',
+    "2026-01-01T00:00:00Z {}",
+    "1.5{}",
+    "10.0.0.1 {}",
+    "fd00::{}",
+)
+"""How what is kept looks, with something secret in it."""
+KEYS: Final = (
+    *public_values.KEPT_KEYS,
+    *public_values.SETTINGS,
+    *public_values.NUMBERS,
+    names.APPROACH_ANNOTATION,
+    names.ZONES_ANNOTATION,
+    names.TRIGGER_TIME_ANNOTATION,
+    "zoneward.dev/selector",
+    "zoneward.dev/before-adoption",
+    "zoneward.dev/endpoints",
+)
+
+
+def disguised(value: Any, form: str) -> Any:
+    """With all text in a form, and in maps under all keys that are known, conditions of a known type included."""
+    if isinstance(value, str):
+        return form.format(value)
+    if isinstance(value, tuple):
+        return tuple(disguised(each, form) for each in value)
+    if isinstance(value, dict):
+        return {key: form.format(SECRET) for key in (*KEYS, form.format(f"{SECRET}-key"))}
+    if not isinstance(value, msgspec.Struct):
+        return value
+    changed = {name: disguised(getattr(value, name), form) for name in value.__struct_fields__}
+    if isinstance(value, Condition):
+        changed["type"] = names.PROGRAMMED_CONDITION
+    if isinstance(value, NodeCondition):
+        changed["type"] = "Ready"
+    if isinstance(value, OwnerReference):
+        changed["kind"] = "Service"
+    return type(value)(**changed)
+
+
+@pytest.mark.parametrize("form", SHAPED)
+@pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
+def test_nor_does_it_stay_where_it_looks_like_what_is_kept(kind: type, form: str) -> None:
+    thing = disguised(filled(kind, kind.__name__, count(1), {}), form)
+    told = msgspec.json.encode(list(iter_documents(anonymized(Snapshot.of([thing]), words=WORDS)))).decode()
+    assert SECRET not in told
+
+
+def sample() -> Snapshot:
+    return Snapshot.of(read_objects("sample", cluster().read_bytes(), skipped=Counter()))
+
+
+def personal(snapshot: Snapshot) -> Iterator[str]:
+    """What must not be told of a cluster, found without a look at how it is replaced."""
+    named: list[Service | Pod | EndpointSlice] = [*snapshot.services, *snapshot.pods, *snapshot.slices]
+    for each in named:
+        yield from (each.metadata.name, each.metadata.namespace, each.metadata.uid)
+    labels = [each.metadata.labels or {} for each in named] + [each.metadata.labels or {} for each in snapshot.nodes]
+    for pairs in labels:
+        yield from (value for key, value in pairs.items() if "zone" not in key and "region" not in key)
+    for node in snapshot.nodes:
+        yield node.metadata.name
+    for service in snapshot.services:
+        yield from (service.spec.selector or {}).values()
+    text = msgspec.json.encode(list(iter_documents(snapshot))).decode()
+    yield from re.findall(r"\d+\.\d+\.\d+\.\d+", text)
+    yield from re.findall(r'"(fd[0-9a-f]*:[0-9a-f:]*)"', text)
+
+
+def test_nothing_of_the_sample_cluster_is_left() -> None:
+    before = sample()
+    kept = {names.BUILT_IN_MANAGER, names.MANAGER, "", "None"}
+    told = msgspec.json.encode(list(iter_documents(anonymized(before)))).decode()
+    words = set(re.findall(r"[\w./:-]+", told))
+    found = set(personal(before)) - kept
+    assert len(found) > 800
+    assert found & words == set()
+    # Nor inside of something longer, where it is long enough not to be there by chance.
+    assert {each for each in found if len(each) > 6 and each in told} == set()
+
+
+def test_made_up_names_are_none_of_those_that_were_there() -> None:
+    """Anonymized twice: every name is another one again, and as many."""
+    once = anonymized(sample())
+    twice = anonymized(once)
+    assert set(personal(once)) & set(personal(twice)) <= {"", names.MANAGER}
+    assert len(set(personal(once))) == len(set(personal(twice)))
+
+
+# --- what stands for what ---------------------------------------------------------------------------------------------
+
+NAMES: Final = st.sets(st.text("abz019-.", min_size=1, max_size=5) | st.from_regex(r"pod-[0-9]{1,3}", fullmatch=True))
+IPV4: Final = st.ip_addresses(v=4).map(str) | st.from_regex(r"10\.100\.10[01]\.1[0-9]{2}", fullmatch=True)
+IPV6: Final = st.ip_addresses(v=6).map(str) | st.from_regex(r"fd00::1000:100[0-9a-f]", fullmatch=True)
+
+
+@given(NAMES)
+def test_names_are_replaced_one_to_one_in_the_same_order_with_as_many_characters_each(texts: set[str]) -> None:
+    collector = NameCollector()
+    for text in texts:
+        assert collector.name("pod", text) == text
+    known = collector.pseudonyms()
+    found = [known.name("pod", text) for text in sorted(texts)]
+    assert found == sorted(set(found))
+    assert len({len(each) for each in found}) <= 1
+    assert not texts & set(found)
+    assert known.name("pod", "") == ""
+
+
+@given(st.sets(IPV4), st.sets(IPV6))
+def test_addresses_are_replaced_by_valid_ones_of_the_same_family_in_the_same_order(
+    four: set[str], six: set[str]
+) -> None:
+    collector = NameCollector()
+    for text in (*four, *six):
+        collector.name("address", text)
+    known = collector.pseudonyms()
+    for version, texts in ((4, four), (6, six)):
+        found = [known.name("address", text) for text in sorted(texts)]
+        assert found == sorted(set(found))
+        assert all(ip_address(each).version == version and str(ip_address(each)) == each for each in found)
+        assert not texts & set(found)
+
+
+def test_very_many_addresses_stay_in_order_and_private() -> None:
+    texts = [f"192.168.{high}.{low}" for high in range(200) for low in range(200)]
+    collector = NameCollector()
+    for text in texts:
+        collector.name("address", text)
+    known = collector.pseudonyms()
+    found = [known.name("address", text) for text in sorted(texts)]
+    assert found == sorted(set(found))
+    assert all(ip_address(each).is_private for each in found)
+
+
+@given(st.sets(st.from_regex(r"(cart)?-?[-.a-z0-9]{0,4}", fullmatch=True).filter(bool), min_size=1))
+def test_slices_keep_their_order_and_their_place_around_those_that_a_plan_would_make_up(texts: set[str]) -> None:
+    collector = NameCollector()
+    collector.name("service", "cart")
+    for text in texts:
+        collector.slice("cart", text)
+    known = collector.pseudonyms()
+    service = known.name("service", "cart")
+    found = [known.slice("cart", text) for text in sorted(texts)]
+    assert found == sorted(set(found))
+    for text, name in zip(sorted(texts), found, strict=True):
+        for hash_ in ("0000000000", "ffffffffff"):
+            if not "0" <= text.removeprefix("cart-")[:1] < "g" or not text.startswith("cart-"):
+                assert (text < f"cart-{hash_}") == (name < f"{service}-{hash_}"), (text, name)
+
+
+def test_slices_of_different_services_and_of_none_have_different_names() -> None:
+    collector = NameCollector()
+    for service in ("a", "a-b", "b", ""):
+        collector.name("service", service)
+        for text in ("a-b-1", "a-1", "b", "x"):
+            collector.slice(service, text)
+    known = collector.pseudonyms()
+    found = [known.slice(service, text) for service in ("a", "a-b", "b", "") for text in ("a-b-1", "a-1", "b", "x")]
+    assert len(set(found)) == len(found)
+
+
+# --- what hangs together still does -----------------------------------------------------------------------------------
+
+
+def test_what_names_the_same_thing_still_does() -> None:
+    service = Service(
+        metadata=ObjectMeta(name="cart", namespace="shop", uid="u", labels={"app": "cart", "empty": ""}),
+        spec=ServiceSpec(selector={"app": "cart"}, cluster_ip="10.96.0.1", cluster_ips=("10.96.0.1", "fd00::1")),
+    )
+    pod = Pod(
+        metadata=PodMeta(name="cart-0", namespace="shop", uid="p", labels={"app": "cart"}),
+        spec=PodSpec(node_name="n1", hostname="cart-0", subdomain="cart"),
+        status=PodStatus(pod_ip="10.0.0.1", pod_ips=(PodIP(ip="10.0.0.1"),)),
+    )
+    node = Node(
+        metadata=NodeMeta(name="n1", labels={"kubernetes.io/hostname": "n1", names.ZONE_LABEL: "eu-central-1a"})
+    )
+    each = EndpointSlice(
+        metadata=ObjectMeta(
+            name="cart-x",
+            namespace="shop",
+            labels={names.SERVICE_NAME_LABEL: "cart", names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER},
+            owner_references=(OwnerReference(api_version="v1", kind="Service", name="cart", uid="u"),),
+        ),
+        address_type="IPv4",
+        endpoints=(Endpoint(addresses=("10.0.0.1",), hostname="cart-0", node_name="n1"),),
+    )
+    after = anonymized(Snapshot.of([service, pod, node, each]))
+    (service,), (pod,), (node,), (each,) = after.services, after.pods, after.nodes, after.slices
+    name = service.metadata.name
+    assert service.metadata.labels == {"key-1": "value-1", "key-2": ""}
+    assert service.spec.selector == pod.metadata.labels == {"key-1": "value-1"}
+    assert service.spec.cluster_ips is not None
+    assert service.spec.cluster_ip == service.spec.cluster_ips[0]
+    assert pod.spec.subdomain == name
+    assert node.metadata.labels == {"kubernetes.io/hostname": node.metadata.name, names.ZONE_LABEL: "eu-central-1a"}
+    assert each.metadata.labels == {names.SERVICE_NAME_LABEL: name, names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
+    assert each.metadata.namespace == pod.metadata.namespace == service.metadata.namespace
+    (owner,) = each.metadata.owner_references or ()
+    assert (owner.api_version, owner.kind, owner.name, owner.uid) == ("v1", "Service", name, service.metadata.uid)
+    (endpoint,) = each.endpoints or ()
+    assert endpoint.addresses == (pod.status.pod_ip,)
+    assert (endpoint.hostname, endpoint.node_name) == (pod.spec.hostname, node.metadata.name)
+    assert pod.spec.node_name == node.metadata.name
+
+
+def of_service(**fields: Any) -> Service:
+    """A Service after it was anonymized."""
+    metadata = ObjectMeta(name="cart", namespace="shop", **fields.pop("metadata", {}))
+    (service,) = anonymized(Snapshot.of([Service(metadata=metadata, **fields)]), words=WORDS).services
+    return service
+
+
+@pytest.mark.parametrize("key", [*sorted(public_values.SETTINGS), names.APPROACH_ANNOTATION])
+def test_settings_stay_where_they_are_understood(key: str) -> None:
+    known = "Hints/local" if key == names.APPROACH_ANNOTATION else max({*public_values.SETTINGS.get(key, ()), "local"})
+    annotations = {key: known, "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Service"}'}
+    assert of_service(metadata={"annotations": annotations}).metadata.annotations == {key: known}
+    assert of_service(metadata={"annotations": {key: "of-acme"}}).metadata.annotations == {key: "unknown-1"}
+
+
+@pytest.mark.parametrize("key", ["zoneward.dev/of-tomorrow", "zoneward.dev/before-adoption", "zoneward.dev/endpoints"])
+def test_annotations_of_ours_that_decisions_do_not_read_are_left_out(key: str) -> None:
+    assert of_service(metadata={"annotations": {key: "keep"}}).metadata.annotations is None
+
+
+def test_the_selector_of_an_adopted_service_is_that_of_its_pods() -> None:
+    metadata = ObjectMeta(name="cart", annotations={SELECTOR_ANNOTATION: '{"app":"cart","acme.example/of":"shop"}'})
+    labels = {"app": "cart", "acme.example/of": "shop", "other": "x"}
+    pod = Pod(metadata=PodMeta(name="cart-0", labels=labels), status=PodStatus(pod_ip="10.0.0.1"))
+    after = anonymized(Snapshot.of([Service(metadata=metadata), pod]))
+    assert after.pods_of(after.services[0]) == after.pods
+    assert has_selector_annotation(after.services[0])
+
+
+@pytest.mark.parametrize("mark", ["", "{}", "null", "cart", '{"app":1}', "[" * 100_000])
+def test_a_selector_that_can_not_be_read_still_can_not(mark: str) -> None:
+    before = Service(metadata=ObjectMeta(name="cart", annotations={SELECTOR_ANNOTATION: mark}))
+    (after,) = anonymized(Snapshot.of([before])).services
+    assert has_selector_annotation(after)
+    assert not effective_selector(after)
+
+
+def test_zones_are_replaced_in_their_order_unless_all_are_those_of_a_cloud() -> None:
+    def zones_of(*zones: str) -> list[str | None]:
+        nodes = (Node(metadata=NodeMeta(name=f"n{zone}", labels={names.ZONE_LABEL: zone})) for zone in zones)
+        return [node_zone(node) for node in anonymized(Snapshot.of(nodes)).nodes]
+
+    cloud = ("eu-central-1a", "us-gov-west-1b", "europe-west4-c", "eastus2-1", "zone-a", "b", "3")
+    assert zones_of(*cloud) == list(cloud)
+    assert zones_of("b", "acme-2", "acme-1") == ["zone-3", "zone-2", "zone-1"]
+
+
+def test_zones_are_the_same_wherever_they_stand() -> None:
+    zones = {names.ZONES_ANNOTATION: "acme-1=0.75,acme-2=0.25", names.APPROACH_ANNOTATION: "Subsetting/local"}
+    each = EndpointSlice(
+        metadata=ObjectMeta(name="x", annotations=zones, labels={names.ZONE_LABEL: "acme-1"}),
+        address_type="IPv4",
+        endpoints=(Endpoint(addresses=("10.0.0.1",), zone="acme-2", hints=Hints(for_zones=(ForZone(name="acme-1"),))),),
+    )
+    (after,) = anonymized(Snapshot.of([each]), words=WORDS).slices
+    assert after.metadata.annotations == {**zones, names.ZONES_ANNOTATION: "zone-1=0.75,zone-2=0.25"}
+    assert after.metadata.labels == {names.ZONE_LABEL: "zone-1"}
+    (endpoint,) = after.endpoints or ()
+    assert (endpoint.zone, endpoint.hints) == ("zone-2", Hints(for_zones=(ForZone(name="zone-1"),)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, None), ({}, {}), ({"a": "b"}, None), ({names.TRIGGER_TIME_ANNOTATION: "at noon"}, None)],
+)
+def test_annotations_of_others_leave_nothing(before: dict[str, str] | None, after: dict[str, str] | None) -> None:
+    assert of_service(metadata={"annotations": before}).metadata.annotations == after
+
+
+def test_conditions_keep_what_was_told_last_and_no_message() -> None:
+    told = Condition(
+        type=names.PROGRAMMED_CONDITION,
+        status="False",
+        reason="EndpointWithoutZone",
+        message="Hints/ProportionalZoneCPU: no zone for cart-0",
+    )
+    status = ServiceStatus(conditions=(told, Condition(type="acme.example/Seen", message="by cart-0")))
+    after = of_service(status=status).status
+    assert after is not None
+    assert after.conditions == (msgspec.structs.replace(told, message="Hints/ProportionalZoneCPU"),)
+
+
+def test_protocols_of_kubernetes_stay_and_those_of_a_company_do_not() -> None:
+    given_ = ("http", "kubernetes.io/h2c", "acme.example/secret", "other.example/x", "acme.example/secret")
+    ports = tuple(ServicePort(name=f"p{number}", app_protocol=each) for number, each in enumerate(given_))
+    after = [port.app_protocol for port in of_service(spec=ServiceSpec(ports=ports)).spec.ports or ()]
+    assert after[:2] == ["http", "kubernetes.io/h2c"]
+    assert after[2:] == ["example.com/protocol-1", "example.com/protocol-2", "example.com/protocol-1"]
+
+
+def test_what_is_being_deleted_still_is_whatever_the_time_says() -> None:
+    assert of_service(metadata={"deletion_timestamp": "2026-11-21T08:00:00Z"}).metadata.deletion_timestamp == (
+        "2026-11-21T08:00:00Z"
+    )
+    assert of_service(metadata={"deletion_timestamp": "by cart"}).metadata.deletion_timestamp == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("manager", "stays"),
+    [
+        (names.MANAGER, True),
+        (names.BUILT_IN_MANAGER, True),
+        ("endpointslicemirroring-controller.k8s.io", True),
+        ("controller.acme.example", False),
+    ],
+)
+def test_who_manages_a_slice_stays_where_it_is_a_controller_of_kubernetes_or_ours(manager: str, stays: bool) -> None:
+    metadata = ObjectMeta(name="x", namespace="shop", labels={names.MANAGED_BY_LABEL: manager})
+    (each,) = anonymized(Snapshot.of([EndpointSlice(metadata=metadata, address_type="IPv4")])).slices
+    assert ((each.metadata.labels or {})[names.MANAGED_BY_LABEL] == manager) is stays
+
+
+def test_anonymized_slices_are_valid() -> None:
+    for each in anonymized(sample()).slices:
+        assert validate_endpoint_slice(each) == ()
+
+
+def test_domain_names_stay_domain_names() -> None:
+    endpoints = tuple(Endpoint(addresses=(name,)) for name in ("db.acme.example", "cache.acme.example"))
+    given_ = EndpointSlice(metadata=ObjectMeta(name="x", namespace="shop"), address_type="FQDN", endpoints=endpoints)
+    (each,) = anonymized(Snapshot.of([given_])).slices
+    assert [one.addresses for one in each.endpoints or ()] == [("name-2.example.com",), ("name-1.example.com",)]

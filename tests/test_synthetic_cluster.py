@@ -1,0 +1,92 @@
+"""Synthetic clusters are what was asked for, the same each time, and look like real ones."""
+
+from collections import Counter
+from functools import cache
+from io import BytesIO
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from tests.synthetic_cluster import synthetic_cluster
+
+from zoneward.snapshots.snapshot_writer import write_json
+
+Object = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+
+
+@cache
+def cluster(*, seed: int = 7, realistic: bool = False) -> dict[str, list[Object]]:
+    """Objects by kind of a cluster with 8,000 pods, big enough for shares to show."""
+    found: dict[str, list[Object]] = {}
+    for each in synthetic_cluster(seed=seed, pods=8_000, nodes=300, services=800, realistic=realistic):
+        found.setdefault(each["kind"], []).append(each)
+    return found
+
+
+def written(**arguments: Any) -> bytes:
+    stream = BytesIO()
+    write_json(synthetic_cluster(**{"pods": 200, "nodes": 12, "services": 20} | arguments), stream)
+    return stream.getvalue()
+
+
+def condition(document: Object, kind: str) -> str:
+    return next((each["status"] for each in document["status"]["conditions"] if each["type"] == kind), "")
+
+
+@pytest.mark.parametrize("realistic", [True, False])
+def test_the_same_seed_gives_the_same_bytes(realistic: bool) -> None:
+    assert written(seed=3, realistic=realistic) == written(seed=3, realistic=realistic)
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes", "services", "zones"),
+    [(0, 1, 0, 1), (0, 3, 5, 3), (1, 3, 1, 3), (7, 4, 20, 3), (500, 40, 50, 4), (3_000, 3, 2, 3), (1_000, 26, 100, 26)],
+)
+def test_as_many_objects_come_as_were_asked_for(pods: int, nodes: int, services: int, zones: int) -> None:
+    objects = list(synthetic_cluster(seed=1, pods=pods, nodes=nodes, services=services, zones=zones, realistic=False))
+    counts = Counter(each["kind"] for each in objects)
+    assert (counts["Pod"], counts["Node"], counts["Service"]) == (pods, nodes, services)
+    assert len({each["metadata"]["labels"][ZONE] for each in objects if each["kind"] == "Node"}) == zones
+
+
+def test_every_pod_is_on_a_ready_worker_of_the_zone_that_its_label_names() -> None:
+    nodes = {node["metadata"]["name"]: node for node in cluster()["Node"]}
+    for pod in cluster()["Pod"]:
+        node = nodes[pod["spec"]["nodeName"]]
+        assert condition(node, "Ready") == "True"
+        assert "node-role.kubernetes.io/control-plane" not in node["metadata"]["labels"]
+        assert pod["metadata"]["labels"][ZONE] == node["metadata"]["labels"][ZONE]
+
+
+def test_every_pod_matches_the_selector_of_a_service_in_its_namespace() -> None:
+    services = {
+        (service["metadata"]["namespace"], service["spec"]["selector"]["app.kubernetes.io/name"])
+        for service in cluster()["Service"]
+    }
+    for pod in cluster()["Pod"]:
+        assert (pod["metadata"]["namespace"], pod["metadata"]["labels"]["app.kubernetes.io/name"]) in services
+
+
+def test_every_service_finds_its_named_port_in_its_pods() -> None:
+    assert {port["targetPort"] for service in cluster()["Service"] for port in service["spec"]["ports"]} == {"http"}
+    for pod in cluster(realistic=True)["Pod"]:
+        assert any(port["name"] == "http" for container in pod["spec"]["containers"] for port in container["ports"])
+
+
+@pytest.mark.parametrize("pods_per_node", [27, 400])
+def test_no_name_uid_or_address_is_given_twice(pods_per_node: int) -> None:
+    names, uids, addresses = list[tuple[str, ...]](), list[str](), list[str]()
+    for each in synthetic_cluster(seed=2, pods=20 * pods_per_node, nodes=20, services=30, realistic=False):
+        metadata = each["metadata"]
+        names.append((each["kind"], metadata.get("namespace", ""), metadata["name"]))
+        uids += [metadata["uid"]] if "uid" in metadata else []
+        if each["kind"] == "Pod":
+            addresses += [item["ip"] for item in each["status"]["podIPs"]]
+        elif each["kind"] == "Service":
+            addresses += [ip for ip in each["spec"]["clusterIPs"] if ip != "None"]
+        elif each["kind"] == "Node":
+            addresses.append(each["status"]["addresses"][0]["address"])
+    for values in (names, uids, addresses):
+        assert len(values) == len(set(values))
+    assert [str(ip_address(address)) for address in addresses] == addresses
