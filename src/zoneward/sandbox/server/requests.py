@@ -166,8 +166,9 @@ def _decode_value(body: bytes, content_type: str) -> Any:
 
 
 def _name_in_protobuf(body: bytes) -> str:
-    """The name of the Namespace that ``kubectl create namespace`` sends, always in protobuf; empty for other bodies. The
-    object is field 2 of the envelope, its metadata field 1 of that, the name field 1 of that.
+    """The name of the Namespace that ``kubectl create namespace`` sends, always in protobuf; empty for other bodies.
+
+    The object is field 2 of the envelope, its metadata field 1 of that, the name field 1 of that.
     """
     if not body.startswith(b"k8s\0"):
         return ""
