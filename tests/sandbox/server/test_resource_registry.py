@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from zoneward.sandbox.server.catalog import kinds
-from zoneward.sandbox.server.object_store import ObjectStore
 from zoneward.sandbox.server.persistence import a_namespace, new_registry
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.strategies.service_allocation import ServiceAllocator
 from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
+from zoneward.sandbox.server.versioned_store import VersionedStore
 
 Object = dict[str, Any]
 
@@ -31,7 +31,7 @@ class SmallCluster:
         self.allocator = ServiceAllocator(NETWORKS, PORTS)
         strategy = ServiceStrategy(self.allocator)
         known = tuple(replace(kind, strategy=strategy) if kind.kind == "Service" else kind for kind in kinds())
-        self.registry = Registry(ObjectStore(known), known, now=lambda: NOW)
+        self.registry = Registry(VersionedStore(known), known, now=lambda: NOW)
         self.registry.restore(self.registry.kinds["namespaces"], a_namespace("default"))
         self.services = self.registry.kinds["services"]
 

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from zoneward.sandbox.server import object_store as stores
+from zoneward.sandbox.server import versioned_store as stores
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.list_pages import list_options
 from zoneward.sandbox.server.persistence import new_registry

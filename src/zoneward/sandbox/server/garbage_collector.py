@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import Key, StoredChange
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.versioned_store import Key, StoredChange
 
 Place = tuple[str, Key]
 """Of an object: the resource of its kind, and its key."""

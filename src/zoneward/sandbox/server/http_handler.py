@@ -20,7 +20,6 @@ from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server.faults import FaultInjector, WatchFault
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import ListResult, is_true, list_objects, list_options
-from zoneward.sandbox.server.object_store import head_of
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
 from zoneward.sandbox.server.requests import (
     JSON,
@@ -48,6 +47,7 @@ from zoneward.sandbox.server.status_errors import (
     unauthorized,
     unexpected,
 )
+from zoneward.sandbox.server.versioned_store import head_of
 from zoneward.sandbox.server.watches import BOOKMARKS, error_line, watch
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})

@@ -14,8 +14,8 @@ from zoneward.kube.formats import quoted
 from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, Record
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, internal, options_invalid
+from zoneward.sandbox.server.versioned_store import Forgotten, Key, Record, VersionedStore
 
 # --- selectors --------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", n
     return options
 
 
-def list_objects(store: ObjectStore, kind: Kind, options: ListOptions) -> ListResult:
+def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> ListResult:
     """Raises StatusError."""
     version, after, is_going_on = store.version, None, bool(options.token)
     if options.token:

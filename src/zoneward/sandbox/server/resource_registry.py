@@ -14,7 +14,6 @@ from typing import Final
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import parse_uint
-from zoneward.sandbox.server.object_store import Key, ObjectStore, Record, new_uid
 from zoneward.sandbox.server.schema import as_time, decode
 from zoneward.sandbox.server.status_errors import (
     StatusError,
@@ -27,6 +26,7 @@ from zoneward.sandbox.server.status_errors import (
     modified,
     not_found,
 )
+from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
@@ -70,7 +70,7 @@ class Registry:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: VersionedStore,
         kinds: Iterable[Kind],
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

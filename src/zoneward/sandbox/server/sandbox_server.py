@@ -17,9 +17,9 @@ from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.http_handler import ApiHandler
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import Key, Record, StoredChange
 from zoneward.sandbox.server.resource_registry import Deletion, Registry
 from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
 from zoneward.sandbox.server.watches import BOOKMARKS
 
 CONTEXT: Final = "zoneward-sandbox"

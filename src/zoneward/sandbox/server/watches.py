@@ -9,8 +9,8 @@ import msgspec
 
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import ListOptions, list_objects, too_large
-from zoneward.sandbox.server.object_store import Forgotten, ObjectStore, Record, StoredChange
 from zoneward.sandbox.server.status_errors import StatusError, too_old
+from zoneward.sandbox.server.versioned_store import Forgotten, Record, StoredChange, VersionedStore
 
 Shaper = Callable[[Object], Object]
 """Makes the form in which an object is sent: a table, its metadata, another version."""
@@ -25,7 +25,7 @@ _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
 async def watch(
-    store: ObjectStore,
+    store: VersionedStore,
     kind: Kind,
     options: ListOptions,
     *,
@@ -89,7 +89,7 @@ def error_line(refusal: StatusError) -> bytes:
 
 
 class _Lines:
-    def __init__(self, store: ObjectStore, kind: Kind, options: ListOptions, shaper: Shaper | None) -> None:
+    def __init__(self, store: VersionedStore, kind: Kind, options: ListOptions, shaper: Shaper | None) -> None:
         self._store, self._kind, self._shaper = store, kind, shaper
         self._namespace, self._selection = options.namespace, options.selection
 

@@ -96,7 +96,7 @@ def head_of(kind: Kind) -> bytes:
     return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api}",'.encode()
 
 
-class ObjectStore:
+class VersionedStore:
     """``listeners`` are called for each change, in the order of versions."""
 
     def __init__(
