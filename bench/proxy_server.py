@@ -13,10 +13,10 @@ import msgspec
 from bench.controllers import kubeconfig_of
 from bench.proxy_cluster import NAMESPACE, Object, pod_address
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.sandbox.server.versioned_store import StoredChange
 
 _SLICES: Final = "endpointslices.discovery.k8s.io"
 

@@ -24,9 +24,9 @@ from tests.controller.a_controller import KEPT, Place, addresses, fill
 
 from zoneward.kube import names
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.sandbox.server.versioned_store import StoredChange
 
 LEASES = "leases.coordination.k8s.io"
 QUICK = (

@@ -31,7 +31,7 @@ from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.versioned_store import StoredChange
 
 LEASES = "leases.coordination.k8s.io"
 LIMIT = 20.0
