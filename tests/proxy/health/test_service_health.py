@@ -217,3 +217,23 @@ def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
             await stopped_after(turns)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_service_that_goes_while_its_port_is_opened_ends_nothing(is_taken: bool) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
+        with socket.create_server(("", 0)) as other:
+            taken = other.getsockname()[1]
+            for turns in range(10):
+                ports.set_service(CART, taken if is_taken else free_port(), 1)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                ports.set_service(CART, None)
+                for _ in range(20):
+                    await asyncio.sleep(0)
+        port = free_port()
+        ports.set_service(LIST, port, 1)
+        await opened(ports, port)
+        assert (await ask(port)).status == 200
+
+    run(test, ServiceHealthServer())
