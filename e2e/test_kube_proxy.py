@@ -24,11 +24,7 @@ def plane() -> Iterator[ControlPlane]:
         api.create_all([a_namespace("shop"), *(a_node(f"node-{zone}", zone=zone) for zone in PODS)])
         api.create_all(
             a_pod(
-                f"cart-{zone}{number}",
-                namespace="shop",
-                node=f"node-{zone}",
-                address=address,
-                labels={"app": "cart"},
+                f"cart-{zone}{number}", namespace="shop", node=f"node-{zone}", address=address, labels={"app": "cart"}
             )
             for zone, addresses in PODS.items()
             for number, address in enumerate(addresses)

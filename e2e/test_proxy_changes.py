@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, ask
+from tests.proxy.drawn_services import node_service, one_port
 
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 SECONDS: Final = 2.0
@@ -60,29 +61,9 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
         with NodeRules(node, options=RulesetOptions()) as rules:
             for turn in cycle(TURNS):
                 targets = tuple(Backend(f"10.2.0.{number}", 8080, is_local=True) for number in turn)
-                port = NodeServicePort(
-                    name="",
-                    protocol="tcp",
-                    port=80,
-                    node_port=NODE_PORT,
-                    cluster_endpoints=targets,
-                    local_endpoints=targets,
-                    has_any_endpoints=True,
-                    affinity_seconds=affinity,
-                )
+                port = one_port(*targets, node_port=NODE_PORT, local_endpoints=targets, affinity_seconds=affinity)
                 began = time.monotonic()
-                rules.serve(
-                    [
-                        NodeService(
-                            namespace="ns",
-                            name="one",
-                            family="ip",
-                            cluster_ip=CLUSTER,
-                            external_policy_local=True,
-                            ports=(port,),
-                        )
-                    ]
-                )
+                rules.serve([node_service(port, cluster_ip=CLUSTER, external_policy_local=True)])
                 applied.append(Applied(began, time.monotonic(), frozenset(each.address for each in targets)))
                 if len(applied) == 1:
                     first = began

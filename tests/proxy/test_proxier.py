@@ -110,6 +110,7 @@ def test_nothing_is_put_before_everything_was_listed() -> None:
         await turned()
         assert not here.table.waiting
         assert not here.loop.all_selected.is_set()
+        assert here.loop.pending_since() is None
         here.list()
         await here.loop.all_selected.wait()
         assert list(here.table.waiting) == [CART]
@@ -148,21 +149,6 @@ def test_the_state_of_before_is_what_the_kernel_had_and_not_what_was_put() -> No
         assert one is not None
         assert after is not None
         assert [len(each.ports[0].cluster_endpoints) for each in (one, after)] == [1, 2]
-
-    run(test)
-
-
-def test_a_service_that_is_gone_is_taken_out() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        here.loop.transaction_done("ip", here.table.done())
-        here.known.services.retain_only(set())
-        await turned()
-        assert here.table.waiting == {CART: None}
-        here.loop.transaction_done("ip", here.table.done())
-        assert here.after[-1][2] is None
-        assert not here.loop.node_services("ip")
 
     run(test)
 
@@ -211,15 +197,6 @@ def test_what_one_family_has_waits_for_the_other() -> None:
         assert here.loop.pending_since("ip6") == 3.0
         assert here.loop.pending_since() == 3.0
         here.loop.transaction_done("ip6", here.other.done())
-        assert here.loop.pending_since() is None
-
-    run(test)
-
-
-def test_nothing_waits_for_the_kernel_before_everything_was_listed() -> None:
-    async def test(here: Here) -> None:
-        here.known.services.put(service())
-        await turned()
         assert here.loop.pending_since() is None
 
     run(test)

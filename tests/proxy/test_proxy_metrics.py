@@ -9,33 +9,24 @@ from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.client.resources import NODES, SERVICES
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.proxy.measure.connection_totals import ZoneTotal
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
 ALERTS = ROOT / "deploy" / "alerts.yaml"
-SERVED = NodeService(
-    namespace="shop",
-    name="cart",
-    family="ip",
-    cluster_ip="10.96.0.1",
-    ports=(
-        NodeServicePort(
-            name="http",
-            protocol="tcp",
-            port=80,
-            cluster_endpoints=(Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)),
-            has_any_endpoints=True,
-            selection_rule=SelectionRule.ZONE_HINTS,
-        ),
+SERVED = node_service(
+    one_port(
+        Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080), name="http", selection_rule=SelectionRule.ZONE_HINTS
     ),
+    name="cart",
 )
 
 

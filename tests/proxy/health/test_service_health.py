@@ -94,19 +94,6 @@ def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
     run(test, ServiceHealthServer(proxy_is_healthy=lambda: proxy))
 
 
-def test_what_is_asked_next_has_what_changed() -> None:
-    port = free_port()
-
-    async def test(ports: ServiceHealthServer) -> None:
-        ports.set_service(CART, port, 1)
-        await opened(ports, port)
-        assert (await ask(port)).status == 200
-        ports.set_service(CART, port, 0)
-        assert (await ask(port)).status == 503
-
-    run(test, ServiceHealthServer())
-
-
 def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
 
@@ -117,6 +104,8 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
         await opened(ports, second)
         assert await refused(first)
         assert (await ask(second)).status == 200
+        ports.set_service(CART, second, 0)
+        assert (await ask(second)).status == 503
         ports.set_service(CART, None)
         await opened(ports)
         assert await refused(second)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.conntrack import (
@@ -32,7 +33,7 @@ from zoneward.proxy.kernel.conntrack_cleaner import (
     udp_frontends,
 )
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ProxyNode, node_services
+from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode, node_services
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
@@ -46,10 +47,8 @@ def a_service(
     node_port: int | None = None,
     protocol: str = "udp",
 ) -> NodeService:
-    port = NodeServicePort(name="dns", protocol=protocol, port=53, node_port=node_port, serving_endpoints=serving)
-    return NodeService(
-        namespace="shop", name=name, family="ip", cluster_ip=address, external_ips=("192.0.2.7",), ports=(port,)
-    )
+    port = one_port(protocol=protocol, port=53, node_port=node_port, serving_endpoints=serving)
+    return node_service(port, name=name, cluster_ip=address, external_ips=("192.0.2.7",))
 
 
 # --- what has to be looked at -----------------------------------------------------------------------------------------
@@ -58,34 +57,19 @@ def a_service(
 @pytest.mark.parametrize(
     ("before", "after", "looked_at"),
     [
-        (None, a_service(A), True),
-        (a_service(), a_service(A), True),
-        (a_service(A, B), a_service(A), True),
-        (a_service(A), a_service(B), True),
-        (a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)), True),
-        (a_service(A), a_service(A, node_port=30_053), True),
-        (a_service(A), a_service(A, B), False),
-        (a_service(A, B), a_service(B, A), False),
-        (a_service(A), a_service(), False),
-        (a_service(A), None, False),
-        (None, a_service(), False),
-        (None, None, False),
-        (a_service(A, B, protocol="tcp"), a_service(A, protocol="tcp"), False),
-    ],
-    ids=[
-        "new",
-        "first-endpoint",
-        "one-goes",
-        "another",
-        "new-address",
-        "new-node-port",
-        "one-more",
-        "other-order",
-        "nobody-left",
-        "gone",
-        "nobody-yet",
-        "nothing",
-        "tcp",
+        pytest.param(None, a_service(A), True, id="new"),
+        pytest.param(a_service(), a_service(A), True, id="first-endpoint"),
+        pytest.param(a_service(A, B), a_service(A), True, id="one-goes"),
+        pytest.param(a_service(A), a_service(B), True, id="another"),
+        pytest.param(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)), True, id="new-address"),
+        pytest.param(a_service(A), a_service(A, node_port=30_053), True, id="new-node-port"),
+        pytest.param(a_service(A), a_service(A, B), False, id="one-more"),
+        pytest.param(a_service(A, B), a_service(B, A), False, id="other-order"),
+        pytest.param(a_service(A), a_service(), False, id="nobody-left"),
+        pytest.param(a_service(A), None, False, id="gone"),
+        pytest.param(None, a_service(), False, id="nobody-yet"),
+        pytest.param(None, None, False, id="nothing"),
+        pytest.param(a_service(A, B, protocol="tcp"), a_service(A, protocol="tcp"), False, id="tcp"),
     ],
 )
 def test_only_a_change_that_may_strand_a_flow_is_looked_at(
@@ -176,28 +160,16 @@ def a_flow(to: str, port: int, answers: str, answering_port: int) -> Flow:
 @pytest.mark.parametrize(
     ("flow", "stale"),
     [
-        (a_flow("10.96.0.10", 53, "10.0.0.2", 8053), True),
-        (a_flow("10.96.0.10", 53, "10.96.0.10", 53), True),
-        (a_flow("10.96.0.10", 53, "10.0.0.1", 8054), True),
-        (a_flow("192.0.2.7", 53, "10.0.0.2", 8053), True),
-        (a_flow("198.51.100.1", 30_053, "10.0.0.2", 8053), True),
-        (a_flow("10.96.0.10", 53, "10.0.0.1", 8053), False),
-        (a_flow("198.51.100.1", 30_053, "10.0.0.1", 8053), False),
-        (a_flow("10.96.0.10", 54, "10.96.0.10", 54), False),
-        (a_flow("10.96.0.11", 53, "10.0.0.2", 8053), False),
-        (a_flow("203.0.113.1", 30_053, "203.0.113.1", 30_053), False),
-    ],
-    ids=[
-        "gone",
-        "never-translated",
-        "other-port-of-endpoint",
-        "external",
-        "node-port",
-        "serving",
-        "node-port-serving",
-        "other-port",
-        "other-service",
-        "port-of-another-machine",
+        pytest.param(a_flow("10.96.0.10", 53, "10.0.0.2", 8053), True, id="gone"),
+        pytest.param(a_flow("10.96.0.10", 53, "10.96.0.10", 53), True, id="never-translated"),
+        pytest.param(a_flow("10.96.0.10", 53, "10.0.0.1", 8054), True, id="other-port-of-endpoint"),
+        pytest.param(a_flow("192.0.2.7", 53, "10.0.0.2", 8053), True, id="external"),
+        pytest.param(a_flow("198.51.100.1", 30_053, "10.0.0.2", 8053), True, id="node-port"),
+        pytest.param(a_flow("10.96.0.10", 53, "10.0.0.1", 8053), False, id="serving"),
+        pytest.param(a_flow("198.51.100.1", 30_053, "10.0.0.1", 8053), False, id="node-port-serving"),
+        pytest.param(a_flow("10.96.0.10", 54, "10.96.0.10", 54), False, id="other-port"),
+        pytest.param(a_flow("10.96.0.11", 53, "10.0.0.2", 8053), False, id="other-service"),
+        pytest.param(a_flow("203.0.113.1", 30_053, "203.0.113.1", 30_053), False, id="port-of-another-machine"),
     ],
 )
 def test_a_flow_of_ours_that_nobody_who_serves_answers_is_stale(flow: Flow, stale: bool) -> None:
@@ -413,31 +385,6 @@ def test_stale_flows_go_and_others_stay(filters: bool, services: int) -> None:
     assert sum(removed) == len(stale)
     # One look at each of the few fronts, or one at all: the external address is the same one.
     assert kernel.asked.count(1) == (2 if services == 1 else 1)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_both_families_are_looked_after(family: Family) -> None:
-    address, endpoint = ("10.96.0.10", "10.0.0.2") if family == "ip" else ("fd00::10", "fd00:1::2")
-    kernel = Kernel(
-        Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (address, 53), 1),
-        Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (endpoint, 8053), 2),
-    )
-    conntrack = ConntrackCleaner(kernel, sleep=no_pause)
-    port = NodeServicePort(name="dns", protocol="udp", port=53, serving_endpoints=(Backend(endpoint, 8053),))
-    conntrack.service_changed(
-        None, NodeService(namespace="shop", name="dns", family=family, cluster_ip=address, ports=(port,))
-    )
-    run(conntrack, lambda: len(kernel.flows) == 1)
-    assert [each.number for each in kernel.flows] == [2]
-
-
-def test_nothing_is_asked_of_the_kernel_where_nothing_can_be_stale() -> None:
-    kernel = Kernel(tracked(1, B))
-    conntrack = ConntrackCleaner(kernel, sleep=no_pause)
-    conntrack.service_changed(a_service(A), a_service(A, B))
-    conntrack.service_changed(a_service(A, protocol="tcp"), a_service(protocol="tcp"))
-    run(conntrack, lambda: True)
-    assert not kernel.asked
 
 
 def test_many_changes_cost_one_look_a_second() -> None:

@@ -133,7 +133,8 @@ def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_an
     async def sleep(_: float) -> None:
         pass
 
-    within(run, NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
+    process = NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep, clock=lambda: 0.0)
+    within(run, process)
     assert MAX_REQUEST_LIMIT == 60
 
 

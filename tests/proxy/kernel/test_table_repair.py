@@ -144,20 +144,6 @@ def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_mom
     asyncio.run(run())
 
 
-def test_options_may_change() -> None:
-    async def run(proxy: Proxy) -> None:
-        every = a_service(1, 1, 2), a_service(2, 3)
-        proxy.put(*every)
-        await settled(proxy)
-        proxy.table.options = other = replace(OPTIONS, masquerade_all=True)
-        await settled(proxy)
-        assert proxy.has(*every, options=other)
-        assert proxy.table.options is other
-        assert not proxy.mended
-
-    within(run)
-
-
 def test_a_service_that_goes_while_a_table_is_replaced_in_vain_is_told_of() -> None:
     async def run(proxy: Proxy) -> None:
         stays, goes = a_service(1, 1, 2), a_service(2, 3)
@@ -190,17 +176,6 @@ def test_options_may_change_until_the_last_moment_of_a_start() -> None:
         await proxy.until(lambda: proxy.has(*every, options=other))
 
     within(run)
-
-
-def test_rules_that_differ_in_a_found_table_are_written_again() -> None:
-    async def run() -> None:
-        kernel, every = FakeKernel(), [a_service(1, 1, 2)]
-        await restarted(kernel, every, every)
-        kernel.load(f"flush chain ip {TABLE} c-2\nadd rule ip {TABLE} c-2 drop\n")
-        proxy = await restarted(kernel, [], every)
-        assert proxy.has(*every)
-
-    asyncio.run(run())
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------

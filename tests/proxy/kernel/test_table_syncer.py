@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.drawn_services import services
+from tests.proxy.drawn_services import one_port, services
 from tests.proxy.table_harness import (
     OPTIONS,
     SOON,
@@ -22,27 +22,12 @@ from tests.proxy.table_harness import (
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import TABLE
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_rules import service_rules
 
 # --- changes ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_put_is_in_the_kernel_and_goes_when_it_is_put_away() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.put(a_service(1, 1, 2), a_service(2, 1, 2, 3))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 1, 2), a_service(2, 1, 2, 3))
-        proxy.put(a_service(1, 2, 4))
-        proxy.table.set_service(("shop", "s2"), None)
-        await settled(proxy)
-        assert proxy.has(a_service(1, 2, 4))
-        assert [list(each.services) for each in proxy.programmed] == [[("shop", "s1"), ("shop", "s2")]] * 2
-        assert not proxy.trouble
-
-    within(run)
 
 
 def test_no_transaction_has_more_than_500_services() -> None:
@@ -190,25 +175,6 @@ def test_a_refused_service_is_tried_again_at_an_audit_that_is_asked_for_during_a
     within(run)
 
 
-def test_a_refused_change_leaves_what_was_there_and_what_follows_is_right() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.put(a_service(1, 1, 2), a_service(2, 5))
-        await settled(proxy)
-        proxy.kernel.faults.refused_words = {"10.0.1.66"}
-        proxy.put(a_service(1, 66, 67, 2), a_service(2, 6))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 1, 2), a_service(2, 6))
-        proxy.put(a_service(1, 3, 4, 5))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 3, 4, 5), a_service(2, 6))
-        proxy.table.set_service(("shop", "s1"), None)
-        await settled(proxy)
-        assert proxy.has(a_service(2, 6))
-        assert not proxy.mended
-
-    within(run)
-
-
 def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
     async def run() -> None:
         kernel = FakeKernel()
@@ -235,12 +201,7 @@ def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
     """Of more than two transactions, with 1,000 endpoints of each port."""
     numbers = range(shift, 1000 + shift)
     targets = tuple(Backend(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
-    every = (
-        NodeServicePort(
-            name=f"p{number}", protocol="tcp", port=1000 + number, cluster_endpoints=targets, has_any_endpoints=True
-        )
-        for number in range(ports)
-    )
+    every = (one_port(*targets, name=f"p{number}", port=1000 + number) for number in range(ports))
     return a_service(1, **{"ports": tuple(every)} | more)
 
 
@@ -363,26 +324,6 @@ def test_a_service_that_was_set_aside_may_go() -> None:
         proxy.put(a_service(1, 66))
         await settled(proxy)
         assert proxy.has(a_service(1, 66), a_service(2, 6))
-
-    within(run)
-
-
-# --- a process that dies ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", ["deaths", "done_deaths"])
-@pytest.mark.parametrize("number", [1, 3])
-def test_after_deaths_the_kernel_has_what_it_should(fault: str, number: int) -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.put(a_service(1, 1, 2), a_service(2, 5))
-        await settled(proxy)
-        setattr(proxy.kernel.faults, fault, number)
-        proxy.put(a_service(1, 1, 3), a_service(3, 7, 8))
-        proxy.table.set_service(("shop", "s2"), None)
-        await settled(proxy)
-        assert proxy.has(a_service(1, 1, 3), a_service(3, 7, 8))
-        assert proxy.trouble
-        assert not proxy.mended
 
     within(run)
 
