@@ -110,7 +110,7 @@ def test_a_service_has_as_many_endpoints_as_this_node_may_send_to_and_the_rule_t
     assert (labels["rule"], value) == ("zone-hints", 2)
 
 
-def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_for() -> None:
+def test_connections_are_counted_by_the_zones_at_both_ends_and_by_address() -> None:
     told = [labels | {"value": value} for name, labels, value in samples(page(busy())) if "_connections_" in name]
     assert [(each["from_zone"], each["to_zone"], each["asked"], each["value"]) for each in told] == [
         ("a", "a", "cluster-ip", 5),
@@ -118,7 +118,7 @@ def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_fo
     ]
 
 
-def test_what_others_may_change_is_told_before_they_do() -> None:
+def test_repair_counters_begin_at_zero() -> None:
     """A series that begins above 0 has no rate, and no alert."""
     told = {
         labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}mended_total"
@@ -132,7 +132,7 @@ def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> No
     assert {name: each for name, each in documented.items() if name.startswith((UPSTREAM, OURS))} == shown()
 
 
-def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
+def test_alert_rules_use_metrics_and_labels_that_exist() -> None:
     known, used = shown(), set()
     (group,) = (each for each in yaml.safe_load(ALERTS.read_text())["groups"] if each["name"] == "zoneward-proxy")
     for rule in group["rules"]:

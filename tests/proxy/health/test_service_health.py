@@ -72,7 +72,7 @@ async def refused(port: int) -> bool:
 @pytest.mark.parametrize(
     ("healthy", "proxy", "status"), [(2, True, 200), (0, True, 503), (2, False, 503)], ids=["some", "none", "unwell"]
 )
-def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
+def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_proxy(
     host: str, healthy: int, proxy: bool, status: int
 ) -> None:
     port = free_port()
@@ -114,7 +114,7 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     run(test, ServiceHealthServer())
 
 
-def test_a_port_that_somebody_has_is_told_once_and_taken_when_it_is_free() -> None:
+def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
     troubles = Troubles()
 
     async def test(ports: ServiceHealthServer) -> None:
@@ -185,7 +185,7 @@ def test_a_thousand_services_are_served_each_at_its_port() -> None:
     run(test, ServiceHealthServer(hosts=("127.9.8.7",)))
 
 
-def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
+def test_a_server_that_is_stopped_while_it_opens_leaves_nothing_open() -> None:
     numbers = range(22_000, 22_003)
 
     async def stopped_after(turns: int) -> None:

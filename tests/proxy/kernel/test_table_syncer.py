@@ -94,7 +94,7 @@ def test_one_that_is_cancelled_in_a_transaction_can_run_again() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_service_that_is_refused_holds_up_no_other_and_is_told() -> None:
+def test_a_refused_service_is_reported_and_holds_up_no_other() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.kernel.faults.refused_words = {"10.96.0.2 "}
         good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
@@ -108,7 +108,9 @@ def test_a_service_that_is_refused_holds_up_no_other_and_is_told() -> None:
     within(run)
 
 
-def test_a_mistake_about_one_service_holds_up_no_other_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def mistaken(served: Any, *rest: Any) -> Any:
         if "10.96.0.2" in repr(served):
             raise LookupError("nobody thought of this")
@@ -149,7 +151,7 @@ def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
     within(run)
 
 
-def test_a_refused_service_is_tried_again_at_an_audit_that_is_asked_for_during_a_look() -> None:
+def test_an_audit_requested_during_a_check_tries_a_refused_service_again() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.kernel.faults.refused_words = {"c-2"}
         proxy.put(a_service(1, 1), a_service(2, 5, 6))
@@ -333,7 +335,7 @@ def test_a_service_that_was_set_aside_may_go() -> None:
 
 @settings(max_examples=25)
 @given(data=st.data())
-def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObject) -> None:
+def test_the_kernel_ends_with_all_services_whatever_happens(data: st.DataObject) -> None:
     async def run(proxy: Proxy) -> None:
         wanted: dict[str, NodeService] = {}
         for _ in range(data.draw(st.integers(1, 5))):

@@ -186,7 +186,9 @@ def test_the_document_is_what_plan_reads(known: dict[Family, ServiceLookup]) -> 
     ]
 
 
-def test_a_full_set_is_told(known: dict[Family, ServiceLookup], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_set_is_reported_as_incomplete(
+    known: dict[Family, ServiceLookup], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measured, "MAX_ELEMENTS", 2)
     some = measuring(known)
     for there, complete in (({A: 1}, True), ({A: 1, B: 1}, False), ({A: 2}, False)):
