@@ -69,15 +69,14 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
                     first = began
                     address, number = (node.addresses[0], NODE_PORT) if local else (CLUSTER, 80)
                     asked = client.start(asking, address, number, enough)
-                elif began - first > SECONDS:
+                elif began - first > SECONDS and len(applied) > 50:
                     break
         enough.set()
         found = asked.result()
     wrong = [each for each in found if not is_right(each, applied)]
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[:3]}"
-    # Else this was no test: thousands on both sides where nobody else uses the machine.
+    # Else this was no test: thousands where nobody else uses the machine.
     assert len(found) > 300
-    assert len(applied) > 50
 
 
 def is_right(asked: Asked, applied: Sequence[Applied]) -> bool:
