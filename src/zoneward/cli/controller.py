@@ -53,7 +53,7 @@ _OPTION_NAMES: Final = {
     is_flag=True,
     default=None,
     help="With --take-over: keep the slices of the built-in controller instead of replacing them,"
-    " and give ours its label (endpointslice.kubernetes.io/managed-by). Zoneward then cannot"
+    " and give Zoneward's slices its label (endpointslice.kubernetes.io/managed-by). Zoneward then cannot"
     " notice a built-in controller that still runs.",
 )
 @cluster_options

@@ -10,7 +10,7 @@ from zoneward.cli.options import Options
 @handover_options
 def command(*, options: Options, service: str, timeout: float, dry_run: bool) -> int:
     """Give an adopted Service back: restore its selector, wait for the EndpointSlices of the built-in controller,
-    delete ours, and restore labels and annotations. Every ready endpoint is in some slice at all times.
+    delete Zoneward's, and restore labels and annotations. Every ready endpoint is in some slice at all times.
 
     After an interruption at any point, run the same command again to continue. A Service that belongs to the built-in
     controller is left unchanged.
