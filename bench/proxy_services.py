@@ -164,13 +164,7 @@ async def _addresses(folder: Path) -> dict[str, Any]:
                     await asyncio.sleep(1.0)
             cpu, peak = ours.cpu - cpu, peak_of(ours.pids)
     elements = sum(value for name, value in metrics.items() if name.startswith("zoneward_proxy_elements"))
-    return {
-        "programming": told["since_listed"],
-        "peak": peak,
-        "elements": elements,
-        "seconds": seconds,
-        "cpu": cpu,
-    }
+    return {"programming": told["since_listed"], "peak": peak, "elements": elements, "seconds": seconds, "cpu": cpu}
 
 
 # --- clients that keep their endpoint ---------------------------------------------------------------------------------

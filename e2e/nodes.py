@@ -14,7 +14,7 @@
         client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered
 
 Every address of a node's Pods answers on ``bed.ports`` without being made, TCP, UDP and (where ``bed.protocols`` has
-it) SCTP: they are all in one namespace, ``a.pods``. Other addresses do after ``a.hosts(ADDRESS, ...)``. A Pod that asks
+it) SCTP: they are all in one namespace, ``a.pods``. A Pod that asks
 is in a namespace of its own (`Node.pod`), but one that calls itself: ``a.pods.ask(..., source=ADDRESS)``.
 `Namespace.run` runs a command inside, `Namespace.call` a function (in a thread that is in the namespace),
 ``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of 192.0.2.0/24 and 2001:db8::/64; what
@@ -160,12 +160,6 @@ class Node(Namespace):
         )
         return found
 
-    def hosts(self, *addresses: str) -> None:
-        """Let addresses (or ranges) be of Pods on this node, whose they are not by its own ranges."""
-        self.pods.ip(*_any(addresses))
-        self.send("pods0", addresses)
-        self._bed.tell(self, addresses)
-
     def join(self, other: Namespace, ranges: Iterable[str]) -> str:
         """Link a namespace with the node, which sends some addresses there; the name of the node's end."""
         name = f"pods{self._links}"
@@ -232,12 +226,6 @@ class Bed:
     def made(self, namespace: N) -> N:
         self._cleanup.callback(namespace.close)
         return namespace
-
-    def tell(self, node: Node, addresses: Sequence[str]) -> None:
-        """The other nodes that some addresses are of Pods on this one."""
-        for other in self.nodes.values():
-            if other is not node:
-                other.route(*addresses, via=node)
 
     def _next(self) -> int:
         self._number += 1

@@ -71,11 +71,11 @@ def proxies(plane: ControlPlane) -> Iterator[dict[str, KubeProxy]]:
         yield {node: running.enter_context(KubeProxy(plane, node=node)) for node in ("node-a1", "node-b1", "node-c1")}
 
 
-def routed(plane: ControlPlane, node: str) -> Programmed:
+def routed(plane: ControlPlane, node: str, *flags: str) -> Programmed:
     """What Zoneward says that the proxy on a node selects."""
     command = [sys.executable, "-m", "zoneward", "route", "-n", NAMESPACE, "--node", node, "-o", "json"]
     where = ("--kubeconfig", str(plane.kubeconfig()), "--config", str(plane.folder / "configuration.yaml"))
-    done = subprocess.run([*command, *where], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *where, *flags], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {port["service"]: frozenset(port["cluster"]) for port in json.loads(done.stdout)["ports"]}
 
@@ -93,6 +93,7 @@ def compared(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> dict[str, Pr
     for node, proxy in proxies.items():
         wanted = routed(plane, node)
         assert wanted.keys() == SERVICES.keys()
+        assert routed(plane, node, "--as-is") == wanted
         plane.wait_until(lambda wanted=wanted, proxy=proxy: programmed(plane, proxy) == wanted, what=f"proxy of {node}")  # type: ignore[misc]
         found[node] = wanted
     return found

@@ -9,9 +9,10 @@ import pytest
 from e2e.chances import FALSE_ALARM, chance
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 CLIENTS: Final = 60
@@ -26,19 +27,10 @@ class World:
     def serve(self, family: Family, *endpoints: int, weights: tuple[float, ...] | None = None) -> None:
         targets = tuple(Backend(address(family, each), 8080) for each in endpoints)
         ports = tuple(
-            NodeServicePort(
-                name=protocol,
-                protocol=protocol,
-                port=port,
-                cluster_endpoints=targets,
-                weights=weights,
-                has_any_endpoints=bool(targets),
-                affinity_seconds=SECONDS,
-            )
+            one_port(*targets, protocol=protocol, port=port, weights=weights, affinity_seconds=SECONDS)
             for protocol, port in (("tcp", 80), ("udp", 53))
         )
-        some = NodeService(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=ports)
-        self.rules.serve([some])
+        self.rules.serve([node_service(*ports, family=family, cluster_ip=CLUSTER[family])])
 
     def ask(self, family: Family, protocol: str) -> dict[str, str]:
         """Who answers each of the clients."""

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, ask
+from tests.proxy.drawn_services import node_service, one_port
 
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 SECONDS: Final = 2.0
@@ -60,43 +61,22 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
         with NodeRules(node, options=RulesetOptions()) as rules:
             for turn in cycle(TURNS):
                 targets = tuple(Backend(f"10.2.0.{number}", 8080, is_local=True) for number in turn)
-                port = NodeServicePort(
-                    name="",
-                    protocol="tcp",
-                    port=80,
-                    node_port=NODE_PORT,
-                    cluster_endpoints=targets,
-                    local_endpoints=targets,
-                    has_any_endpoints=True,
-                    affinity_seconds=affinity,
-                )
+                port = one_port(*targets, node_port=NODE_PORT, local_endpoints=targets, affinity_seconds=affinity)
                 began = time.monotonic()
-                rules.serve(
-                    [
-                        NodeService(
-                            namespace="ns",
-                            name="one",
-                            family="ip",
-                            cluster_ip=CLUSTER,
-                            external_policy_local=True,
-                            ports=(port,),
-                        )
-                    ]
-                )
+                rules.serve([node_service(port, cluster_ip=CLUSTER, external_policy_local=True)])
                 applied.append(Applied(began, time.monotonic(), frozenset(each.address for each in targets)))
                 if len(applied) == 1:
                     first = began
                     address, number = (node.addresses[0], NODE_PORT) if local else (CLUSTER, 80)
                     asked = client.start(asking, address, number, enough)
-                elif began - first > SECONDS:
+                elif began - first > SECONDS and len(applied) > 50:
                     break
         enough.set()
         found = asked.result()
     wrong = [each for each in found if not is_right(each, applied)]
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[:3]}"
-    # Else this was no test: thousands on both sides where nobody else uses the machine.
+    # Else this was no test: thousands where nobody else uses the machine.
     assert len(found) > 300
-    assert len(applied) > 50
 
 
 def is_right(asked: Asked, applied: Sequence[Applied]) -> bool:

@@ -9,13 +9,14 @@ from typing import Self
 
 import pytest
 from e2e.nodes import Bed, Namespace, Node, kernel_of
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.conntrack import SocketAddress, dump_request, pack_address, parse_flows
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner
 from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 PORT, NODE_PORT = 53, 30_053
@@ -88,16 +89,8 @@ class Proxy:
     async def serve(self, name: str, address: str, *serving: str, node_port: int | None = None) -> None:
         """Once this returns, the kernel has the rules."""
         targets = tuple(Backend(each, 8080, is_local=True) for each in serving)
-        port = NodeServicePort(
-            name="dns",
-            protocol="udp",
-            port=PORT,
-            node_port=node_port,
-            cluster_endpoints=targets,
-            has_any_endpoints=bool(targets),
-            serving_endpoints=targets,
-        )
-        served = NodeService(namespace="shop", name=name, family=self.family, cluster_ip=address, ports=(port,))
+        port = one_port(*targets, protocol="udp", port=PORT, node_port=node_port, serving_endpoints=targets)
+        served = node_service(port, name=name, family=self.family, cluster_ip=address)
         before, self._served[name] = self._served.get(name), served
         self.table.set_service(("shop", name), served)
         await self.table.wait_until_synced()

@@ -11,13 +11,14 @@ from typing import Final
 import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node, kernel_of
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import elements_request
 from zoneward.proxy.measure.connection_collector import service_lookups
 from zoneward.proxy.measure.connection_set import CONNECTIONS_SET
 from zoneward.proxy.measure.connection_totals import ConnectionTotals
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 
 NEAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.1.0.1", "10.1.0.2"), "ip6": ("fd00:1::1", "fd00:1::2")}
@@ -48,22 +49,9 @@ class Site:
 
     def serve(self, family: Family, *addresses: str, protocol: str = "tcp", affinity: int | None = None) -> None:
         targets = tuple(Backend(each, 8080, each in NEAR[family]) for each in addresses)
-        port = NodeServicePort(
-            name="http",
-            protocol=protocol,
-            port=80,
-            node_port=NODE_PORT,
-            cluster_endpoints=targets,
-            has_any_endpoints=True,
-            affinity_seconds=affinity,
-        )
-        some = NodeService(
-            namespace="shop",
-            name="cart",
-            family=family,
-            cluster_ip=CLUSTER[family],
-            load_balancer_ips=(BALANCER[family],),
-            ports=(port,),
+        port = one_port(*targets, protocol=protocol, node_port=NODE_PORT, affinity_seconds=affinity)
+        some = node_service(
+            port, name="cart", family=family, cluster_ip=CLUSTER[family], load_balancer_ips=(BALANCER[family],)
         )
         self._rules.serve([some])
         self._places[family].set_service(("shop", "cart"), some)

@@ -17,7 +17,7 @@ import pytest
 from e2e.nodes import Namespace, kernel_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.drawn_services import changes
+from tests.proxy.drawn_services import changes, node_service, one_port
 from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
 from tests.proxy.kernel.kernel_checks import OPTIONS, check, check_batch, check_changes, check_what_is_not_there
 
@@ -31,7 +31,7 @@ from zoneward.proxy.kernel.table_syncer import (
     plan_changes,
 )
 from zoneward.proxy.kernel.table_writer import encode_transaction
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.proxy.ruleset.ruleset import RulesetChanges
@@ -81,20 +81,8 @@ def test_changes_in_transactions_of_some_come_to_a_fresh_load(
 
 def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
-    ports = tuple(
-        NodeServicePort(
-            name=protocol,
-            protocol=protocol,
-            port=80,
-            cluster_endpoints=targets,
-            has_any_endpoints=True,
-            affinity_seconds=each,
-        )
-        for protocol, each in (("tcp", None), ("udp", 60))
-    )
-    return NodeService(
-        namespace="shop", name=f"s{number}", family="ip", cluster_ip=f"10.96.0.{number}", ports=ports, **more
-    )
+    ports = (one_port(*targets), one_port(*targets, protocol="udp", affinity_seconds=60))
+    return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.0.{number}", **more)
 
 
 class Kept:
@@ -268,20 +256,11 @@ def large(*, ports: int, endpoints: int, **more: Any) -> NodeService:
     some = [f"10.2.{number >> 8}.{number & 255}" for number in range(endpoints)]
     affinity, addresses = more.pop("affinity", None), more.pop("addresses", 0)
     every = (
-        NodeServicePort(
-            name=f"p{number}",
-            protocol="tcp",
-            port=number,
-            cluster_endpoints=tuple(Backend(address, number) for address in some),
-            has_any_endpoints=True,
-            affinity_seconds=affinity,
-        )
+        one_port(*(Backend(each, number) for each in some), name=f"p{number}", port=number, affinity_seconds=affinity)
         for number in range(1, ports + 1)
     )
     external = tuple(f"198.51.{number >> 8}.{number & 255}" for number in range(addresses))
-    return NodeService(
-        namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external_ips=external, ports=tuple(every)
-    )
+    return node_service(*every, name="large", cluster_ip="10.96.1.1", external_ips=external)
 
 
 LARGE: Final = {

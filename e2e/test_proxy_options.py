@@ -7,9 +7,10 @@ from typing import Any, Final
 import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
@@ -34,23 +35,9 @@ class World:
 
     def _served(self, family: Family, **about: Any) -> NodeService:
         targets = (Backend(HERE[family], 8080, is_local=True),)
-        port = NodeServicePort(
-            name="",
-            protocol="tcp",
-            port=80,
-            node_port=NODE_PORT,
-            cluster_endpoints=targets,
-            local_endpoints=targets,
-            has_any_endpoints=True,
-        )
-        return NodeService(
-            namespace="ns",
-            name="one",
-            family=family,
-            cluster_ip=CLUSTER[family],
-            ports=(port,),
-            **{name: value[family] for name, value in about.items()},
-        )
+        port = one_port(*targets, node_port=NODE_PORT, local_endpoints=targets)
+        fields = {name: value[family] for name, value in about.items()}
+        return node_service(port, family=family, cluster_ip=CLUSTER[family], **fields)
 
     def seen(self, client: Namespace, address: str, family: Family, port: int = 80) -> str:
         """Whom the endpoint takes a client for: own, node, or the address where it is neither."""
@@ -71,9 +58,7 @@ def a_world(options: RulesetOptions, **about: Any) -> Iterator[World]:
         pytest.param({}, {"pod": "own", "outside": "own"}, id="nobody-is-known"),
         pytest.param({"pod_interfaces": "pods*"}, {"pod": "own", "outside": "node"}, id="by-interface"),
         pytest.param(
-            {"pod_cidrs": {"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"}},
-            {"pod": "own", "outside": "node"},
-            id="by-range",
+            {"pod_cidrs": {"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"}}, {"pod": "own", "outside": "node"}, id="by-range"
         ),
         pytest.param({"masquerade_all": True}, {"pod": "node", "outside": "node"}, id="all"),
         pytest.param(

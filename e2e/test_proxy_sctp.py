@@ -10,9 +10,10 @@ import pytest
 from e2e.chances import FALSE_ALARM, chance
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
@@ -37,10 +38,8 @@ def node() -> Iterator[tuple[Node, Namespace]]:
 
 def served(family: Family) -> NodeService:
     targets = tuple(Backend(each, TARGET, is_local=True) for each in ADDRESSES[family])
-    port = NodeServicePort(
-        name="", protocol="sctp", port=PORT, node_port=NODE_PORT, cluster_endpoints=targets, has_any_endpoints=True
-    )
-    return NodeService(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=(port,))
+    port = one_port(*targets, protocol="sctp", port=PORT, node_port=NODE_PORT)
+    return node_service(port, family=family, cluster_ip=CLUSTER[family])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -73,16 +73,6 @@ class Zones:
             self._server.call(self._api.patch, _object(service), _wish(service, as_if_requested(service, value)))
         self.settle()
 
-    def scale_away(self, services: set[str], zone: str) -> None:
-        """Delete the Pods of some Services in a zone, and wait until that is in every kernel."""
-        zones = {each.metadata.name: node_zone(each) for each in self.snapshot.nodes}
-        for pod in self.snapshot.pods:
-            app = (pod.metadata.labels or {}).get("app")
-            if app in services and zones.get(pod.spec.node_name) == zone:
-                thing = {"apiVersion": "v1", "kind": "Pod", "metadata": _named(pod.metadata)}
-                self._server.call(self._api.delete, thing)
-        self.settle()
-
     def settle(self) -> None:
         """Wait until the controller has written what it decides, and each proxy serves what `route` says."""
         self._until(lambda: all(not _writes(each) for each in self.decisions()), what="slices as they are planned")
@@ -208,10 +198,7 @@ def _wish(service: Service, wished: Service) -> Object:
     """What makes one Service ask as the other."""
     before, after = service.metadata.annotations or {}, wished.metadata.annotations or {}
     annotations: dict[str, str | None] = {**dict.fromkeys(before), **after}
-    return {
-        "metadata": {"annotations": annotations},
-        "spec": {"trafficDistribution": wished.spec.traffic_distribution},
-    }
+    return {"metadata": {"annotations": annotations}, "spec": {"trafficDistribution": wished.spec.traffic_distribution}}
 
 
 def _object(service: Service) -> Object:

@@ -53,7 +53,7 @@ def test_a_set_that_the_kernel_fills_is_not_ours_to_read() -> None:
     assert any(parse_field_types(each.spec) is None for each in declared.values())
 
 
-def test_elements_that_changed_while_they_were_told_are_not_all() -> None:
+def test_elements_that_changed_during_a_dump_interrupt_it() -> None:
     with pytest.raises(DumpInterrupted):
         split_elements(HEADER.pack(20, DONE, 0x10, 1, 0) + struct.pack("=i", 0))
 

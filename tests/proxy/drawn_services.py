@@ -1,6 +1,7 @@
 """Services as a node serves them, drawn at random."""
 
 from functools import cache
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -79,3 +80,15 @@ def changes(family: Family) -> st.SearchStrategy[list[tuple[str, NodeService | N
         return st.tuples(st.just(name), st.none() | services(family, name=name))
 
     return st.lists(st.sampled_from(["1", "2", "3"]).flatmap(one), max_size=8)
+
+
+def one_port(*endpoints: Backend, protocol: str = "tcp", port: int = 80, **fields: Any) -> NodeServicePort:
+    """A port with these endpoints for the whole cluster."""
+    given: dict[str, Any] = {"name": protocol, "cluster_endpoints": endpoints, "has_any_endpoints": bool(endpoints)}
+    return NodeServicePort(protocol=protocol, port=port, **given | fields)
+
+
+def node_service(*ports: NodeServicePort, **fields: Any) -> NodeService:
+    """shop/one of IPv4 at 10.96.0.1, unless fields say otherwise."""
+    given = {"namespace": "shop", "name": "one", "family": "ip", "cluster_ip": "10.96.0.1"}
+    return NodeService(ports=ports, **given | fields)

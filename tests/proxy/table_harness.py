@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
+from tests.proxy.drawn_services import node_service, one_port
+
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_reader import scratch_table
 from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.model.node_service import Backend, NodeService, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
@@ -20,16 +22,8 @@ SOON: Final = 0.005
 def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     """A Service with endpoints on port 8080."""
     targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
-    port = NodeServicePort(
-        name="web", protocol="tcp", port=80, cluster_endpoints=targets, has_any_endpoints=bool(targets)
-    )
-    return NodeService(
-        namespace="shop",
-        name=f"s{number}",
-        family="ip",
-        cluster_ip=f"10.96.{number // 256}.{number % 256}",
-        **{"ports": (port,)} | more,
-    )
+    ports = more.pop("ports", (one_port(*targets),))
+    return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.{number // 256}.{number % 256}", **more)
 
 
 def key(served: NodeService) -> ServiceKey:

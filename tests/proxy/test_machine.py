@@ -17,7 +17,7 @@ def has(capabilities: str) -> dict[str, bool]:
     return {name: bool(int(value, 16) & BIT) for name, value in found}
 
 
-def test_a_thread_that_sets_it_aside_acts_without_it_and_what_it_starts_has_it_again() -> None:
+def test_a_thread_drops_a_capability_and_its_child_process_has_it_again() -> None:
     before, told = has(STATUS.read_text()), list[dict[str, bool]]()
 
     def run() -> None:

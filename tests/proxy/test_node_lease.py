@@ -96,7 +96,7 @@ def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options:
     asyncio.run(run())
 
 
-def test_nothing_is_written_before_there_is_something_to_say_and_then_at_once() -> None:
+def test_the_lease_is_written_as_soon_as_there_is_something_to_report() -> None:
     async def work(place: Place) -> None:
         await place.past(100)
         assert not place.writes
@@ -115,7 +115,7 @@ def test_nothing_is_written_before_there_is_something_to_say_and_then_at_once() 
 OWNER = OwnerReference(api_version="v1", kind="Node", name="n1", uid="u-1")
 
 
-def test_where_nothing_changes_it_is_renewed_once_a_minute() -> None:
+def test_the_lease_is_renewed_once_a_minute_without_changes() -> None:
     async def work(place: Place) -> None:
         place.programmed = ProgrammedReport(10, 20)
         await place.past(1000)
@@ -128,7 +128,7 @@ def test_where_nothing_changes_it_is_renewed_once_a_minute() -> None:
     on_a_node(work)
 
 
-def test_however_often_something_changes_it_is_written_once_in_ten_seconds() -> None:
+def test_frequent_changes_are_written_once_in_ten_seconds() -> None:
     async def work(place: Place) -> None:
         place.programmed = ProgrammedReport(0, 0)
         end = place.seconds + 300
@@ -162,7 +162,7 @@ def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
     on_a_node(work)
 
 
-def test_what_fails_is_told_and_tried_again() -> None:
+def test_a_failed_write_is_reported_and_tried_again() -> None:
     async def work(place: Place) -> None:
         place.programmed = ProgrammedReport(1, 1)
         for version in range(2, 30):

@@ -49,11 +49,7 @@ some_slices = st.fixed_dictionaries(
         "family": st.sampled_from(FAMILIES),
         "zones": st.sampled_from(["a", "b", "a,b", "a=0.75,b=0.25", None]),
         # Ready more often than not.
-        "endpoints": st.lists(
-            st.tuples(st.integers(1, 5), st.integers(0, 3).map(bool)),
-            min_size=1,
-            max_size=4,
-        ),
+        "endpoints": st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3).map(bool)), min_size=1, max_size=4),
     }
 )
 beginnings = st.tuples(

@@ -103,13 +103,14 @@ async def turned() -> None:
         await asyncio.sleep(0)
 
 
-def test_nothing_is_put_before_everything_was_listed() -> None:
+def test_nothing_is_programmed_before_everything_was_listed() -> None:
     async def test(here: Here) -> None:
         here.known.services.put(service())
         here.known.services.retain_only({CART})
         await turned()
         assert not here.table.waiting
         assert not here.loop.all_selected.is_set()
+        assert here.loop.pending_since() is None
         here.list()
         await here.loop.all_selected.wait()
         assert list(here.table.waiting) == [CART]
@@ -117,7 +118,7 @@ def test_nothing_is_put_before_everything_was_listed() -> None:
     run(test)
 
 
-def test_what_waits_is_over_when_the_kernel_has_it() -> None:
+def test_a_service_is_pending_until_the_kernel_has_it() -> None:
     async def test(here: Here) -> None:
         here.list()
         await here.loop.all_selected.wait()
@@ -132,7 +133,7 @@ def test_what_waits_is_over_when_the_kernel_has_it() -> None:
     run(test)
 
 
-def test_the_state_of_before_is_what_the_kernel_had_and_not_what_was_put() -> None:
+def test_the_previous_state_is_what_the_kernel_had() -> None:
     async def test(here: Here) -> None:
         here.list()
         await here.loop.all_selected.wait()
@@ -152,22 +153,7 @@ def test_the_state_of_before_is_what_the_kernel_had_and_not_what_was_put() -> No
     run(test)
 
 
-def test_a_service_that_is_gone_is_taken_out() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        here.loop.transaction_done("ip", here.table.done())
-        here.known.services.retain_only(set())
-        await turned()
-        assert here.table.waiting == {CART: None}
-        here.loop.transaction_done("ip", here.table.done())
-        assert here.after[-1][2] is None
-        assert not here.loop.node_services("ip")
-
-    run(test)
-
-
-def test_a_change_that_changes_nothing_here_waits_for_nothing() -> None:
+def test_a_change_without_effect_on_this_node_is_not_pending() -> None:
     async def test(here: Here) -> None:
         here.list()
         await here.loop.all_selected.wait()
@@ -180,7 +166,7 @@ def test_a_change_that_changes_nothing_here_waits_for_nothing() -> None:
     run(test)
 
 
-def test_the_time_that_a_slice_tells_is_measured_from_but_not_one_from_before_the_start() -> None:
+def test_programming_time_counts_from_the_trigger_time_of_a_slice_after_the_start() -> None:
     async def test(here: Here) -> None:
         here.list()
         await here.loop.all_selected.wait()
@@ -199,7 +185,7 @@ def test_the_time_that_a_slice_tells_is_measured_from_but_not_one_from_before_th
     run(test)
 
 
-def test_what_one_family_has_waits_for_the_other() -> None:
+def test_each_family_is_pending_until_its_own_kernel_table_has_the_change() -> None:
     async def test(here: Here) -> None:
         here.list()
         await here.loop.all_selected.wait()
@@ -216,16 +202,7 @@ def test_what_one_family_has_waits_for_the_other() -> None:
     run(test)
 
 
-def test_nothing_waits_for_the_kernel_before_everything_was_listed() -> None:
-    async def test(here: Here) -> None:
-        here.known.services.put(service())
-        await turned()
-        assert here.loop.pending_since() is None
-
-    run(test)
-
-
-def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(here: Here) -> None:
         found, mail = here.known.node_services, ("shop", "mail")
 
@@ -252,7 +229,7 @@ def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
-def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() -> None:
+def test_endless_changes_are_gathered_and_a_few_are_programmed_at_once() -> None:
     async def test(here: Here) -> None:
         here.list()
         await here.loop.all_selected.wait()
@@ -273,7 +250,7 @@ def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() 
     run(test)
 
 
-def test_an_address_of_another_service_is_not_put_and_is_handed_over() -> None:
+def test_an_address_of_another_service_is_programmed_once_that_one_is_gone() -> None:
     async def test(here: Here) -> None:
         thief = service(clusterIP="10.96.0.9", clusterIPs=["10.96.0.9"], externalIPs=["10.96.0.1"])
         here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
@@ -358,7 +335,7 @@ def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that
     run(test)
 
 
-def test_a_service_that_is_too_large_from_the_beginning_is_not_put() -> None:
+def test_a_service_that_is_too_large_from_the_beginning_is_not_programmed() -> None:
     async def test(here: Here) -> None:
         here.list()
         here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST)), version=2))
@@ -388,7 +365,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
     run(test)
 
 
-def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
+def test_a_service_that_is_refused_at_once_is_not_pending() -> None:
     async def test(here: Here) -> None:
         class Refusing(Table):
             def set_service(self, service: ObjectKey, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it

@@ -26,11 +26,11 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Scene:
-    """A teller whose time only its pauses move."""
+    """A recorder whose time only its pauses move."""
 
     def __init__(self, writer: Writer, registry: Registry) -> None:
         self.registry, self.log, self.seconds, self.pauses = registry, Lines(), 1000.0, list[float]()
-        self.teller = ProxyEventRecorder(
+        self.recorder = ProxyEventRecorder(
             writer,
             node="n1",
             log=self.log,
@@ -60,7 +60,7 @@ def a_service(number: int = 0) -> Service:
 def on_a_node(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str) -> None:
     async def run(writer: Writer, registry: Registry) -> None:
         scene = Scene(writer, registry)
-        running = asyncio.create_task(scene.teller.run())
+        running = asyncio.create_task(scene.recorder.run())
         try:
             await work(scene)
             assert not running.done(), running.exception()
@@ -70,9 +70,11 @@ def on_a_node(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str) 
     with_registry(run, *faults, limit=0.5)
 
 
-def test_an_event_says_of_which_service_on_which_node_and_why() -> None:
+def test_an_event_names_the_service_the_node_and_the_reason() -> None:
     async def work(scene: Scene) -> None:
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "No buffer space available (add element ip zoneward services)")
+        scene.recorder.record(
+            a_service(), NOT_PROGRAMMED, "No buffer space available (add element ip zoneward services)"
+        )
         await scene.until(lambda: len(scene.events()) == 1)
         (event,) = scene.events()
         assert (event["type"], event["reason"]) == ("Warning", "ServiceNotProgrammed")
@@ -90,62 +92,62 @@ def test_an_event_says_of_which_service_on_which_node_and_why() -> None:
     on_a_node(work)
 
 
-def test_a_service_is_told_of_once_for_each_reason_in_ten_minutes() -> None:
+def test_a_service_gets_one_event_for_each_reason_in_ten_minutes() -> None:
     async def work(scene: Scene) -> None:
         for note in ("one", "two"):
-            scene.teller.record(a_service(), NOT_PROGRAMMED, note)
-        scene.teller.record(a_service(), ADDRESS_CONTESTED, "three")
+            scene.recorder.record(a_service(), NOT_PROGRAMMED, note)
+        scene.recorder.record(a_service(), ADDRESS_CONTESTED, "three")
         await scene.until(lambda: len(scene.events()) == 2)
         scene.seconds += QUIET - 60
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "four")
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "four")
         scene.seconds += 60
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "one")
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "one")
         await scene.until(lambda: len(scene.events()) == 3)
         assert sorted(each["message"] for each in scene.events()) == ["Node n1: one", "Node n1: one", "Node n1: three"]
 
     on_a_node(work)
 
 
-def test_of_many_services_ten_are_told_at_once_and_ten_a_minute() -> None:
+def test_ten_events_are_written_at_once_and_ten_a_minute() -> None:
     async def work(scene: Scene) -> None:
         for number in range(MOST_WAITING + 20):
-            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
+            scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING)
         assert len(scene.pauses) == MOST_WAITING - PER_MINUTE
         assert scene.seconds - 1000 == 60 * (MOST_WAITING - PER_MINUTE) / PER_MINUTE
         # Those that were too many were not told, and may be told later.
-        scene.teller.record(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
+        scene.recorder.record(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING + 1)
 
     on_a_node(work)
 
 
-def test_what_a_server_has_no_time_for_is_tried_again_and_logged() -> None:
+def test_an_event_that_an_overloaded_server_rejects_is_logged_and_tried_again() -> None:
     async def work(scene: Scene) -> None:
         for number in range(6):
-            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
+            scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 6)
         assert set(scene.log.events) == {"an Event could not be written"}
 
     on_a_node(work, "500@0.8")
 
 
-def test_an_answer_that_is_lost_makes_no_second_event() -> None:
+def test_a_lost_answer_makes_no_second_event() -> None:
     async def work(scene: Scene) -> None:
         for number in range(9):
-            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
-        await scene.until(lambda: len(scene.events()) == 9 and not scene.teller._pending)
+            scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 9 and not scene.recorder._pending)
         assert scene.log.told
         assert len(scene.events()) == 9
 
     on_a_node(work, "lost-answer@0.5")
 
 
-def test_what_a_server_refuses_is_logged_and_given_up() -> None:
+def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None:
     async def work(scene: Scene) -> None:
         wrong = replace(a_service(), metadata=replace(a_service().metadata, name="No Name"))
-        scene.teller.record(wrong, ADDRESS_CONTESTED, "no")
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        scene.recorder.record(wrong, ADDRESS_CONTESTED, "no")
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
         ((event, fields),) = scene.log.told
         assert event == "an Event could not be written"
@@ -162,8 +164,8 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_serv
         store.create(scene.registry.kinds["services"], "doomed", held)
         store.delete(namespaces, "", "doomed")
         ends = replace(a_service(1), metadata=replace(a_service(1).metadata, namespace="doomed"))
-        scene.teller.record(ends, NOT_PROGRAMMED, "no")
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        scene.recorder.record(ends, NOT_PROGRAMMED, "no")
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
         ((_, fields),) = scene.log.told
         assert (fields["service"], fields["is_given_up"]) == ("doomed/cart-1", True)
@@ -176,17 +178,17 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_serv
 
 def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() -> None:
     async def work(scene: Scene) -> None:
-        create = scene.teller._writer.create
+        create = scene.recorder._writer.create
 
         async def create_and_tell(*args: Any) -> Any:
             created = await create(*args)
             if len(scene.events()) == 1:
                 scene.seconds += QUIET
-                scene.teller.record(a_service(), NOT_PROGRAMMED, "no, still not")
+                scene.recorder.record(a_service(), NOT_PROGRAMMED, "no, still not")
             return created
 
-        scene.teller._writer.create = create_and_tell  # type: ignore[assignment]
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        scene.recorder._writer.create = create_and_tell  # type: ignore[assignment]
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 2)
 
     on_a_node(work)
@@ -194,11 +196,11 @@ def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() ->
 
 def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
     async def work(scene: Scene) -> None:
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
-        scene.teller._recorder._now = lambda: NOON
+        scene.recorder._recorder._now = lambda: NOON
         scene.seconds += QUIET
-        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
+        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 2)
         assert all("series" not in each or each["series"] is None for each in scene.events())
 

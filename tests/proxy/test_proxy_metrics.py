@@ -9,33 +9,24 @@ from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.client.resources import NODES, SERVICES
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.proxy.measure.connection_totals import ZoneTotal
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
 ALERTS = ROOT / "deploy" / "alerts.yaml"
-SERVED = NodeService(
-    namespace="shop",
-    name="cart",
-    family="ip",
-    cluster_ip="10.96.0.1",
-    ports=(
-        NodeServicePort(
-            name="http",
-            protocol="tcp",
-            port=80,
-            cluster_endpoints=(Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)),
-            has_any_endpoints=True,
-            selection_rule=SelectionRule.ZONE_HINTS,
-        ),
+SERVED = node_service(
+    one_port(
+        Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080), name="http", selection_rule=SelectionRule.ZONE_HINTS
     ),
+    name="cart",
 )
 
 
@@ -119,7 +110,7 @@ def test_a_service_has_as_many_endpoints_as_this_node_may_send_to_and_the_rule_t
     assert (labels["rule"], value) == ("zone-hints", 2)
 
 
-def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_for() -> None:
+def test_connections_are_counted_by_the_zones_at_both_ends_and_by_address() -> None:
     told = [labels | {"value": value} for name, labels, value in samples(page(busy())) if "_connections_" in name]
     assert [(each["from_zone"], each["to_zone"], each["asked"], each["value"]) for each in told] == [
         ("a", "a", "cluster-ip", 5),
@@ -127,7 +118,7 @@ def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_fo
     ]
 
 
-def test_what_others_may_change_is_told_before_they_do() -> None:
+def test_repair_counters_begin_at_zero() -> None:
     """A series that begins above 0 has no rate, and no alert."""
     told = {
         labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}mended_total"
@@ -141,7 +132,7 @@ def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> No
     assert {name: each for name, each in documented.items() if name.startswith((UPSTREAM, OURS))} == shown()
 
 
-def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
+def test_alert_rules_use_metrics_and_labels_that_exist() -> None:
     known, used = shown(), set()
     (group,) = (each for each in yaml.safe_load(ALERTS.read_text())["groups"] if each["name"] == "zoneward-proxy")
     for rule in group["rules"]:

@@ -10,8 +10,8 @@ from zoneward.proxy.reporter import ProxyReporter
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
-class Told:
-    """In place of a Teller."""
+class EventList:
+    """Keeps the events that are recorded."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
@@ -32,7 +32,7 @@ class Lines(SilentLog):
         self.warnings.append({"event": event, **fields})
 
 
-def reporting(metrics: ProxyMetrics, told: Told, lines: Lines) -> ProxyReporter:
+def reporting(metrics: ProxyMetrics, told: EventList, lines: Lines) -> ProxyReporter:
     return ProxyReporter(
         metrics,
         log=lines,
@@ -42,8 +42,8 @@ def reporting(metrics: ProxyMetrics, told: Told, lines: Lines) -> ProxyReporter:
     )
 
 
-def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
-    metrics, told, lines = ProxyMetrics(), Told(), Lines()
+def test_a_service_that_is_too_large_is_counted_logged_and_reported() -> None:
+    metrics, told, lines = ProxyMetrics(), EventList(), Lines()
     reporting(metrics, told, lines).service_too_large(("shop", "cart"), ServiceTooLarge("ip6", 300_000, 250_000))
     assert {family: counter_total(each) for family, each in metrics.refusals.items()} == {"ip": 0, "ip6": 1}
     ((name, reason, note),) = told.events
@@ -56,8 +56,8 @@ def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
     assert (line["event"], line["service"]) == ("a Service could not be programmed", "shop/cart")
 
 
-def test_what_a_service_does_not_get_and_what_is_left_out_of_it_is_logged_and_told_while_it_is_so() -> None:
-    told, lines = Told(), Lines()
+def test_conflicts_and_omitted_values_are_logged_and_reported() -> None:
+    told, lines = EventList(), Lines()
     reports = reporting(ProxyMetrics(), told, lines)
     reports.addresses_contested("ip", ("shop", "cart"), ("10.96.0.10 of kube-system/kube-dns", "2 more"))
     reports.values_left_out(("shop", "cart"), ("external IP 127.0.0.1 is loopback", "endpoint 'x' is no IPv4 address"))
@@ -82,7 +82,7 @@ def test_what_a_service_does_not_get_and_what_is_left_out_of_it_is_logged_and_to
     ]
 
 
-def test_an_address_of_the_node_that_is_none_is_logged_in_one_line() -> None:
+def test_an_invalid_node_address_is_logged_in_one_line() -> None:
     lines = Lines()
-    reporting(ProxyMetrics(), Told(), lines).node_address_left_out("192.168.77.1 }\nadd table inet X")
+    reporting(ProxyMetrics(), EventList(), lines).node_address_left_out("192.168.77.1 }\nadd table inet X")
     assert lines.warnings[0]["address"] == r"'192.168.77.1 }\nadd table inet X'"

@@ -30,11 +30,11 @@ def told(health: ProxyHealth, now: float, *, of_node: bool = True) -> tuple[int,
 # --- the state --------------------------------------------------------------------------------------------------------
 
 
-def test_who_has_heard_of_nothing_is_well() -> None:
+def test_a_proxy_without_changes_is_healthy() -> None:
     assert a_health().is_healthy(1000.0)
 
 
-def test_what_waits_longer_than_the_limit_makes_unwell_until_it_is_programmed() -> None:
+def test_a_change_that_waits_too_long_makes_the_proxy_unhealthy_until_it_is_programmed() -> None:
     waiting: dict[Family, float] = {"ip": 100.0}
     health = a_health(waiting=waiting)
     assert health.is_healthy(159.0)
@@ -44,7 +44,7 @@ def test_what_waits_longer_than_the_limit_makes_unwell_until_it_is_programmed() 
     assert health.is_healthy(1000.0)
 
 
-def test_one_family_does_not_answer_for_the_other() -> None:
+def test_each_family_has_its_own_health() -> None:
     health = a_health(waiting={"ip": 0.0})
     health.mark_programmed(50.0, "ip6")
     assert not health.is_healthy(60.0)
@@ -66,14 +66,14 @@ def test_one_family_does_not_answer_for_the_other() -> None:
     ],
     ids=["unknown", "plain", "no-taints", "deleted", "other-taint", "to-be-deleted"],
 )
-def test_a_node_that_goes_is_not_sent_to(node: dict[str, Any] | None, eligible: bool) -> None:
+def test_a_node_that_is_being_removed_is_not_eligible(node: dict[str, Any] | None, eligible: bool) -> None:
     assert is_node_eligible(None if node is None else msgspec.convert(node, Node)) == eligible
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_who_is_well_tells_the_present_time_and_of_each_family_its_own() -> None:
+def test_a_healthy_proxy_reports_the_present_time_and_the_last_update_of_each_family() -> None:
     health = a_health()
     health.mark_programmed(90.0, "ip")
     assert told(health, 100.0) == (
@@ -88,7 +88,7 @@ def test_who_is_well_tells_the_present_time_and_of_each_family_its_own() -> None
     )
 
 
-def test_who_is_not_tells_when_it_last_was() -> None:
+def test_an_unhealthy_proxy_reports_when_it_was_last_healthy() -> None:
     health = a_health(waiting={"ip": 40.0})
     health.mark_programmed(30.0, "ip")
     status, body = told(health, 100.0)
@@ -97,12 +97,12 @@ def test_who_is_not_tells_when_it_last_was() -> None:
     assert not body["healthy"]
 
 
-def test_who_never_programmed_anything_has_no_last_time() -> None:
+def test_a_proxy_that_never_programmed_anything_has_no_last_update() -> None:
     health = a_health(waiting={"ip": 0.0})
     assert told(health, 100.0)[1]["lastUpdated"] == "0001-01-01T00:00:00Z"
 
 
-def test_a_node_that_goes_is_nothing_that_a_restart_would_mend() -> None:
+def test_livez_is_independent_of_the_eligibility_of_the_node() -> None:
     health = a_health(eligible=False)
     status, body = told(health, 0.0)
     assert (status, body["nodeEligible"], body["healthy"]) == (503, False, True)
@@ -110,7 +110,7 @@ def test_a_node_that_goes_is_nothing_that_a_restart_would_mend() -> None:
     assert (status, "nodeEligible" in body) == (200, False)
 
 
-def test_both_are_served_and_nothing_else() -> None:
+def test_healthz_and_livez_are_served_and_nothing_else() -> None:
     async def ask(session: aiohttp.ClientSession, path: str) -> tuple[int, str, bool]:
         async with session.get(path) as response:
             is_json = response.headers["Content-Type"] == "application/json"

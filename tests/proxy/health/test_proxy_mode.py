@@ -52,7 +52,7 @@ def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
     within(test)
 
 
-def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free() -> None:
+def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
     async def test() -> None:
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         told: list[str] = []
@@ -94,13 +94,13 @@ def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free() -> None:
         ({"proxyModeListen": None}, ListenAddress("127.0.0.1", 10249)),
     ],
 )
-def test_it_is_where_kube_proxy_has_it_only_where_that_is_replaced(
+def test_the_default_address_is_that_of_kube_proxy_only_where_it_is_replaced(
     section: dict[str, Any], expected: ListenAddress | None
 ) -> None:
     assert read_proxy_configuration(section).proxy_mode_address == expected
     assert ProxyConfiguration().proxy_mode_address == ListenAddress("127.0.0.1", 10249)
 
 
-def test_what_is_no_address_is_told_with_its_key() -> None:
+def test_an_invalid_address_is_reported_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=r"proxy\.proxyModeListen: expected \[HOST\]:PORT"):
         read_proxy_configuration({"proxyModeListen": "10249"})

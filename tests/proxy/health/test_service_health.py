@@ -72,7 +72,7 @@ async def refused(port: int) -> bool:
 @pytest.mark.parametrize(
     ("healthy", "proxy", "status"), [(2, True, 200), (0, True, 503), (2, False, 503)], ids=["some", "none", "unwell"]
 )
-def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
+def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_proxy(
     host: str, healthy: int, proxy: bool, status: int
 ) -> None:
     port = free_port()
@@ -94,19 +94,6 @@ def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
     run(test, ServiceHealthServer(proxy_is_healthy=lambda: proxy))
 
 
-def test_what_is_asked_next_has_what_changed() -> None:
-    port = free_port()
-
-    async def test(ports: ServiceHealthServer) -> None:
-        ports.set_service(CART, port, 1)
-        await opened(ports, port)
-        assert (await ask(port)).status == 200
-        ports.set_service(CART, port, 0)
-        assert (await ask(port)).status == 503
-
-    run(test, ServiceHealthServer())
-
-
 def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
 
@@ -117,6 +104,8 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
         await opened(ports, second)
         assert await refused(first)
         assert (await ask(second)).status == 200
+        ports.set_service(CART, second, 0)
+        assert (await ask(second)).status == 503
         ports.set_service(CART, None)
         await opened(ports)
         assert await refused(second)
@@ -125,7 +114,7 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     run(test, ServiceHealthServer())
 
 
-def test_a_port_that_somebody_has_is_told_once_and_taken_when_it_is_free() -> None:
+def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
     troubles = Troubles()
 
     async def test(ports: ServiceHealthServer) -> None:
@@ -196,7 +185,7 @@ def test_a_thousand_services_are_served_each_at_its_port() -> None:
     run(test, ServiceHealthServer(hosts=("127.9.8.7",)))
 
 
-def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
+def test_a_server_that_is_stopped_while_it_opens_leaves_nothing_open() -> None:
     numbers = range(22_000, 22_003)
 
     async def stopped_after(turns: int) -> None:
@@ -217,3 +206,23 @@ def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
             await stopped_after(turns)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_service_that_goes_while_its_port_is_opened_ends_nothing(is_taken: bool) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
+        with socket.create_server(("", 0)) as other:
+            taken = other.getsockname()[1]
+            for turns in range(10):
+                ports.set_service(CART, taken if is_taken else free_port(), 1)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                ports.set_service(CART, None)
+                for _ in range(20):
+                    await asyncio.sleep(0)
+        port = free_port()
+        ports.set_service(LIST, port, 1)
+        await opened(ports, port)
+        assert (await ask(port)).status == 200
+
+    run(test, ServiceHealthServer())

@@ -105,10 +105,7 @@ CASES: Final = (
     ),
     Case(
         name="a later line is refused, and the first is not done",
-        lines=(
-            f"add element {IN} cluster-ips {{ 10.9.0.7 }}",
-            f"delete element {IN} cluster-ips {{ 10.9.0.8 }}",
-        ),
+        lines=(f"add element {IN} cluster-ips {{ 10.9.0.7 }}", f"delete element {IN} cluster-ips {{ 10.9.0.8 }}"),
         refused=_NOT_THERE,
     ),
     Case(

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.conntrack import (
@@ -32,7 +33,7 @@ from zoneward.proxy.kernel.conntrack_cleaner import (
     udp_frontends,
 )
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ProxyNode, node_services
+from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode, node_services
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
@@ -46,10 +47,8 @@ def a_service(
     node_port: int | None = None,
     protocol: str = "udp",
 ) -> NodeService:
-    port = NodeServicePort(name="dns", protocol=protocol, port=53, node_port=node_port, serving_endpoints=serving)
-    return NodeService(
-        namespace="shop", name=name, family="ip", cluster_ip=address, external_ips=("192.0.2.7",), ports=(port,)
-    )
+    port = one_port(protocol=protocol, port=53, node_port=node_port, serving_endpoints=serving)
+    return node_service(port, name=name, cluster_ip=address, external_ips=("192.0.2.7",))
 
 
 # --- what has to be looked at -----------------------------------------------------------------------------------------
@@ -58,37 +57,22 @@ def a_service(
 @pytest.mark.parametrize(
     ("before", "after", "looked_at"),
     [
-        (None, a_service(A), True),
-        (a_service(), a_service(A), True),
-        (a_service(A, B), a_service(A), True),
-        (a_service(A), a_service(B), True),
-        (a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)), True),
-        (a_service(A), a_service(A, node_port=30_053), True),
-        (a_service(A), a_service(A, B), False),
-        (a_service(A, B), a_service(B, A), False),
-        (a_service(A), a_service(), False),
-        (a_service(A), None, False),
-        (None, a_service(), False),
-        (None, None, False),
-        (a_service(A, B, protocol="tcp"), a_service(A, protocol="tcp"), False),
-    ],
-    ids=[
-        "new",
-        "first-endpoint",
-        "one-goes",
-        "another",
-        "new-address",
-        "new-node-port",
-        "one-more",
-        "other-order",
-        "nobody-left",
-        "gone",
-        "nobody-yet",
-        "nothing",
-        "tcp",
+        pytest.param(None, a_service(A), True, id="new"),
+        pytest.param(a_service(), a_service(A), True, id="first-endpoint"),
+        pytest.param(a_service(A, B), a_service(A), True, id="one-goes"),
+        pytest.param(a_service(A), a_service(B), True, id="another"),
+        pytest.param(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)), True, id="new-address"),
+        pytest.param(a_service(A), a_service(A, node_port=30_053), True, id="new-node-port"),
+        pytest.param(a_service(A), a_service(A, B), False, id="one-more"),
+        pytest.param(a_service(A, B), a_service(B, A), False, id="other-order"),
+        pytest.param(a_service(A), a_service(), False, id="nobody-left"),
+        pytest.param(a_service(A), None, False, id="gone"),
+        pytest.param(None, a_service(), False, id="nobody-yet"),
+        pytest.param(None, None, False, id="nothing"),
+        pytest.param(a_service(A, B, protocol="tcp"), a_service(A, protocol="tcp"), False, id="tcp"),
     ],
 )
-def test_only_a_change_that_may_strand_a_flow_is_looked_at(
+def test_only_a_change_that_may_strand_a_flow_is_pending(
     before: NodeService | None, after: NodeService | None, looked_at: bool
 ) -> None:
     suspects = PendingFrontends()
@@ -98,7 +82,7 @@ def test_only_a_change_that_may_strand_a_flow_is_looked_at(
     assert not suspects.in_family("ip6")
 
 
-def test_every_front_that_lost_somebody_is_looked_at_and_no_other() -> None:
+def test_every_frontend_that_lost_an_endpoint_is_pending_and_no_other() -> None:
     suspects = PendingFrontends()
     before = replace(a_service(A, B, node_port=30_053), load_balancer_ips=("192.0.2.8",))
     suspects.service_changed(before, replace(before, ports=(replace(before.ports[0], serving_endpoints=(A,)),)))
@@ -108,7 +92,7 @@ def test_every_front_that_lost_somebody_is_looked_at_and_no_other() -> None:
     assert suspects.in_family("ip").keys() == {("192.0.2.8", 53)}
 
 
-def test_what_changes_before_it_is_looked_at_counts_as_it_is_then() -> None:
+def test_a_pending_frontend_has_its_latest_endpoints() -> None:
     suspects = PendingFrontends()
     suspects.service_changed(a_service(A, B), a_service(A))
     suspects.service_changed(a_service(A), a_service(A, C))
@@ -117,7 +101,7 @@ def test_what_changes_before_it_is_looked_at_counts_as_it_is_then() -> None:
     assert not suspects
 
 
-def test_an_address_that_another_service_has_got_is_still_looked_at() -> None:
+def test_an_address_that_moved_to_another_service_stays_pending() -> None:
     suspects = PendingFrontends()
     suspects.service_changed(None, a_service(A, name="old"))
     suspects.service_changed(None, a_service(B, name="new"))
@@ -125,7 +109,7 @@ def test_an_address_that_another_service_has_got_is_still_looked_at() -> None:
     assert suspects.in_family("ip")["10.96.0.10", 53] == (B,)
 
 
-def test_what_changed_while_it_was_looked_at_is_looked_at_again() -> None:
+def test_a_frontend_that_changes_during_a_check_is_checked_again() -> None:
     suspects = PendingFrontends()
     suspects.service_changed(None, a_service(A))
     looked_at = suspects.in_family("ip")
@@ -136,7 +120,7 @@ def test_what_changed_while_it_was_looked_at_is_looked_at_again() -> None:
     assert not suspects
 
 
-def test_whoever_serves_keeps_its_flows_selected_or_not() -> None:
+def test_serving_endpoints_keep_their_flows_whether_selected_or_not() -> None:
     def an_endpoint(number: int, zone: str, **conditions: bool) -> dict[str, Any]:
         hints = {"forZones": [{"name": zone}]}
         return {"addresses": [f"10.0.0.{number}"], "zone": zone, "hints": hints, "conditions": conditions}
@@ -176,31 +160,19 @@ def a_flow(to: str, port: int, answers: str, answering_port: int) -> Flow:
 @pytest.mark.parametrize(
     ("flow", "stale"),
     [
-        (a_flow("10.96.0.10", 53, "10.0.0.2", 8053), True),
-        (a_flow("10.96.0.10", 53, "10.96.0.10", 53), True),
-        (a_flow("10.96.0.10", 53, "10.0.0.1", 8054), True),
-        (a_flow("192.0.2.7", 53, "10.0.0.2", 8053), True),
-        (a_flow("198.51.100.1", 30_053, "10.0.0.2", 8053), True),
-        (a_flow("10.96.0.10", 53, "10.0.0.1", 8053), False),
-        (a_flow("198.51.100.1", 30_053, "10.0.0.1", 8053), False),
-        (a_flow("10.96.0.10", 54, "10.96.0.10", 54), False),
-        (a_flow("10.96.0.11", 53, "10.0.0.2", 8053), False),
-        (a_flow("203.0.113.1", 30_053, "203.0.113.1", 30_053), False),
-    ],
-    ids=[
-        "gone",
-        "never-translated",
-        "other-port-of-endpoint",
-        "external",
-        "node-port",
-        "serving",
-        "node-port-serving",
-        "other-port",
-        "other-service",
-        "port-of-another-machine",
+        pytest.param(a_flow("10.96.0.10", 53, "10.0.0.2", 8053), True, id="gone"),
+        pytest.param(a_flow("10.96.0.10", 53, "10.96.0.10", 53), True, id="never-translated"),
+        pytest.param(a_flow("10.96.0.10", 53, "10.0.0.1", 8054), True, id="other-port-of-endpoint"),
+        pytest.param(a_flow("192.0.2.7", 53, "10.0.0.2", 8053), True, id="external"),
+        pytest.param(a_flow("198.51.100.1", 30_053, "10.0.0.2", 8053), True, id="node-port"),
+        pytest.param(a_flow("10.96.0.10", 53, "10.0.0.1", 8053), False, id="serving"),
+        pytest.param(a_flow("198.51.100.1", 30_053, "10.0.0.1", 8053), False, id="node-port-serving"),
+        pytest.param(a_flow("10.96.0.10", 54, "10.96.0.10", 54), False, id="other-port"),
+        pytest.param(a_flow("10.96.0.11", 53, "10.0.0.2", 8053), False, id="other-service"),
+        pytest.param(a_flow("203.0.113.1", 30_053, "203.0.113.1", 30_053), False, id="port-of-another-machine"),
     ],
 )
-def test_a_flow_of_ours_that_nobody_who_serves_answers_is_stale(flow: Flow, stale: bool) -> None:
+def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(flow: Flow, stale: bool) -> None:
     suspects = udp_frontends(a_service(A, node_port=30_053))
     judge = StaleFlowDetector("ip", suspects, lambda address: address == pack_address("ip", "198.51.100.1"))
     assert judge.is_stale(flow) == stale
@@ -210,7 +182,7 @@ def test_a_flow_of_ours_that_nobody_who_serves_answers_is_stale(flow: Flow, stal
     ("family", "address", "local"),
     [("ip", "127.0.0.1", False), ("ip6", "::1", False), ("ip", "192.0.2.1", False), ("ip6", "2001:db8::1", False)],
 )
-def test_loopback_and_other_machines_have_no_node_ports_of_ours(family: Family, address: str, local: bool) -> None:
+def test_loopback_and_other_machines_have_no_node_ports_of_this_node(family: Family, address: str, local: bool) -> None:
     assert is_machine_address(family, pack_address(family, address)) == local
 
 
@@ -229,7 +201,7 @@ def recorded() -> bytes:
     return HEADER.pack(HEADER.size + len(body), 1 << 8, 2, 0, 0) + body
 
 
-def test_a_flow_is_read_as_the_kernel_tells_it() -> None:
+def test_a_recorded_answer_of_the_kernel_is_read() -> None:
     (flow,) = parse_flows("ip", recorded())
     assert flow.destination == (pack_address("ip", "10.96.0.10"), 53)
     assert flow.reply_source == (pack_address("ip", "127.0.0.1"), 5353)
@@ -239,7 +211,7 @@ def test_a_flow_is_read_as_the_kernel_tells_it() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_flow_that_is_told_in_another_form_is_read_the_same(family: Family) -> None:
+def test_the_order_of_attributes_does_not_matter(family: Family) -> None:
     address, endpoint = ("10.96.0.10", "10.0.0.2") if family == "ip" else ("fd00::10", "fd00:1::2")
     client = "10.9.0.1" if family == "ip" else "fd00::9"
     one = Tracked(family, client, (address, 53), (endpoint, 8053), 1)
@@ -415,32 +387,7 @@ def test_stale_flows_go_and_others_stay(filters: bool, services: int) -> None:
     assert kernel.asked.count(1) == (2 if services == 1 else 1)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_both_families_are_looked_after(family: Family) -> None:
-    address, endpoint = ("10.96.0.10", "10.0.0.2") if family == "ip" else ("fd00::10", "fd00:1::2")
-    kernel = Kernel(
-        Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (address, 53), 1),
-        Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (endpoint, 8053), 2),
-    )
-    conntrack = ConntrackCleaner(kernel, sleep=no_pause)
-    port = NodeServicePort(name="dns", protocol="udp", port=53, serving_endpoints=(Backend(endpoint, 8053),))
-    conntrack.service_changed(
-        None, NodeService(namespace="shop", name="dns", family=family, cluster_ip=address, ports=(port,))
-    )
-    run(conntrack, lambda: len(kernel.flows) == 1)
-    assert [each.number for each in kernel.flows] == [2]
-
-
-def test_nothing_is_asked_of_the_kernel_where_nothing_can_be_stale() -> None:
-    kernel = Kernel(tracked(1, B))
-    conntrack = ConntrackCleaner(kernel, sleep=no_pause)
-    conntrack.service_changed(a_service(A), a_service(A, B))
-    conntrack.service_changed(a_service(A, protocol="tcp"), a_service(protocol="tcp"))
-    run(conntrack, lambda: True)
-    assert not kernel.asked
-
-
-def test_many_changes_cost_one_look_a_second() -> None:
+def test_many_changes_cost_one_dump_a_second() -> None:
     pauses = list[float]()
 
     async def pause(seconds: float) -> None:
@@ -457,7 +404,7 @@ def test_many_changes_cost_one_look_a_second() -> None:
     assert pauses[1] >= 1.0
 
 
-def test_a_kernel_that_fails_is_asked_again_ever_later() -> None:
+def test_a_failing_kernel_is_retried_with_growing_pauses() -> None:
     pauses, troubles = list[float](), list[str]()
 
     async def pause(seconds: float) -> None:
@@ -483,7 +430,7 @@ def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() -> Non
     assert removed == [1]
 
 
-def test_a_flow_that_went_by_itself_meanwhile_is_no_trouble() -> None:
+def test_a_flow_that_expired_meanwhile_is_not_an_error() -> None:
     kernel, removed, troubles = Kernel(tracked(1, B), tracked(2, B)), list[int](), list[str]()
     kernel.on_dump = lambda: kernel.flows.__delitem__(slice(1, None))
     conntrack = ConntrackCleaner(kernel, on_removed=removed.append, on_trouble=troubles.append, sleep=no_pause)
@@ -492,7 +439,7 @@ def test_a_flow_that_went_by_itself_meanwhile_is_no_trouble() -> None:
     assert (sum(removed), troubles) == (1, [])
 
 
-def test_a_listing_asks_for_no_more_than_it_says() -> None:
+def test_a_dump_is_filtered_by_address_and_port() -> None:
     kernel = Kernel(tracked(1, A), tracked(2, A, to=("10.96.0.10", 54)), tracked(3, A, to=("192.0.2.7", 53)))
 
     async def told(request: bytes) -> list[tuple[bytes, int]]:

@@ -74,7 +74,7 @@ def within(what: Callable[[NftClient], Awaitable[None]], process: NftClient) -> 
     asyncio.run(run())
 
 
-def test_what_is_refused_has_the_part_at_fault_and_the_process_goes_on() -> None:
+def test_a_refusal_names_the_element_and_the_process_goes_on() -> None:
     async def run(process: NftClient) -> None:
         pid = process.pid
         with pytest.raises(KernelRefused, match=r"File exists: 2 \(add element ip t s\)"):
@@ -85,7 +85,7 @@ def test_what_is_refused_has_the_part_at_fault_and_the_process_goes_on() -> None
     within(run, NftClient(command=command()))
 
 
-def test_one_that_dies_is_started_again_and_that_is_told() -> None:
+def test_a_process_that_dies_is_started_again_and_reported() -> None:
     told: list[str] = []
 
     async def run(process: NftClient) -> None:
@@ -105,7 +105,7 @@ def test_one_that_dies_is_started_again_and_that_is_told() -> None:
     within(run, NftClient(command=command(), on_trouble=told.append))
 
 
-def test_one_that_died_while_nobody_asked_is_started_again() -> None:
+def test_a_process_that_dies_while_idle_is_started_again() -> None:
     async def run(process: NftClient) -> None:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
@@ -117,7 +117,7 @@ def test_one_that_died_while_nobody_asked_is_started_again() -> None:
     within(run, NftClient(command=command()))
 
 
-def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_answers() -> None:
+def test_a_process_that_hangs_is_replaced_with_twice_the_limit() -> None:
     told: list[str] = []
 
     async def run(process: NftClient) -> None:
@@ -133,7 +133,8 @@ def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_an
     async def sleep(_: float) -> None:
         pass
 
-    within(run, NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
+    process = NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep, clock=lambda: 0.0)
+    within(run, process)
     assert MAX_REQUEST_LIMIT == 60
 
 
@@ -177,14 +178,14 @@ def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
     within(run, NftClient(command=command(), limit=0.2, on_trouble=told.append, clock=clock))
 
 
-def test_an_answer_may_take_longer_as_long_as_it_goes_on() -> None:
+def test_a_partial_answer_extends_the_limit() -> None:
     async def run(process: NftClient) -> None:
         await process.run_commands("piecewise")
 
     within(run, NftClient(command=command(), limit=1.0))
 
 
-def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:
+def test_a_cancelled_request_does_not_take_the_answer_of_the_next() -> None:
     async def run(process: NftClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -210,7 +211,7 @@ def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:
         pytest.param(0, "raise SystemExit(1)", "ended", id="it ends"),
     ],
 )
-def test_where_rules_cannot_be_programmed_one_line_says_why(asked: int, script: str, why: str) -> None:
+def test_an_unusable_kernel_is_reported_in_one_line(asked: int, script: str, why: str) -> None:
     async def run() -> None:
         with pytest.raises(NftablesUnavailable, match=why) as unusable:
             async with NftClient(command=command(script=script, asked=asked)):
@@ -229,7 +230,7 @@ def test_a_command_that_cannot_be_run_is_unusable(tmp_path: Path) -> None:
         asyncio.run(run())
 
 
-def test_an_error_of_a_netlink_request_is_told_with_its_number() -> None:
+def test_a_netlink_error_has_its_number() -> None:
     async def run(process: NftClient) -> None:
         assert await process.query(generation_request())
 

@@ -1,9 +1,7 @@
 """What others change is found and mended, and a table that is found is taken over."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.proxy.table_harness import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
@@ -18,39 +16,35 @@ from zoneward.proxy.ruleset.nft_commands import render_commands
 # --- others -----------------------------------------------------------------------------------------------------------
 
 
-def others() -> Iterator[Any]:
-    """What somebody does to the table, and what is told of it."""
-    table = f"ip {TABLE}"
-    yield pytest.param([f"delete table {table}"], ("table", 1), id="the table goes")
-    yield pytest.param([f"delete element {table} cluster-ips {{ 10.96.0.1 }}"], ("elements", 1), id="an element goes")
-    yield pytest.param(
-        [f"add element {table} cluster-ips {{ 10.96.9.9, 10.96.9.8 }}"], ("elements", 2), id="elements come"
-    )
-    yield pytest.param([f"flush chain {table} services-nat"], ("rules", 1), id="the rules of a chain go")
-    yield pytest.param([f"add rule {table} forward drop"], ("rules", 1), id="a rule comes")
-    yield pytest.param([f"add chain {table} more"], ("chains", 1), id="a chain comes")
-    yield pytest.param(
-        [f"add chain {table} more {{ type filter hook input priority 5; }}", f"add rule {table} more drop"],
-        ("chains", 1),
-        id="a chain comes that the kernel enters",
-    )
+IN = f"ip {TABLE}"
 
 
-@pytest.mark.parametrize(("lines", "told"), list(others()))
-def test_what_others_change_is_found_by_a_look_and_mended(lines: list[str], told: tuple[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("command", "repaired"),
+    [
+        (f"delete table {IN}", ("table", 1)),
+        (f"delete element {IN} cluster-ips {{ 10.96.0.1 }}", ("elements", 1)),
+        (f"add element {IN} cluster-ips {{ 10.96.9.9, 10.96.9.8 }}", ("elements", 2)),
+        (f"flush chain {IN} services-nat", ("rules", 1)),
+        (f"add rule {IN} forward drop", ("rules", 1)),
+        (f"add chain {IN} more", ("chains", 1)),
+        (f"add chain {IN} more {{ type filter hook input priority 5; }}\nadd rule {IN} more drop", ("chains", 1)),
+    ],
+)
+def test_changes_of_others_are_found_and_repaired(command: str, repaired: tuple[str, int]) -> None:
     async def run(proxy: Proxy) -> None:
         every = a_service(1, 1, 2), a_service(2, 3)
         proxy.put(*every)
         await settled(proxy)
-        proxy.kernel.load("\n".join(lines))
+        proxy.kernel.load(command)
         await proxy.until(lambda: proxy.has(*every))
-        await proxy.until(lambda: proxy.mended == [told])
+        await proxy.until(lambda: proxy.mended == [repaired])
         assert not proxy.trouble
 
     within(run)
 
 
-def test_an_element_with_another_value_and_a_rule_of_a_shared_chain_are_found_by_an_audit() -> None:
+def test_an_audit_finds_changed_elements_and_rules_of_shared_chains() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
@@ -69,7 +63,7 @@ def test_an_element_with_another_value_and_a_rule_of_a_shared_chain_are_found_by
     within(run)
 
 
-def test_audits_come_by_themselves() -> None:
+def test_audits_are_periodic() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
@@ -80,7 +74,7 @@ def test_audits_come_by_themselves() -> None:
     within(run, audit_every=4 * SOON)
 
 
-def test_a_change_that_is_refused_since_others_changed_the_table_is_done_once_that_is_mended() -> None:
+def test_a_change_that_fails_on_a_damaged_table_is_done_after_the_repair() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
@@ -93,7 +87,7 @@ def test_a_change_that_is_refused_since_others_changed_the_table_is_done_once_th
     within(run, look_every=3600.0)
 
 
-def test_tables_of_others_are_none_of_ours() -> None:
+def test_tables_of_other_programs_are_left_alone() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
@@ -144,21 +138,7 @@ def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_mom
     asyncio.run(run())
 
 
-def test_options_may_change() -> None:
-    async def run(proxy: Proxy) -> None:
-        every = a_service(1, 1, 2), a_service(2, 3)
-        proxy.put(*every)
-        await settled(proxy)
-        proxy.table.options = other = replace(OPTIONS, masquerade_all=True)
-        await settled(proxy)
-        assert proxy.has(*every, options=other)
-        assert proxy.table.options is other
-        assert not proxy.mended
-
-    within(run)
-
-
-def test_a_service_that_goes_while_a_table_is_replaced_in_vain_is_told_of() -> None:
+def test_a_service_that_goes_while_a_replacement_fails_is_reported() -> None:
     async def run(proxy: Proxy) -> None:
         stays, goes = a_service(1, 1, 2), a_service(2, 3)
         proxy.put(stays, goes)
@@ -192,21 +172,10 @@ def test_options_may_change_until_the_last_moment_of_a_start() -> None:
     within(run)
 
 
-def test_rules_that_differ_in_a_found_table_are_written_again() -> None:
-    async def run() -> None:
-        kernel, every = FakeKernel(), [a_service(1, 1, 2)]
-        await restarted(kernel, every, every)
-        kernel.load(f"flush chain ip {TABLE} c-2\nadd rule ip {TABLE} c-2 drop\n")
-        proxy = await restarted(kernel, [], every)
-        assert proxy.has(*every)
-
-    asyncio.run(run())
-
-
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_what_would_change_is_told_and_nothing_is_written() -> None:
+def test_a_dry_run_plans_changes_and_writes_nothing() -> None:
     async def run() -> None:
         kernel, every = FakeKernel(), [a_service(1, 1, 2), a_service(2, 3)]
         proxy = await restarted(kernel, every, every)
@@ -222,7 +191,7 @@ def test_what_would_change_is_told_and_nothing_is_written() -> None:
     asyncio.run(run())
 
 
-def test_cleanup_takes_away_what_is_ours_and_tells_it() -> None:
+def test_cleanup_removes_and_reports_our_tables_only() -> None:
     async def run() -> None:
         kernel = FakeKernel()
         await restarted(kernel, [a_service(1, 1)], [a_service(1, 1)])

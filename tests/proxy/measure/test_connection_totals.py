@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 import msgspec
 import pytest
+from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, string_attribute
 from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE, parse_field_types
@@ -25,7 +26,7 @@ from zoneward.proxy.measure.connection_set import (
     parse_counts,
 )
 from zoneward.proxy.measure.connection_totals import ConnectionTotals, ZoneTotal
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets
 from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
@@ -55,13 +56,9 @@ def _element(endpoint: str, address: str, port: int, protocol: str, number: int,
 
 def served(family: Family, *, cluster_ip: str, node_port: int | None = None) -> NodeService:
     target = Backend("10.1.0.1" if family == "ip" else "fd00::1", 8080)
-    port = NodeServicePort(
-        name="http", protocol="tcp", port=80, node_port=node_port, cluster_endpoints=(target,), has_any_endpoints=True
-    )
     outer = ("192.0.2.9",) if family == "ip" else ()
-    return NodeService(
-        namespace="shop", name="cart", family=family, cluster_ip=cluster_ip, load_balancer_ips=outer, ports=(port,)
-    )
+    port = one_port(target, node_port=node_port)
+    return node_service(port, name="cart", family=family, cluster_ip=cluster_ip, load_balancer_ips=outer)
 
 
 @pytest.fixture
@@ -104,25 +101,22 @@ def test_the_kernels_answer_is_read(endpoint: str, address: str, protocol: str, 
     }
 
 
-def test_what_was_counted_before_the_first_look_is_not_ours(known: dict[Family, ServiceLookup]) -> None:
-    assert taken(known, {A: 100, B: 7}, {A: 130, B: 7}) == {"a": 30}
-
-
-def test_what_comes_later_is_counted_from_nothing(known: dict[Family, ServiceLookup]) -> None:
-    assert taken(known, {}, {A: 3}, {A: 5, B: 1}) == {"a": 5, "b": 1}
-
-
-def test_what_the_kernel_forgets_stays_counted_and_what_begins_anew_adds_up(known: dict[Family, ServiceLookup]) -> None:
-    assert taken(known, {}, {A: 10}, {A: 4}) == {"a": 14}
-    assert taken(known, {}, {A: 10}, {}, {}, {A: 12}) == {"a": 22}
-
-
-def test_one_that_is_left_out_by_chance_is_not_counted_twice(known: dict[Family, ServiceLookup]) -> None:
-    assert taken(known, {}, {A: 10}, {}, {A: 12}) == {"a": 12}
-
-
-def test_an_endpoint_that_nobody_knows_is_counted_apart(known: dict[Family, ServiceLookup]) -> None:
-    assert taken(known, {}, {UNKNOWN: 2, A: 1}) == {"": 2, "a": 1}
+@pytest.mark.parametrize(
+    ("answers", "counted"),
+    [
+        pytest.param([{A: 100, B: 7}, {A: 130, B: 7}], {"a": 30}, id="counts from before the start are not ours"),
+        pytest.param([{}, {A: 3}, {A: 5, B: 1}], {"a": 5, "b": 1}, id="later ones count from nothing"),
+        pytest.param([{}, {A: 10}, {A: 4}], {"a": 14}, id="a counter that begins again adds up"),
+        pytest.param([{}, {A: 10}, {}, {}, {A: 12}], {"a": 22}, id="a forgotten counter stays counted"),
+        pytest.param([{}, {A: 10}, {}, {A: 12}], {"a": 12}, id="a counter missing once is not counted twice"),
+        pytest.param([{}, {UNKNOWN: 2, A: 1}], {"": 2, "a": 1}, id="an unknown endpoint has no zone"),
+        pytest.param([{}, {("10.1.0.1", "203.0.113.5"): 9}], {}, id="forwarding of others is not counted"),
+    ],
+)
+def test_counts_of_the_kernel_come_to_totals_by_zone(
+    known: dict[Family, ServiceLookup], answers: list[dict[tuple[str, str], int]], counted: dict[str, int]
+) -> None:
+    assert taken(known, *answers) == counted
 
 
 def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, ServiceLookup]) -> None:
@@ -136,10 +130,6 @@ def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, ServiceLo
         some.add_counts("ip", an_answer(each), now=START)
         zones = {} if each else zones
     assert [each.connections for each in some.totals()] == [5]
-
-
-def test_what_others_send_on_is_not_counted(known: dict[Family, ServiceLookup]) -> None:
-    assert taken(known, {}, {("10.1.0.1", "203.0.113.5"): 9}) == {}
 
 
 def test_traffic_by_other_addresses_is_external(known: dict[Family, ServiceLookup]) -> None:
@@ -196,7 +186,9 @@ def test_the_document_is_what_plan_reads(known: dict[Family, ServiceLookup]) -> 
     ]
 
 
-def test_a_full_set_is_told(known: dict[Family, ServiceLookup], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_set_is_reported_as_incomplete(
+    known: dict[Family, ServiceLookup], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(measured, "MAX_ELEMENTS", 2)
     some = measuring(known)
     for there, complete in (({A: 1}, True), ({A: 1, B: 1}, False), ({A: 2}, False)):

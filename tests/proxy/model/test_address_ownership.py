@@ -125,7 +125,7 @@ def test_of_two_that_ask_for_an_external_address_the_older_has_the_port_and_hand
         assert here.lost(new) == ()
 
 
-def test_of_two_that_are_as_old_the_first_by_namespace_and_name_has_it() -> None:
+def test_of_two_equally_old_services_the_first_by_namespace_and_name_has_the_address() -> None:
     first, second = (
         a_service("a/z", "10.96.0.1", external_ips=(OUTER,)),
         a_service("b/a", "10.96.0.2", external_ips=(OUTER,)),
@@ -177,7 +177,7 @@ def test_of_two_with_one_cluster_ip_or_node_port_the_older_has_it() -> None:
         assert here.served == {key(same_address): same_address, key(same_port): same_port}
 
 
-def test_what_is_told_of_a_service_that_asks_for_much_is_short() -> None:
+def test_the_conflicts_of_a_service_with_many_addresses_are_shortened() -> None:
     every = tuple(f"198.51.100.{number}" for number in range(200))
     ports = tuple(range(1, 201))
     old = a_service("old", "10.96.0.1", *ports, creation_timestamp="2025-01-01T00:00:00Z", external_ips=every)

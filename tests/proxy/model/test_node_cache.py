@@ -66,7 +66,7 @@ def test_slices_of_other_zones_stay_packed() -> None:
     assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ZONE_SLICES
 
 
-def test_they_are_looked_into_where_nobody_else_is_left() -> None:
+def test_slices_of_other_zones_are_decoded_where_no_other_endpoint_is_left() -> None:
     here = known()
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
@@ -76,7 +76,7 @@ def test_they_are_looked_into_where_nobody_else_is_left() -> None:
     assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ALL
 
 
-def test_one_that_is_left_but_terminates_is_worse_than_those_of_other_zones() -> None:
+def test_a_terminating_endpoint_is_worse_than_those_of_other_zones() -> None:
     here = known()
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a", ready=False, serving=True, terminating=True))
@@ -92,7 +92,7 @@ def test_local_endpoints_are_found_in_slices_of_any_zone() -> None:
     assert [each.address for each in here.node_services(CART)["ip"].ports[0].local_endpoints] == ["10.0.0.2"]
 
 
-def test_changes_in_slices_of_other_zones_are_told_of_where_they_are_used_and_nowhere_else() -> None:
+def test_changes_in_slices_of_other_zones_are_reported_only_where_they_are_used() -> None:
     told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
     here.services.put(service())
@@ -134,7 +134,7 @@ def test_a_node_without_a_zone_uses_everything() -> None:
     assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_a_slice_that_moves_to_another_service_is_told_of_for_both() -> None:
+def test_a_slice_that_moves_to_another_service_is_reported_for_both() -> None:
     told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
     here.slices.put(slice_("one", "10.0.0.1"))
@@ -157,7 +157,7 @@ def test_a_slice_that_is_gone_is_no_longer_served() -> None:
     assert here.node_services(CART) == {}
 
 
-def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_is_over() -> None:
+def test_omitted_values_of_a_service_are_reported_when_they_change() -> None:
     told: list[tuple[ObjectKey, tuple[str, ...]]] = []
     here = known(on_left_out=lambda key, what: told.append((key, what)))
     here.services.put(service(externalIPs=["127.0.0.1", "192.0.2.1"]))

@@ -89,7 +89,7 @@ def test_a_service_is_served_in_each_of_its_families_by_endpoints_of_that_one() 
     }
 
 
-def test_every_address_of_a_service_is_written_so() -> None:
+def test_every_address_of_a_service_is_written_in_canonical_form() -> None:
     found = in_families(
         a_service(
             cluster_ip="FD96::0:1",
@@ -283,7 +283,7 @@ def test_external_addresses_in_the_range_of_cluster_ips_are_left_out() -> None:
     ]
 
 
-def test_what_is_no_address_is_left_out_and_told_in_one_line_each() -> None:
+def test_invalid_addresses_are_left_out_and_reported_in_one_line_each() -> None:
     hostile = "192.0.2.9 }\nadd table inet X"
     service = a_service(
         cluster_ips=(hostile, "10.96.0.1"),
@@ -318,14 +318,14 @@ def test_an_endpoint_that_is_no_address_does_not_keep_others_from_being_chosen()
         ServicePort(name="a", port=10**5000),
     ],
 )
-def test_a_port_that_is_none_is_left_out_and_the_others_are_served(port: ServicePort) -> None:
+def test_an_invalid_port_is_left_out_and_the_others_are_served(port: ServicePort) -> None:
     found, told = left_out(a_service(ports=(port, HTTP)))
     assert [each.name for each in found["ip"].ports] == ["http"]
     assert len(told) == 1
     assert told[0].startswith("port 'a': ")
 
 
-def test_a_node_port_and_a_health_check_port_that_are_none_are_left_out() -> None:
+def test_an_invalid_node_port_or_health_check_port_is_left_out() -> None:
     service = a_service(
         type="LoadBalancer",
         external_traffic_policy="Local",

@@ -32,7 +32,7 @@ def node_rules(family: Family, options: RulesetOptions) -> list[str]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_tables_by_different_options_are_told_apart(family: Family) -> None:
+def test_tables_with_different_options_have_different_layout_chains(family: Family) -> None:
     names = [
         name
         for each in OTHERWISE
@@ -43,7 +43,7 @@ def test_tables_by_different_options_are_told_apart(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rules_name_only_sets_and_chains_that_there_are(family: Family) -> None:
+def test_rules_name_only_sets_and_chains_that_exist(family: Family) -> None:
     for each in OTHERWISE:
         options = RulesetOptions(**each)
         sets, chains = base_sets(family, options), base_chains(family, options)

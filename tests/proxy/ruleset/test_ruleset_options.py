@@ -9,7 +9,7 @@ def a_node(*addresses: tuple[str, str]) -> Node:
     return Node(status=NodeStatus(addresses=tuple(NodeAddress(type=kind, address=each) for kind, each in addresses)))
 
 
-def test_what_is_no_address_is_told_and_the_next_one_is_the_nodes() -> None:
+def test_an_invalid_node_address_is_reported_and_the_next_one_is_used() -> None:
     injected = "192.168.77.1 }\nadd table inet X"
     node = a_node(("InternalIP", injected), ("InternalIP", "garbage"), ("ExternalIP", "192.0.2.1"), ("Hostname", "n1"))
     told: list[str] = []
@@ -19,7 +19,7 @@ def test_what_is_no_address_is_told_and_the_next_one_is_the_nodes() -> None:
     assert (options.node_ips, options.node_port_cidrs) == ({"ip": "192.0.2.1"}, {"ip": ("192.0.2.1",)})
 
 
-def test_a_node_of_which_no_address_can_be_read_serves_node_ports_as_one_that_tells_none() -> None:
+def test_a_node_with_invalid_addresses_is_treated_as_one_without_addresses() -> None:
     assert ruleset_options(ProxyConfiguration(), a_node(("InternalIP", "garbage"))) == ruleset_options(
         ProxyConfiguration(), a_node()
     )

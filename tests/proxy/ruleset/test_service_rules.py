@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.proxy.drawn_services import services
+from tests.proxy.drawn_services import node_service, one_port, services
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset import ServiceRuleset
 from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
@@ -24,24 +24,10 @@ def a_portion(
     **about: Any,
 ) -> ServiceRuleset:
     """Of a Service with one port, with an external address unless told otherwise."""
-    port: dict[str, Any] = {
-        "node_port": about.pop("node_port", None),
-        "affinity_seconds": about.pop("affinity_seconds", None),
-    }
-    port |= {
-        "has_any_endpoints": about.pop("has_any_endpoints", bool(cluster or local)),
-        "weights": about.pop("weights", None),
-    }
-    served = NodeService(
-        namespace="shop",
-        name="cart",
-        family="ip",
-        cluster_ip="10.96.0.1",
-        ports=(
-            NodeServicePort(name="", protocol="tcp", port=80, cluster_endpoints=cluster, local_endpoints=local, **port),
-        ),
-        **({"external_ips": ("198.51.100.1",)} | about),
-    )
+    names = ("node_port", "affinity_seconds", "has_any_endpoints", "weights")
+    given = {"has_any_endpoints": bool(cluster or local)} | {each: about.pop(each) for each in names if each in about}
+    port = one_port(*cluster, local_endpoints=local, **given)
+    served = node_service(port, name="cart", **{"external_ips": ("198.51.100.1",)} | about)
     options = RulesetOptions(node_ips=None if own is None else {"ip": own})
     return service_rules((served,), assign_slots((served,), {}), options)
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxy.drawn_services import services
+from tests.proxy.drawn_services import node_service, one_port, services
 
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceSpec
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.service_size import (
     ServiceParts,
     ServiceTooLarge,
@@ -22,13 +22,9 @@ from zoneward.proxy.ruleset.service_size import (
 
 def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
     targets = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
-    every = (
-        NodeServicePort(
-            name=f"p{number}", protocol="tcp", port=number, cluster_endpoints=targets, has_any_endpoints=True
-        )
-        for number in range(1, ports + 1)
+    return node_service(
+        *(one_port(*targets, name=f"p{number}", port=number) for number in range(1, ports + 1)), **about
     )
-    return NodeService(namespace="shop", name="s", family="ip", cluster_ip="10.96.0.1", ports=tuple(every), **about)
 
 
 def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
@@ -119,14 +115,6 @@ def replace_ports(slice_: EndpointSlice, ports: tuple[EndpointPort, ...]) -> End
 
 def test_endpoints_that_are_gone_are_taken_away_with_their_weights() -> None:
     one, two = Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)
-    port = NodeServicePort(
-        name="",
-        protocol="udp",
-        port=53,
-        cluster_endpoints=(one, two),
-        weights=(1.0, 3.0),
-        local_endpoints=(one,),
-        serving_endpoints=(one, two),
-    )
+    port = one_port(one, two, protocol="udp", weights=(1.0, 3.0), local_endpoints=(one,), serving_endpoints=(one, two))
     (left,) = keep_endpoints(replace(a_service(1), ports=(port,)), {"10.1.0.2"}).ports
     assert left == replace(port, cluster_endpoints=(two,), weights=(3.0,), local_endpoints=(), serving_endpoints=(two,))

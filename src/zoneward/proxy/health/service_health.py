@@ -126,10 +126,12 @@ class ServiceHealthServer:
         except (OSError, OverflowError) as error:
             if port in self._servers:
                 self._servers.pop(port).close()
-            self._report(claimants[0], port, getattr(error, "strerror", None) or str(error))
-            self._retries[port] = loop.call_later(self._again, self._check_port, port)
+            if claimants:  # All of them may have gone meanwhile; then the port is checked once more anyway.
+                self._report(claimants[0], port, getattr(error, "strerror", None) or str(error))
+                self._retries[port] = loop.call_later(self._again, self._check_port, port)
         else:
-            self._reported.pop((claimants[0], port), None)
+            if claimants:
+                self._reported.pop((claimants[0], port), None)
 
     def _report(self, service: ServiceKey, port: int, why: str) -> None:
         if self._reported.get((service, port)) != why:
