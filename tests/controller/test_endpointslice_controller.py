@@ -12,7 +12,6 @@ from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
 from zoneward.client.reflector import ReflectorSettings
-from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
 from zoneward.controller.mode import Mode
@@ -169,16 +168,6 @@ async def test_nothing_ready_is_missing_while_endpoints_move_between_slices() ->
 
 
 @with_controller()
-async def test_own_writes_are_no_news(place: Place, controller: EndpointSliceController) -> None:
-    plans = counter_total(controller.metrics.syncs)
-    place.make_ready(1, False)
-    await settle(place, controller)
-    # A watch may tell of a write before its answer does.
-    assert counter_total(controller.metrics.syncs) - plans <= 2
-    assert counter_total(controller.metrics.writes, operation="update") == 1
-
-
-@with_controller()
 async def test_what_others_do_to_our_slices_is_mended(place: Place, controller: EndpointSliceController) -> None:
     (slice_,) = place.slices()
     place.change(KEPT, "default", slice_.metadata.name, lambda old: old | {"endpoints": []})
@@ -232,23 +221,6 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(LIMIT):
         while not holds():
             await asyncio.sleep(0.01)
-
-
-async def test_slices_of_the_built_in_controller_go_after_ours_have_come() -> None:
-    async with a_place() as place:
-        fill(place)
-        theirs = Configuration().as_upstream()
-        (plan,) = place.plans(theirs)
-        for each in plan.families[0].changes.create:
-            await Writer(place.link).create(SLICES, each)
-        assert place.listed() == addresses(*range(PODS))
-        # A second on, a Pod that is not listed is missing.
-        await asyncio.sleep(1.1)
-        async with at_work(place) as controller:
-            await settle(place, controller)
-        assert {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()} == {names.MANAGER}
-        assert place.listed() == addresses(*range(PODS))
-        assert place.missing == []
 
 
 async def test_what_is_decided_is_told_once() -> None:

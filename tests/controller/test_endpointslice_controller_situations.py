@@ -1,12 +1,11 @@
 """Services and clusters that are not like most: each is served as it should be, and nobody else suffers."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
+from tests.contract.objects import a_node, an_endpoint_slice
 from tests.controller.a_controller import KEPT, LABELS, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 from tests.controller.test_endpointslice_controller import is_as_planned, until, with_controller
@@ -38,21 +37,6 @@ def create(place: Place, plural: str, thing: Object, **changes: Any) -> None:
     place.store.create(place.registry.kinds[plural], "default", thing | changes)
 
 
-def create_pod(
-    place: Place, name: str, *, status: Object | None = None, containers: list[Object] | None = None
-) -> None:
-    pod = a_pod(name, node="node-a", address="10.1.0.1", labels=LABELS)
-    if containers is not None:
-        pod["spec"]["containers"] = containers
-    create(place, "pods", pod)
-    place._status(name, {"status": pod["status"] | (status or {})})
-
-
-def with_spec(name: str = "cart", *, selector: Object | None = LABELS, **spec: Any) -> Object:
-    service = a_service(name, selector=selector)
-    return service | {"spec": service["spec"] | spec}
-
-
 def nodes(place: Place) -> None:
     for zone in "abc":
         place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
@@ -70,22 +54,6 @@ def ready(place: Place, service: str = "cart") -> set[str]:
 
 def managers(place: Place) -> set[str]:
     return {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()}
-
-
-def serving(
-    prepare: Callable[[Place], None], check: Callable[[Place, EndpointSliceController], None], **options: Any
-) -> None:
-    """What comes of some objects."""
-
-    async def scene() -> None:
-        async with a_place() as place:
-            nodes(place)
-            prepare(place)
-            async with at_work(place, **options) as controller:
-                await settle(place, controller)
-                check(place, controller)
-
-    asyncio.run(scene())
 
 
 # --- Services ---------------------------------------------------------------------------------------------------------
@@ -149,35 +117,17 @@ async def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
             assert not service["status"].get("conditions")
 
 
-def test_both_families_get_slices_of_their_own() -> None:
-    def prepare(place: Place) -> None:
-        create_pod(place, "both", status={"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]})
-        create_pod(place, "four", status={"podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}]})
-        create(place, "services", with_spec(ipFamilyPolicy="RequireDualStack"))
-
-    def check(place: Place, _controller: EndpointSliceController) -> None:
-        found = {each.address_type: {one.addresses for one in each.endpoints or ()} for each in place.slices()}
-        assert found == {"IPv4": {("10.1.0.1",), ("10.1.0.2",)}, "IPv6": {("fd00::1",)}}
-        assert is_as_planned(place)
-
-    serving(prepare, check)
-
-
-def test_a_service_of_another_proxy_gets_its_slices_and_they_say_so() -> None:
+@with_controller()
+async def test_a_service_of_another_proxy_gets_its_slices_and_they_say_so(
+    place: Place, controller: EndpointSliceController
+) -> None:
     """As upstream: such a proxy reads slices too, and kube-proxy passes over those with the label."""
-
-    def prepare(place: Place) -> None:
-        create_pod(place, "one")
-        service = with_spec()
-        service["metadata"]["labels"] = {PROXY_NAME: "other"}
-        create(place, "services", service)
-
-    def check(place: Place, _controller: EndpointSliceController) -> None:
-        (slice_,) = place.slices()
-        assert (slice_.metadata.labels or {})[PROXY_NAME] == "other"
-        assert ready(place) == {"10.1.0.1"}
-
-    serving(prepare, check)
+    labels = {PROXY_NAME: "other"}
+    place.change("services", "default", "cart", lambda old: old | {"metadata": old["metadata"] | {"labels": labels}})
+    await settle(place, controller)
+    (slice_,) = place.slices()
+    assert (slice_.metadata.labels or {})[PROXY_NAME] == "other"
+    assert ready(place) == addresses(*range(PODS))
 
 
 async def test_slices_of_other_managers_are_never_written() -> None:
@@ -200,20 +150,6 @@ async def test_slices_of_other_managers_are_never_written() -> None:
             assert not controller.contested
         left = [each for each in theirs if each["metadata"]["name"] != "cart-somebody"]
         assert [each for each in place.objects(KEPT) if each in theirs] == left
-
-
-async def test_as_upstream_decides_it_writes_under_its_label() -> None:
-    configuration = Configuration().as_upstream()
-    async with a_place() as place:
-        fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        async with at_work(place, configuration=configuration) as controller:
-            await settle(place, controller)
-            place.make_ready(1, False)
-            await settle(place, controller)
-            assert place.listed() == addresses(0, *range(2, PODS))
-            assert is_as_planned(place, configuration)
-            assert not controller.contested
-        assert managers(place) == {names.BUILT_IN_MANAGER}
 
 
 KEEPS_LABEL = Configuration(keep_built_in_label=True)
@@ -371,22 +307,6 @@ async def test_where_nothing_can_be_created_any_more_it_is_not_tried_again_and_a
             place.make_ready(1, False)
             await settle(place, controller)
             assert Terminating.tries == 2
-
-
-async def test_a_namespace_that_goes_takes_all_with_it() -> None:
-    async with a_place() as place:
-        registry = place.registry
-        place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
-        nodes(place)
-        pod = a_pod("one", node="node-a", address="10.1.0.1", namespace="doomed", labels=LABELS)
-        place.store.create(registry.kinds["pods"], "doomed", pod)
-        service = a_service("cart", namespace="doomed", selector=LABELS)
-        place.store.create(registry.kinds["services"], "doomed", service)
-        async with at_work(place) as controller:
-            await settle(place, controller)
-            assert place.slices()
-            place.store.delete(registry.kinds["namespaces"], "", "doomed")
-            await until(lambda: not place.slices() and controller.is_idle)
 
 
 @with_controller()

@@ -321,16 +321,6 @@ async def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_
         assert shop.missing == []
 
 
-async def test_where_its_slices_are_deleted_a_service_is_ours_at_once() -> None:
-    async with a_shop() as shop, at_work(shop, conflicts=quick()) as controller:
-        await until(lambda: bool(controller.contested) and of(shop) == (False, True))
-        shop.runs = False
-        shop.steady.clear()
-        for each in shop.slices(BUILT_IN_MANAGER):
-            shop.delete_slice(each["metadata"]["name"])
-        await until(lambda: not controller.contested and is_ours(shop, controller))
-
-
 async def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
     async with a_shop() as shop:
         shop.runs = False

@@ -1,4 +1,4 @@
-"""Endpoints of adopted Services beside a running controller. A sandbox has no Endpoints: these are kept here."""
+"""Endpoints of adopted Services beside a running controller."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -6,13 +6,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pytest
 from tests.client.recording import until
 from tests.controller.a_controller import PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 
-from zoneward.client.api_errors import ApiError, api_error
+from zoneward.client.api_errors import api_error
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
@@ -29,14 +28,13 @@ PATH = "/api/v1/namespaces/default/endpoints"
 
 
 @dataclass
-class WithEndpoints:
-    """A connection whose server has Endpoints too, in one namespace. ``refuses``: the status of answers to writes."""
+class EndpointsLink:
+    """A connection that notes what is asked about Endpoints. ``refuses``: the status of answers to writes."""
 
     link: ReadWriteConnection
-    objects: dict[str, Object] = field(default_factory=dict)
+    place: Place
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
-    _version: int = 0
 
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float
@@ -44,37 +42,23 @@ class WithEndpoints:
         return self.link.stream(path, query, idle=idle)
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
-        if not path.startswith(PATH):
-            return await self.link.get(path, query, timeout=timeout)
-        self.calls.append("GET")
-        return msgspec.json.encode(self._found(path))
+        self._note("GET", path)
+        return await self.link.get(path, query, timeout=timeout)
 
     async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
-        if not path.startswith(PATH):
-            return await self.link.send(method, path, body, **options)
-        self.calls.append(method)
-        if self.refuses is not None:
-            raise _error(self.refuses)
-        thing = msgspec.json.decode(body)
-        if method == "DELETE":
-            if self._found(path)["metadata"]["uid"] != thing["preconditions"]["uid"]:
-                raise _error(409)
-            del self.objects[_name(path)]
-            return b"{}"
-        name = thing["metadata"]["name"]
-        if method == "POST":
-            if name in self.objects:
-                raise _error(409, "AlreadyExists")
-            thing["metadata"]["uid"] = f"u-{name}"
-        elif self._found(path)["metadata"]["resourceVersion"] != thing["metadata"]["resourceVersion"]:
-            raise _error(409, "Conflict")
-        self.write(name, thing)
-        return msgspec.json.encode(self.objects[name])
+        if self._note(method, path) and self.refuses is not None:
+            raise api_error(self.refuses, b'{"kind": "Status"}')
+        return await self.link.send(method, path, body, **options)
 
-    def write(self, name: str, thing: Object) -> None:
-        self._version += 1
-        thing["metadata"]["resourceVersion"] = str(self._version)
-        self.objects[name] = thing
+    def _note(self, method: str, path: str) -> bool:
+        is_about_endpoints = path.startswith(PATH)
+        if is_about_endpoints:
+            self.calls.append(method)
+        return is_about_endpoints
+
+    @property
+    def objects(self) -> dict[str, Object]:
+        return {each["metadata"]["name"]: each for each in self.place.objects("endpoints")}
 
     def listed(self, name: str = "cart") -> tuple[set[str], set[str]]:
         """Addresses that are ready, and that are not."""
@@ -84,19 +68,6 @@ class WithEndpoints:
         )
         return ready, unready
 
-    def _found(self, path: str) -> Object:
-        if _name(path) not in self.objects:
-            raise _error(404)
-        return self.objects[_name(path)]
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _error(status: int, reason: str = "") -> ApiError:
-    return api_error(status, msgspec.json.encode({"kind": "Status", "reason": reason}))
-
 
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +75,9 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, WithEndpoints, EndpointSliceController]]:
+async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, EndpointsLink, EndpointSliceController]]:
     async with a_place() as place:
-        place.link = server = WithEndpoints(place.link)
+        place.link = server = EndpointsLink(place.link, place)
         fill(place, selector=None, annotations=MARKS)
         async with at_work(place, mode=mode, batching=Batching()) as controller:
             await settle(place, controller)
@@ -145,15 +116,15 @@ async def test_where_all_services_are_ours_too() -> None:
 
 async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
     async with kept() as (place, server, controller):
-        thing = server.objects["cart"]
-        server.write("cart", thing | {"metadata": thing["metadata"] | {"annotations": {"note": "b"}}})
+        note = {"annotations": {"note": "b"}}
+        place.change("endpoints", "default", "cart", lambda old: old | {"metadata": old["metadata"] | note})
         server.calls.clear()
         place.make_ready(1, False)
         await until(lambda: server.listed()[1] == addresses(1))
         await settle(place, controller)
         assert server.calls == ["PUT", "GET", "PUT"]
         assert server.objects["cart"]["metadata"]["annotations"]["note"] == "b"
-        del server.objects["cart"]
+        place.store.delete(place.registry.kinds["endpoints"], "default", "cart")
         place.make_ready(1, True)
         await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
 
@@ -171,7 +142,7 @@ async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
 
 async def test_nothing_is_read_or_written_on_standby() -> None:
     async with a_place() as place:
-        place.link = server = WithEndpoints(place.link)
+        place.link = server = EndpointsLink(place.link, place)
         fill(place, selector=None, annotations=MARKS)
         leading = asyncio.Event()
         writer = Writer(place.link)
@@ -202,7 +173,7 @@ async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeyp
     log = Lines()
     monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
     async with a_place() as place:
-        place.link = server = WithEndpoints(place.link)
+        place.link = server = EndpointsLink(place.link, place)
         fill(place, selector=None, annotations=MARKS)
         async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
             await until(lambda: len(server.calls) > 2)

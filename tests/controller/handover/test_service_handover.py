@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.contract.objects import an_endpoint_slice
-from tests.controller.a_built_in import KEPT, KEY, NUMBER, Shop, a_shop
+from tests.controller.a_built_in import KEPT, KEY, Shop, a_shop
 
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import ServiceHandover
@@ -81,16 +81,6 @@ async def test_there_and_back_leaves_the_service_as_it_was(shop: Shop) -> None:
     assert shop.listed() == shop.steady
 
 
-@with_shop
-async def test_done_twice_nothing_is_written_the_second_time(shop: Shop) -> None:
-    for name in WRITES:
-        await way(shop.adopting(), name)
-        await shop.quiet()
-        version = shop.registry.store.version
-        await way(shop.adopting(), name)
-        assert shop.registry.store.version == version
-
-
 @pytest.mark.parametrize(("name", "after"), [(name, after) for name, most in WRITES.items() for after in range(most)])
 @pytest.mark.parametrize("then", ["adopt", "release"])
 async def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after: int, then: str) -> None:
@@ -110,17 +100,6 @@ async def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, 
         else:
             assert shop.words() == before
             assert not shop.slices(names.MANAGER)
-
-
-@with_shop
-async def test_a_pod_that_turns_ready_half_way_is_listed_before_theirs_go(shop: Shop) -> None:
-    shop.steady.discard("10.0.0.1")
-    shop.make_ready(1, False)
-    with pytest.raises(CutOff):
-        await way(shop.adopting(writer=dying(shop, 3)), "adopt")
-    shop.make_ready(1, True)
-    await shop.adopting().adopt(endpoints_policy="keep")
-    assert shop.listed() == {f"10.0.0.{number}" for number in range(NUMBER)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -247,12 +226,3 @@ async def test_slices_of_ours_go_at_once(shop: Shop) -> None:
     await shop.adopting().adopt(endpoints_policy="keep")
     await shop.adopting(still=100.0).release()
     assert not shop.slices(names.MANAGER)
-
-
-@with_shop
-async def test_one_that_is_adopted_again_is_not_released_where_only_those_with_a_selector_are(shop: Shop) -> None:
-    await shop.adopting().adopt(endpoints_policy="keep")
-    version = shop.registry.store.version
-    assert await shop.adopting().release(only_selected=True) == "it is Zoneward's"
-    assert shop.registry.store.version == version
-    assert is_ours(shop)

@@ -18,7 +18,6 @@ from zoneward.controller.queue.work_queue import (
     Urgency,
     WorkItem,
     WorkQueue,
-    urgency_of,
 )
 
 
@@ -401,14 +400,6 @@ def test_what_waits_is_counted() -> None:
     assert depth.waiting == 4
     assert schedule.longest_wait(0.75) == 0.75
     assert a_schedule().longest_wait(3) == 0
-
-
-@pytest.mark.parametrize(
-    ("takes_away", "ready", "expected"),
-    [(True, 1000, Urgency.URGENT), (False, 0, Urgency.URGENT), (False, 1000, Urgency.NORMAL)],
-)
-def test_what_goes_and_what_is_rare_is_urgent(takes_away: bool, ready: int, expected: Urgency) -> None:
-    assert urgency_of(takes_away=takes_away, ready=ready) is expected
 
 
 # --- any order of events ----------------------------------------------------------------------------------------------

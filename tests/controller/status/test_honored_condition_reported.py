@@ -179,25 +179,6 @@ async def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens
             assert scene.told == [None, PROGRAMMING, PROGRAMMED]
 
 
-async def test_a_change_of_what_is_asked_for_has_to_be_programmed_anew() -> None:
-    async with a_scene() as scene, leading(scene):
-        scene.renew("node-a")
-        await scene.until(PROGRAMMED)
-        before, revision = scene.version, scene.message()
-        scene.place.change(
-            "services", "default", "cart", lambda old: _with_spec(old, trafficDistribution="PreferSameNode")
-        )
-        await scene.until(PROGRAMMING)
-        scene.renew("node-a", at=before)
-        await scene.stays(PROGRAMMING)
-        scene.renew("node-a")
-        await scene.until(PROGRAMMED)
-        assert scene.message() != revision
-        scene.place.change("services", "default", "cart", lambda old: _with_spec(old, trafficDistribution=None))
-        await scene.until(None)
-        assert [each for each in scene.told if each != PROGRAMMING] == [None, PROGRAMMED, PROGRAMMED, None]
-
-
 def _with_spec(service: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return service | {"spec": {k: v for k, v in (service["spec"] | fields).items() if v is not None}}
 
