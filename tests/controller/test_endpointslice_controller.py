@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller import a_built_in as shops
 from tests.controller.a_built_in import a_shop
-from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.writer import Writer
@@ -107,7 +106,7 @@ async def test_zones_of_nodes_and_what_a_service_asks_for_are_followed(
 
 async def test_a_second_controller_finds_nothing_to_write() -> None:
     async with a_place() as place:
-        fill(place, 250)
+        fill(place, 120)
         place.service("empty", selector={"app": "nothing"})
         place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
         async with at_work(place) as controller:
@@ -211,7 +210,7 @@ async def test_a_service_whose_selector_is_back_is_given_back() -> None:
             shop.make_ready(1, False)
             await until(lambda: shop.listed() == shop.steady)
             assert shop.slices(names.MANAGER)
-            shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": shops.LABELS}})
+            shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
             await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
         assert shop.listed() == shop.steady
         assert shop.missing == []

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.contract.objects import an_endpoint_slice
-from tests.controller.a_built_in import KEPT, KEY, Shop, a_shop
+from tests.controller.a_built_in import KEY, Shop, a_shop
+from tests.controller.a_controller import KEPT
 
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import ServiceHandover

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.contract.objects import an_endpoint_slice
-from tests.controller.a_built_in import KEPT, KEY, LABELS, Shop, a_shop
+from tests.controller.a_built_in import KEY, Shop, a_shop
+from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
 
 from zoneward.client.resources import SERVICES

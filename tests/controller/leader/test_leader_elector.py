@@ -245,7 +245,7 @@ HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(hosts=HOSTS, happenings=HAPPENINGS, seed=st.integers(0, 1 << 30))
 def test_at_no_time_may_two_write_and_when_all_is_well_again_one_does(
     hosts: list[tuple[float, timedelta, bool]], happenings: list[tuple[str, int, float]], seed: int

@@ -47,15 +47,6 @@ async def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
     assert (given.key, given.urgency) == ("a", Urgency.URGENT)
 
 
-async def test_all_workers_that_wait_are_called_for_many_keys() -> None:
-    queue = WorkQueue[str]()
-    workers = [asyncio.create_task(queue.get()) for _ in range(3)]
-    await asyncio.sleep(0)
-    queue.add_all(["a", "b", "c"])
-    got = await asyncio.gather(*workers)
-    assert {given.key for given in got if given} == {"a", "b", "c"}
-
-
 async def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
     queue = WorkQueue[str](batching=Batching(period=0.1))
     clock = asyncio.get_running_loop().time

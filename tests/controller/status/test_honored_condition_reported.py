@@ -212,21 +212,6 @@ async def test_what_changed_while_nobody_led_is_not_taken_for_honored() -> None:
             await scene.until(PROGRAMMED)
 
 
-async def test_what_is_not_accepted_or_not_in_force_cannot_be_honored() -> None:
-    annotations = {names.TOPOLOGY_MODE_ANNOTATION: "auto-zone"}
-    async with a_scene(traffic_distribution=None, annotations=annotations) as scene, leading(scene) as controller:
-        scene.renew("node-a")
-        await scene.until(("False", "NotAccepted"))
-        scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        await settle(scene.place, controller)
-        scene.renew("node-a")
-        await scene.until(PROGRAMMED)
-        for number in range(PODS):
-            scene.place.make_ready(number, False)
-        await scene.until(("False", "NotProgrammed"))
-        assert scene.message().partition(": revision ")[0] == "Hints/ProportionalZoneCPU"
-
-
 async def test_a_service_that_a_node_could_not_program_is_not_honored_until_it_can() -> None:
     async with a_scene() as scene, leading(scene):
         scene.renew("node-a", but=(("default", "cart"),))
