@@ -1,4 +1,4 @@
-"""``plan --watch`` on a large cluster: what the first picture costs, what one changed Pod, and what a changed Node."""
+"""``plan --watch`` on a large cluster: the cost of the first table, of a changed Pod, and of a changed Node."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from bench.snapshots import PODS, SERVICES, large_snapshot
 _RATE: Final = 20
 """Changed Pods a second."""
 _ROUND: Final = 2
-"""Of them come together, in the tenth of a second that a watch waits."""
+"""Changes that arrive together, in the tenth of a second that a watch waits."""
 _ROUNDS: Final = 200
 _MOST_SHARE: Final = 5.0
 """Percent of one core."""
@@ -29,7 +29,7 @@ class _Kind(msgspec.Struct, gc=False):
 
 
 def watch() -> Iterator[Figure]:
-    """Everything between the decoded event of a watch and the line of JSON, or the picture on a terminal."""
+    """Everything between the decoded event of a watch and the line of JSON, or the table on a terminal."""
     from zoneward.cli.current_plans import CurrentPlans
     from zoneward.cli.options import Options
     from zoneward.cli.watch_views import Drawn

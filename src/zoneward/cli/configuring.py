@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
-from zoneward.kube.input_error import InputError, MalformedText, show
+from zoneward.kube.input_error import ConfigurationError, InputError, MalformedText, show
 from zoneward.kube.input_files import read_small
-from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
+from zoneward.routing.configuration import Configuration, configuration_from
 
 if TYPE_CHECKING:
     from zoneward.controller.controller_configuration import ControllerConfiguration

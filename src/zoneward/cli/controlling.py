@@ -19,8 +19,8 @@ from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
 from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
-from zoneward.kube.input_error import InputError
-from zoneward.routing.configuration import Configuration, ConfigurationError
+from zoneward.kube.input_error import ConfigurationError, InputError
+from zoneward.routing.configuration import Configuration
 
 _DURATIONS: Final = {
     "batch_period": "--endpointslice-updates-batch-period",

@@ -18,7 +18,7 @@ from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
-from zoneward.kube.input_error import InputError
+from zoneward.kube.input_error import ConfigurationError, InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
@@ -35,7 +35,7 @@ from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
 from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
-from zoneward.routing.configuration import Configuration, ConfigurationError
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
