@@ -147,6 +147,10 @@ class Place(SandboxObjects):
                 self.missing.append(gone)
             self._listed = listed
 
+    def expect_all_ready(self) -> None:
+        """From now on every Pod that is ready has been ready for long, and is missing where no slice lists it."""
+        self._ready_since = dict.fromkeys(self._ready_since, 0.0)
+
     def _note_pods(self) -> None:
         ready = {
             pod.status.pod_ip

@@ -146,8 +146,7 @@ async def test_nothing_ready_is_missing_while_endpoints_move_between_slices() ->
         fill(place, 40)
         async with at_work(place, configuration=small) as controller:
             await settle(place, controller)
-            # From now on those that are listed have been ready for long.
-            await asyncio.sleep(1.1)
+            place.expect_all_ready()
             for annotations in (SUBSETS, {}, SUBSETS):
                 place.annotate("cart", annotations)
                 await settle(place, controller)

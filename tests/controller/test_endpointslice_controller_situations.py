@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.contract.objects import a_node, an_endpoint_slice
+from tests.contract.objects import an_endpoint_slice
 from tests.controller.a_controller import KEPT, LABELS, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 from tests.controller.test_endpointslice_controller import is_as_planned, until, with_controller
@@ -33,13 +33,8 @@ KEY = ("default", "cart")
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
-def create(place: Place, plural: str, thing: Object, **changes: Any) -> None:
-    place.store.create(place.registry.kinds[plural], "default", thing | changes)
-
-
-def nodes(place: Place) -> None:
-    for zone in "abc":
-        place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
+def create(place: Place, plural: str, thing: Object) -> None:
+    place.store.create(place.registry.kinds[plural], "default", thing)
 
 
 def ready(place: Place, service: str = "cart") -> set[str]:
@@ -76,23 +71,19 @@ async def test_one_that_becomes_an_external_name_loses_its_slices(
 
 async def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:
     lines = Lines()
-
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        assert place.listed() == addresses(*range(PODS))
-        place.annotate("cart", {SELECTOR_ANNOTATION: "{"})
-        place.make_ready(1, False)
-        await settle(place, controller)
-        assert place.listed() == addresses(*range(PODS))
-        assert lines.about("its mark has no selector")[0] == {"service": "default/cart"}
-        place.annotate("cart", {SELECTOR_ANNOTATION: '{"app": "cart"}'})
-        await settle(place, controller)
-        assert place.listed() == addresses(0, *range(2, PODS))
-
     async with a_place() as place:
         fill(place, selector=None, annotations={SELECTOR_ANNOTATION: '{"app": "cart"}'})
         async with at_work(place, mode=Mode.ONLY_MARKED, log=lines) as controller:
             await settle(place, controller)
-            await work(place, controller)
+            assert place.listed() == addresses(*range(PODS))
+            place.annotate("cart", {SELECTOR_ANNOTATION: "{"})
+            place.make_ready(1, False)
+            await settle(place, controller)
+            assert place.listed() == addresses(*range(PODS))
+            assert lines.about("its mark has no selector")[0] == {"service": "default/cart"}
+            place.annotate("cart", {SELECTOR_ANNOTATION: '{"app": "cart"}'})
+            await settle(place, controller)
+            assert place.listed() == addresses(0, *range(2, PODS))
 
 
 async def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
@@ -197,8 +188,7 @@ async def test_the_label_changes_on_a_running_cluster_without_a_missing_endpoint
                 assert place.listed() == addresses(*range(1, 12))
                 assert not controller.contested
             served.append(_serves(place))
-            # A second on, a Pod that is not listed is missing.
-            await asyncio.sleep(1.1)
+            place.expect_all_ready()
         assert served == served[:1] * 4
         assert place.missing == []
 
@@ -331,7 +321,7 @@ async def test_what_was_refused_for_its_load_is_decided_anew_before_it_is_sent_a
         fill(place)
         async with at_work(place) as controller:
             await settle(place, controller)
-            await asyncio.sleep(1.1)
+            place.expect_all_ready()
             for number in range(PODS, 18):
                 place.pod(number, node="node-a")
                 place.make_ready(number - PODS, number % 2 == 0)
@@ -383,26 +373,22 @@ async def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices(
 async def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None:
     """Its writer may wait for the answer still, and would wait for a slice that is gone for ever."""
     still, made, gone = 0.3, list[float](), list[float]()
-
-    async def work(place: Place) -> None:
-        clock = asyncio.get_running_loop().time
-
-        def look(_kind: object, change: StoredChange) -> None:
-            if change.key[1] == "late":
-                (gone if change.new is None else made).append(clock())
-
-        place.registry.store.listeners.append(look)
-        options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "managed_by": names.BUILT_IN_MANAGER}
-        create(place, KEPT, an_endpoint_slice("late", **options))
-        await until(lambda: bool(gone))
-        assert gone[0] - made[0] >= still
-
     async with a_place() as place:
         fill(place)
         async with at_work(place, conflicts=ConflictDetector(together=True, still=still)) as controller:
             await settle(place, controller)
-            await work(place)
-        assert place.missing == []
+            clock = asyncio.get_running_loop().time
+
+            def look(_kind: object, change: StoredChange) -> None:
+                if change.key[1] == "late":
+                    (gone if change.new is None else made).append(clock())
+
+            place.registry.store.listeners.append(look)
+            options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "managed_by": names.BUILT_IN_MANAGER}
+            create(place, KEPT, an_endpoint_slice("late", **options))
+            await until(lambda: bool(gone))
+            assert gone[0] - made[0] >= still
+    assert place.missing == []
 
 
 # --- feature gates ----------------------------------------------------------------------------------------------------

@@ -28,15 +28,6 @@ async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
     return given
 
 
-async def is_empty(queue: WorkQueue[str], *, seconds: float = 0.02) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await queue.get()
-    except TimeoutError:
-        return True
-    return False
-
-
 async def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
     queue = WorkQueue[str]()
     worker = asyncio.create_task(queue.get())
