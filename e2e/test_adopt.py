@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ONLY_MARKED, ZonewardController
+from e2e.pod_readiness import flipping, set_pod_ready
 from e2e.slice_watcher import SliceWatcher
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
@@ -171,29 +171,10 @@ class Shop:
         )
 
     def make_ready(self, number: int, ready: bool) -> None:
-        condition = {"type": "Ready", "status": str(ready)}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"cart-{number}", "namespace": NAMESPACE}}
-        self.api.patch(pod, {"status": {"conditions": [condition]}}, subresource="status")
+        set_pod_ready(self.api, NAMESPACE, f"cart-{number}", ready)
 
-    @contextmanager
-    def flipping(self) -> Iterator[None]:
-        """One Pod turns unready and ready again all the time; in the end it is ready."""
-        ends = threading.Event()
-
-        def flip() -> None:
-            ready = False
-            while not ends.wait(0.15):
-                self.make_ready(FLIPPED, ready)
-                ready = not ready
-            self.make_ready(FLIPPED, True)
-
-        thread = threading.Thread(target=flip, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ends.set()
-            thread.join(10)
+    def flipping(self) -> AbstractContextManager[None]:
+        return flipping(self.api, NAMESPACE, f"cart-{FLIPPED}")
 
 
 @pytest.fixture(scope="module")

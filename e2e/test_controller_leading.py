@@ -2,10 +2,9 @@
 
 import json
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
+from e2e.pod_readiness import flipping, set_pod_ready
 from tests.contract.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
 NAMESPACE = "led"
@@ -72,29 +72,11 @@ class Led:
         ]
 
     def make_ready(self, number: int, ready: bool) -> None:
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"cart-{number}", "namespace": NAMESPACE}}
-        condition = {"type": "Ready", "status": str(ready)}
-        self.api.patch(pod, {"status": {"conditions": [condition]}}, subresource="status")
+        set_pod_ready(self.api, NAMESPACE, f"cart-{number}", ready)
 
-    @contextmanager
-    def flipping(self) -> Iterator[None]:
-        """One Pod turns unready and ready again all the time, which is a write for each Service."""
-        ends = threading.Event()
-
-        def flip() -> None:
-            ready = False
-            while not ends.wait(0.1):
-                self.make_ready(0, ready)
-                ready = not ready
-            self.make_ready(0, True)
-
-        thread = threading.Thread(target=flip, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ends.set()
-            thread.join(10)
+    def flipping(self) -> AbstractContextManager[None]:
+        """Each change is a write for each Service."""
+        return flipping(self.api, NAMESPACE, "cart-0", period=0.1)
 
     def versions(self) -> dict[str, str]:
         """Of Services, slices and Events, by their uid."""

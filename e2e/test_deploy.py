@@ -16,6 +16,7 @@ import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
+from e2e.pod_readiness import set_pod_ready
 from e2e.programs import find_programs
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
@@ -178,9 +179,7 @@ class Cluster:
         self.api.patch(_service(service), {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
 
     def make_ready(self, number: int, ready: bool) -> None:
-        condition = {"type": "Ready", "status": str(ready)}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"cart-{number}", "namespace": NAMESPACE}}
-        self.api.patch(pod, {"status": {"conditions": [condition]}}, subresource="status")
+        set_pod_ready(self.api, NAMESPACE, f"cart-{number}", ready)
 
 
 def _service(name: str) -> Object:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
+from e2e.pod_readiness import set_pod_ready
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
@@ -116,12 +117,6 @@ def watching(plane: ControlPlane, user: str, folder: Path) -> Iterator[Watching]
             process.kill()
 
 
-def set_ready(plane: ControlPlane, *, ready: bool) -> None:
-    conditions = [{"type": "Ready", "status": str(ready)}]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "cart-a1"}}
-    plane.api().patch(pod, {"status": {"conditions": conditions}}, subresource="status")
-
-
 def annotate(plane: ControlPlane, **annotations: str | None) -> None:
     service = a_service("cart", namespace="shop")
     named = {f"service.kubernetes.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
@@ -160,11 +155,11 @@ def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: P
         assert (added["type"], added["decision"]["service"]) == ("ADDED", "cart")
         assert (synced["type"], synced["services"], synced["decisions"]) == ("SYNCED", 1, 1)
         try:
-            set_ready(plane, ready=False)
+            set_pod_ready(plane.api(), "shop", "cart-a1", False)
             ((type_, decision),) = watch.told_after(2)
             assert (type_, decision["service"], decision["endpoints"]) == ("CHANGED", "cart", 8)
         finally:
-            set_ready(plane, ready=True)
+            set_pod_ready(plane.api(), "shop", "cart-a1", True)
         ((type_, decision),) = watch.told_after(3)
         assert (type_, decision) == ("CHANGED", added["decision"])
         try:
@@ -185,10 +180,10 @@ def test_a_server_that_goes_and_comes_back_is_followed_again(plane: ControlPlane
         first = watch.lines[0]["decision"]
         # The built-in controller comes back later than we do, and its slices change the rules of a decision.
         try:
-            set_ready(plane, ready=False)
+            set_pod_ready(plane.api(), "shop", "cart-a1", False)
             watch.wait_for(lambda: watch.lines[-1].get("decision", {}).get("endpoints") == 8)
         finally:
-            set_ready(plane, ready=True)
+            set_pod_ready(plane.api(), "shop", "cart-a1", True)
         watch.wait_for(lambda: watch.lines[-1]["decision"] == first)
         assert {line["type"] for line in watch.lines[2:]} == {"CHANGED"}
 
@@ -198,25 +193,3 @@ def test_whoever_may_only_list_is_told_what_watching_needs(plane: ControlPlane) 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert 'verbs: ["watch"]' in done.stderr
-
-
-def test_a_snapshot_by_kubectl_gives_the_same(plane: ControlPlane) -> None:
-    printed = {
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": [
-            {"apiVersion": api, "kind": kind, **each}
-            for api, kind, path in (
-                ("v1", "Service", "/api/v1/services"),
-                ("v1", "Node", "/api/v1/nodes"),
-                ("v1", "Pod", "/api/v1/pods"),
-                ("discovery.k8s.io/v1", "EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
-            )
-            for each in plane.api().get(path)["items"]
-        ],
-    }
-    file = plane.folder / "snapshot.json"
-    file.write_text(json.dumps(printed))
-    live, saved = (run(plane, "reader", "plan", *where, "-o", "json") for where in (("-A",), ("-f", str(file))))
-    assert live.returncode == saved.returncode == 0, live.stderr + saved.stderr
-    assert live.stdout == saved.stdout

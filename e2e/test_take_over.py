@@ -3,15 +3,15 @@
 import re
 import shlex
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 
 import pytest
 from e2e.control_plane import QUICK, SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ZonewardController, to_write
+from e2e.pod_readiness import flipping
 from e2e.slice_watcher import SliceWatcher
 from tests.contract.api import Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
@@ -150,31 +150,8 @@ class Shop:
         steady = {name: addresses(name)[name in FLIPPED :] for name in PODS}
         return SliceWatcher(self.api, NAMESPACE, PODS, steady=steady)
 
-    def make_ready(self, service: str, ready: bool) -> None:
-        named = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{service}-0", "namespace": NAMESPACE}}
-        condition = {"type": "Ready", "status": str(ready)}
-        self.api.patch(named, {"status": {"conditions": [condition]}}, subresource="status")
-
-    @contextmanager
-    def flipping(self) -> Iterator[None]:
-        ends = threading.Event()
-
-        def flip() -> None:
-            ready = False
-            while not ends.wait(0.2):
-                for name in FLIPPED:
-                    self.make_ready(name, ready)
-                ready = not ready
-            for name in FLIPPED:
-                self.make_ready(name, True)
-
-        thread = threading.Thread(target=flip, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ends.set()
-            thread.join(10)
+    def flipping(self) -> AbstractContextManager[None]:
+        return flipping(self.api, NAMESPACE, *(f"{name}-0" for name in FLIPPED), period=0.2)
 
     # --- who is at work -----------------------------------------------------------------------------------------------
 

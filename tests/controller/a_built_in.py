@@ -14,11 +14,12 @@ import msgspec
 from tests.client.calling import transport
 from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
+from tests.controller.a_controller import KEPT, LABELS, SandboxObjects
 
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import encode_object
-from zoneward.controller.handover.service_handover import HandoverTimeouts, ReadWriteConnection, ServiceHandover
+from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
@@ -26,7 +27,7 @@ from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 from zoneward.slices.cluster_state import ClusterState
@@ -34,17 +35,13 @@ from zoneward.slices.plan import plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")
-KEPT = "endpointslices.discovery.k8s.io"
-LABELS = {"app": "cart"}
 NUMBER = 6
 
 
 @dataclass
-class Shop:
+class Shop(SandboxObjects):
     """A Service with six Pods in three zones. ``missing``: what was ever missing of what should not be."""
 
-    registry: Registry
-    link: ReadWriteConnection
     kubeconfig: Object
     missing: list[set[str]] = field(default_factory=list)
     steady: set[str] = field(default_factory=lambda: {f"10.0.0.{number}" for number in range(NUMBER)})
@@ -60,9 +57,6 @@ class Shop:
             self.link, KEY, configuration=Configuration(), report=self.told.append, timeouts=timeouts, **options
         )
 
-    def objects(self, resource: str) -> list[Object]:
-        return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
-
     def words(self) -> tuple[Object, ...]:
         """What people wrote of the Service."""
         service = self.registry.find("services", *KEY)
@@ -73,18 +67,6 @@ class Shop:
     def slices(self, manager: str) -> list[Object]:
         return [each for each in self.objects(KEPT) if each["metadata"]["labels"][names.MANAGED_BY_LABEL] == manager]
 
-    def listed(self) -> set[str]:
-        return {
-            address
-            for each in self.objects(KEPT)
-            for one in each.get("endpoints") or ()
-            if one["conditions"]["ready"]
-            for address in one["addresses"]
-        }
-
-    def delete_slice(self, name: str) -> None:
-        self._store.delete(self.registry.kinds[KEPT], KEY[0], name)
-
     def touch_slice(self, name: str) -> None:
         """Give it another version, with the same endpoints."""
         annotations = {"touched": str(self.registry.store.version)}
@@ -92,23 +74,11 @@ class Shop:
         def change(old: Object) -> Object:
             return old | {"metadata": old["metadata"] | {"annotations": annotations}}
 
-        self._store.update(self.registry.kinds[KEPT], KEY[0], name, change)
+        self.store.update(self.registry.kinds[KEPT], KEY[0], name, change)
 
     def change_service(self, change: Any) -> None:
         kind = self.registry.kinds["services"]
-        self._store.update(kind, *KEY, lambda old: change(deepcopy(old)))
-
-    def make_ready(self, number: int, ready: bool) -> None:
-        def change(pod: Object) -> Object:
-            conditions = [{"type": "Ready", "status": str(ready)}]
-            return pod | {"status": pod["status"] | {"conditions": conditions}}
-
-        kind = self.registry.kinds["pods"]
-        self._store.patch_status(kind, KEY[0], f"cart-{number}", change)
-
-    @property
-    def _store(self) -> LocalClient:
-        return LocalClient(self.registry)
+        self.store.update(kind, *KEY, lambda old: change(deepcopy(old)))
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == KEPT and (gone := self.steady - self.listed()):
@@ -151,11 +121,11 @@ class Shop:
         kind = self.registry.kinds[KEPT]
         for family in plan.families:
             for each in family.changes.create:
-                self._store.create(kind, KEY[0], _written(each))
+                self.store.create(kind, KEY[0], _written(each))
             for each in family.changes.update:
-                self._store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)))
+                self.store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)))
             for each in family.changes.delete:
-                self._store.delete(kind, KEY[0], each.metadata.name)
+                self.store.delete(kind, KEY[0], each.metadata.name)
 
 
 def _with(fields: Object) -> Callable[[Object], Object]:

@@ -48,28 +48,15 @@ _LAG: Final = 1.0
 
 
 @dataclass
-class Place:
-    """``missing``: addresses that were taken away while their Pod was ready."""
+class SandboxObjects:
+    """Objects of a sandbox, in one namespace, and a connection to its server."""
 
     registry: Registry
     link: ReadWriteConnection
-    missing: list[set[str]] = field(default_factory=list)
-    _listed: set[str] = field(default_factory=set)
-    _ready_since: dict[str, float] = field(default_factory=dict)
-
-    # --- what happens there -------------------------------------------------------------------------------------------
 
     @property
     def store(self) -> LocalClient:
         return LocalClient(self.registry)
-
-    def node(self, name: str, zone: str) -> None:
-        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
-
-    def pod(self, number: int, *, node: str) -> None:
-        pod = a_pod(f"cart-{number}", node=node, address=f"10.0.{number // 250}.{number % 250 + 1}", labels=LABELS)
-        self.store.create(self.registry.kinds["pods"], "default", pod)
-        self._status(f"cart-{number}", {"status": pod["status"]})
 
     def make_ready(self, number: int, ready: bool) -> None:
         self._status(f"cart-{number}", {}, conditions=[{"type": "Ready", "status": str(ready)}])
@@ -79,6 +66,37 @@ class Place:
             return pod | fields if fields else pod | {"status": pod["status"] | more}
 
         self.store.patch_status(self.registry.kinds["pods"], "default", name, change)
+
+    def objects(self, resource: str) -> list[Object]:
+        return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
+
+    def listed(self) -> set[str]:
+        return {
+            address
+            for each in self.objects(KEPT)
+            for one in each.get("endpoints") or ()
+            if one["conditions"].get("ready") is not False
+            for address in one["addresses"]
+        }
+
+
+@dataclass
+class Place(SandboxObjects):
+    """``missing``: addresses that were taken away while their Pod was ready."""
+
+    missing: list[set[str]] = field(default_factory=list)
+    _listed: set[str] = field(default_factory=set)
+    _ready_since: dict[str, float] = field(default_factory=dict)
+
+    # --- what happens there -------------------------------------------------------------------------------------------
+
+    def node(self, name: str, zone: str) -> None:
+        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
+
+    def pod(self, number: int, *, node: str) -> None:
+        pod = a_pod(f"cart-{number}", node=node, address=f"10.0.{number // 250}.{number % 250 + 1}", labels=LABELS)
+        self.store.create(self.registry.kinds["pods"], "default", pod)
+        self._status(f"cart-{number}", {"status": pod["status"]})
 
     def service(self, name: str = "cart", **options: Any) -> None:
         given = {"selector": LABELS} | options
@@ -96,21 +114,9 @@ class Place:
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
-    def objects(self, resource: str) -> list[Object]:
-        return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
-
     def slices(self, service: str = "cart") -> list[EndpointSlice]:
         found = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
         return [each for each in found if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
-
-    def listed(self) -> set[str]:
-        return {
-            address
-            for each in self.objects(KEPT)
-            for one in each.get("endpoints") or ()
-            if one["conditions"].get("ready") is not False
-            for address in one["addresses"]
-        }
 
     def plans(self, configuration: Configuration) -> Iterator[ServicePlan]:
         """What every Service with a selector would come to now, planned from what the server has."""
@@ -140,6 +146,10 @@ class Place:
             if gone:
                 self.missing.append(gone)
             self._listed = listed
+
+    def expect_all_ready(self) -> None:
+        """From now on every Pod that is ready has been ready for long, and is missing where no slice lists it."""
+        self._ready_since = dict.fromkeys(self._ready_since, 0.0)
 
     def _note_pods(self) -> None:
         ready = {

@@ -20,6 +20,10 @@ class Lines:
 
     debug = warning = error = info
 
+    def about(self, words: str) -> list[dict[str, LogValue]]:
+        """The fields of the lines whose event has these words."""
+        return [fields for event, fields in self.told if words in event]
+
     @property
     def events(self) -> list[str]:
         return [event for event, _ in self.told]

@@ -89,312 +89,266 @@ async def listed(place: Place, expected: set[str]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
-    async def test() -> None:
-        # A write takes long enough to be under way when the end comes.
-        async with a_place("latency=200ms") as place, a_run(url_of(place)) as run:
-            fill(place)
-            await listed(place, addresses(*range(9)))
-            written: list[str] = []
+async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
+    # A write takes long enough to be under way when the end comes.
+    async with a_place("latency=200ms") as place, a_run(url_of(place)) as run:
+        fill(place)
+        await listed(place, addresses(*range(9)))
+        written: list[str] = []
 
-            def note(kind: Kind, _change: StoredChange) -> None:
-                written.append(kind.resource)
+        def note(kind: Kind, _change: StoredChange) -> None:
+            written.append(kind.resource)
 
-            place.make_ready(0, False)
-            place.registry.store.listeners.append(note)
-            await asyncio.sleep(0.35)
-            run.stop.set()
-            await asyncio.wait_for(run.task, LIMIT)
-            assert written[-1] == LEASES
-            assert not lease_of(place).get("holderIdentity")
-            assert run.log.events[-3:] == [
-                "stops after the writes under way",
-                "stepped down",
-                "the Lease is released",
-            ]
-            version = place.registry.store.version
-            await asyncio.sleep(0.5)
-            assert place.registry.store.version == version
-
-    asyncio.run(test())
-
-
-def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "DRAIN", 0.2)
-
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place)) as run:
-            fill(place)
-            await listed(place, addresses(*range(9)))
-            begun = asyncio.Event()
-            send = Transport.send
-
-            async def silent(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
-                if "endpointslices" in path:
-                    begun.set()
-                    await asyncio.sleep(LIMIT)
-                return await send(self, method, path, body, **options)
-
-            monkeypatch.setattr(Transport, "send", silent)
-            place.make_ready(0, False)
-            await asyncio.wait_for(begun.wait(), LIMIT)
-            run.stop.set()
-            await asyncio.wait_for(run.task, LIMIT)
-            assert lease_of(place)["holderIdentity"]
-            assert run.log.events[-1].startswith("the Lease expires by itself")
-
-    asyncio.run(test())
-
-
-def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place)) as run:
-            fill(place)
-            await listed(place, addresses(*range(9)))
-
-            def fail(_old: object, _new: object) -> None:
-                raise RuntimeError("a bug")
-
-            assert await run.replica.controller.wait_until_idle(LIMIT)
-            assert await run.replica._status_writer.wait_until_written(LIMIT)
-            run.replica.controller.cache.services.subscribe(fail)
-            # One that is none of ours, so that no write is under way.
-            place.service("other", selector={})
-            with pytest.raises(RuntimeError, match="a bug"):
-                await asyncio.wait_for(run.task, LIMIT)
-            assert not lease_of(place).get("holderIdentity")
-
-    asyncio.run(test())
-
-
-def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
-    async def test() -> None:
-        over = asyncio.Event()
-
-        async def silent(_request: object) -> Any:
-            await over.wait()
-
-        async with served(silent) as server, a_run(server.url) as run:
-            await run.until("status server listens")
-            await asyncio.sleep(0.1)
-            run.stop.set()
-            await asyncio.wait_for(run.task, 5.0)
-            over.set()
-            assert run.log.events == ["status server listens", "stops"]
-
-    asyncio.run(test())
-
-
-def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place), leader_elect=False) as run:
-            fill(place)
-            await listed(place, addresses(*range(9)))
-            assert "leads" in run.log.events
-            run.stop.set()
-            await asyncio.wait_for(run.task, LIMIT)
-            assert not lease_of(place)
-
-    asyncio.run(test())
-
-
-def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place)) as first:
-            await first.until("leads")
-            async with a_run(url_of(place)) as second:
-                await second.until("another replica leads")
-                fill(place)
-                await listed(place, addresses(*range(9)))
-                assert "leads" not in second.log.events
-                queue = second.replica.controller.queue
-                waited, begin = queue.longest_wait(), queue.restart_waiting
-                ages: list[float] = []
-
-                def begins() -> None:
-                    begin()
-                    ages.append(queue.longest_wait())
-
-                monkeypatch.setattr(queue, "restart_waiting", begins)
-                assert waited > 0
-                first.stop.set()
-                await asyncio.wait_for(first.task, LIMIT)
-                await second.until("leads")
-                assert ages[0] < waited, "what waited for others has not waited for us"
-                place.make_ready(0, False)
-                await listed(place, addresses(*range(1, 9)))
-
-    asyncio.run(test())
-
-
-def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
-    async def test() -> None:
-        async def refuse(_request: object) -> Any:
-            return json_status(403, "Forbidden", "")
-
-        async with served(refuse) as server, a_run(server.url) as run:
-            with pytest.raises(Forbidden):
-                await asyncio.wait_for(run.task, LIMIT)
-
-    asyncio.run(test())
-
-
-def test_what_breaks_off_is_counted_and_told() -> None:
-    async def test() -> None:
-        async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
-            fill(place)
-            await run.until("a list or watch broke off")
-            assert counter_total(run.replica.controller.metrics.watch_errors)
-
-    asyncio.run(test())
-
-
-def test_who_can_never_lead_is_not_ready() -> None:
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
-            await run.until("the cluster is listed")
-            await run.until("the Lease could not be read or written")
-            checks = run.replica._program.ready
-            wrong = failed_checks(checks)
-            assert list(wrong) == ["leader election"]
-            assert 'namespaces "nowhere" not found' in wrong["leader election"]
-            place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
-            await run.until("leads")
-            assert failed_checks(checks) == {}
-
-    asyncio.run(test())
-
-
-def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
-    async def test() -> None:
-        now, log = 0.0, Lines()
-        async with a_place() as place:
-            standing = WatchHealth(place.link, clock=lambda: now)
-            controller = EndpointSliceController(
-                ControllerContext(
-                    connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
-                )
-            )
-            observer = ReplicaObserver(
-                controller, watch_health=standing, elector=None, log=log, error_text=str, clock=lambda: now
-            )
-            standing.trouble(SLICES, Unreachable("no connection"))
-            for _ in range(4):
-                observer._observe()
-                now += 0.6
-            async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
-                observer._observe()
-                observer._observe()
-        assert log.told == [
-            ("the watch of the cluster has failed", {"error": "no connection"}),
-            ("the watch of the cluster works again", {"seconds": 2.4}),
+        place.make_ready(0, False)
+        place.registry.store.listeners.append(note)
+        await asyncio.sleep(0.35)
+        run.stop.set()
+        await asyncio.wait_for(run.task, LIMIT)
+        assert written[-1] == LEASES
+        assert not lease_of(place).get("holderIdentity")
+        assert run.log.events[-3:] == [
+            "stops after the writes under way",
+            "stepped down",
+            "the Lease is released",
         ]
+        version = place.registry.store.version
+        await asyncio.sleep(0.5)
+        assert place.registry.store.version == version
 
-    asyncio.run(test())
+
+async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "DRAIN", 0.2)
+    async with a_place() as place, a_run(url_of(place)) as run:
+        fill(place)
+        await listed(place, addresses(*range(9)))
+        begun = asyncio.Event()
+        send = Transport.send
+
+        async def silent(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
+            if "endpointslices" in path:
+                begun.set()
+                await asyncio.sleep(LIMIT)
+            return await send(self, method, path, body, **options)
+
+        monkeypatch.setattr(Transport, "send", silent)
+        place.make_ready(0, False)
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        run.stop.set()
+        await asyncio.wait_for(run.task, LIMIT)
+        assert lease_of(place)["holderIdentity"]
+        assert run.log.events[-1].startswith("the Lease expires by itself")
 
 
-def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
-    async def test() -> None:
-        # Slow enough to be seen while the cluster is not listed yet.
-        async with a_place("latency=500ms") as place, a_run(url_of(place)) as run:
-            await run.until("status server listens")
-            assert not gc.isenabled()
+async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
+    async with a_place() as place, a_run(url_of(place)) as run:
+        fill(place)
+        await listed(place, addresses(*range(9)))
+
+        def fail(_old: object, _new: object) -> None:
+            raise RuntimeError("a bug")
+
+        assert await run.replica.controller.wait_until_idle(LIMIT)
+        assert await run.replica._status_writer.wait_until_written(LIMIT)
+        run.replica.controller.cache.services.subscribe(fail)
+        # One that is none of ours, so that no write is under way.
+        place.service("other", selector={})
+        with pytest.raises(RuntimeError, match="a bug"):
+            await asyncio.wait_for(run.task, LIMIT)
+        assert not lease_of(place).get("holderIdentity")
+
+
+async def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
+    over = asyncio.Event()
+
+    async def silent(_request: object) -> Any:
+        await over.wait()
+
+    async with served(silent) as server, a_run(server.url) as run:
+        await run.until("status server listens")
+        await asyncio.sleep(0.1)
+        run.stop.set()
+        await asyncio.wait_for(run.task, 5.0)
+        over.set()
+        assert run.log.events == ["status server listens", "stops"]
+
+
+async def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
+    async with a_place() as place, a_run(url_of(place), leader_elect=False) as run:
+        fill(place)
+        await listed(place, addresses(*range(9)))
+        assert "leads" in run.log.events
+        run.stop.set()
+        await asyncio.wait_for(run.task, LIMIT)
+        assert not lease_of(place)
+
+
+async def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_place() as place, a_run(url_of(place)) as first:
+        await first.until("leads")
+        async with a_run(url_of(place)) as second:
+            await second.until("another replica leads")
             fill(place)
             await listed(place, addresses(*range(9)))
-            async with asyncio.timeout(LIMIT):
-                while not gc.isenabled():
-                    await asyncio.sleep(0.01)
-            assert gc.get_freeze_count()
-            run.stop.set()
+            assert "leads" not in second.log.events
+            queue = second.replica.controller.queue
+            waited, begin = queue.longest_wait(), queue.restart_waiting
+            ages: list[float] = []
+
+            def begins() -> None:
+                begin()
+                ages.append(queue.longest_wait())
+
+            monkeypatch.setattr(queue, "restart_waiting", begins)
+            assert waited > 0
+            first.stop.set()
+            await asyncio.wait_for(first.task, LIMIT)
+            await second.until("leads")
+            assert ages[0] < waited, "what waited for others has not waited for us"
+            place.make_ready(0, False)
+            await listed(place, addresses(*range(1, 9)))
+
+
+async def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
+    async def refuse(_request: object) -> Any:
+        return json_status(403, "Forbidden", "")
+
+    async with served(refuse) as server, a_run(server.url) as run:
+        with pytest.raises(Forbidden):
             await asyncio.wait_for(run.task, LIMIT)
-        assert gc.isenabled()
-        assert not gc.get_freeze_count()
-
-    asyncio.run(test())
 
 
-def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
-    async def test() -> None:
-        now = 100.0
-        async with a_place() as place:
-            controller = EndpointSliceController(
-                ControllerContext(
-                    connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
-                )
+async def test_what_breaks_off_is_counted_and_told() -> None:
+    async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
+        fill(place)
+        await run.until("a list or watch broke off")
+        assert counter_total(run.replica.controller.metrics.watch_errors)
+
+
+async def test_who_can_never_lead_is_not_ready() -> None:
+    async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
+        await run.until("the cluster is listed")
+        await run.until("the Lease could not be read or written")
+        checks = run.replica._program.ready
+        wrong = failed_checks(checks)
+        assert list(wrong) == ["leader election"]
+        assert 'namespaces "nowhere" not found' in wrong["leader election"]
+        place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
+        await run.until("leads")
+        assert failed_checks(checks) == {}
+
+
+async def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
+    now, log = 0.0, Lines()
+    async with a_place() as place:
+        standing = WatchHealth(place.link, clock=lambda: now)
+        controller = EndpointSliceController(
+            ControllerContext(
+                connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
             )
-            standing = WatchHealth(place.link, clock=lambda: now)
-            observer = ReplicaObserver(
-                controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
+        )
+        observer = ReplicaObserver(
+            controller, watch_health=standing, elector=None, log=log, error_text=str, clock=lambda: now
+        )
+        standing.trouble(SLICES, Unreachable("no connection"))
+        for _ in range(4):
+            observer._observe()
+            now += 0.6
+        async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
+            observer._observe()
+            observer._observe()
+    assert log.told == [
+        ("the watch of the cluster has failed", {"error": "no connection"}),
+        ("the watch of the cluster works again", {"seconds": 2.4}),
+    ]
+
+
+async def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
+    # Slow enough to be seen while the cluster is not listed yet.
+    async with a_place("latency=500ms") as place, a_run(url_of(place)) as run:
+        await run.until("status server listens")
+        assert not gc.isenabled()
+        fill(place)
+        await listed(place, addresses(*range(9)))
+        async with asyncio.timeout(LIMIT):
+            while not gc.isenabled():
+                await asyncio.sleep(0.01)
+        assert gc.get_freeze_count()
+        run.stop.set()
+        await asyncio.wait_for(run.task, LIMIT)
+    assert gc.isenabled()
+    assert not gc.get_freeze_count()
+
+
+async def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
+    now = 100.0
+    async with a_place() as place:
+        controller = EndpointSliceController(
+            ControllerContext(
+                connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
             )
-            gc.disable()
-            try:
-                now += LONGEST_WITHOUT_GC - 0.1
-                observer._observe()
-                assert not gc.isenabled()
-                now += 0.1
-                observer._observe()
-                assert gc.isenabled()
-            finally:
-                gc.enable()
+        )
+        standing = WatchHealth(place.link, clock=lambda: now)
+        observer = ReplicaObserver(
+            controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
+        )
+        gc.disable()
+        try:
+            now += LONGEST_WITHOUT_GC - 0.1
+            observer._observe()
+            assert not gc.isenabled()
+            now += 0.1
+            observer._observe()
+            assert gc.isenabled()
+        finally:
+            gc.enable()
 
-    asyncio.run(test())
 
-
-def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
+async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
     """And does not hide one that is."""
     events = "/apis/events.k8s.io/v1/namespaces/{}/events"
-
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place)) as run:
-            registry = place.registry
-            fill(place)
-            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
-            held = a_service("held", namespace="doomed")
-            held["metadata"]["finalizers"] = ["example.com/held"]
-            place.store.create(registry.kinds["services"], "doomed", held)
-            place.store.delete(registry.kinds["namespaces"], "", "doomed")
-            await run.until("the cluster is listed")
-            service = run.replica.controller.cache.services.get("doomed", "held")
-            assert service is not None
-            event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
-            run.replica._status_writer.report(service, conditions=(), events=[event])
-            await run.until("Events or conditions are refused")
-            path = events.format("shop")
-            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
-            ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
-            assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
-            words = "unable to create new content in namespace doomed because it is being terminated"
-            assert "in namespace doomed, which is being deleted (403): " in str(ended["error"])
-            assert str(ended["error"]).endswith(words)
-            assert "grants it" not in str(ended["error"])
-            assert "grants it" in str(missing["error"])
-            errors = run.replica.controller.metrics.api_errors
-            for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
-                assert counter_total(errors, resource="events", kind=outcome.value) == 1
-
-    asyncio.run(test())
+    async with a_place() as place, a_run(url_of(place)) as run:
+        registry = place.registry
+        fill(place)
+        place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
+        held = a_service("held", namespace="doomed")
+        held["metadata"]["finalizers"] = ["example.com/held"]
+        place.store.create(registry.kinds["services"], "doomed", held)
+        place.store.delete(registry.kinds["namespaces"], "", "doomed")
+        await run.until("the cluster is listed")
+        service = run.replica.controller.cache.services.get("doomed", "held")
+        assert service is not None
+        event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
+        run.replica._status_writer.report(service, conditions=(), events=[event])
+        await run.until("Events or conditions are refused")
+        path = events.format("shop")
+        run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
+        ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
+        assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
+        words = "unable to create new content in namespace doomed because it is being terminated"
+        assert "in namespace doomed, which is being deleted (403): " in str(ended["error"])
+        assert str(ended["error"]).endswith(words)
+        assert "grants it" not in str(ended["error"])
+        assert "grants it" in str(missing["error"])
+        errors = run.replica.controller.metrics.api_errors
+        for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
+            assert counter_total(errors, resource="events", kind=outcome.value) == 1
 
 
-def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
-    async def test() -> None:
-        async with a_place() as place, a_run(url_of(place)) as run:
-            await run.until("status server listens")
-            run.log.told.clear()
-            for number in range(20):
-                path = f"/api/v1/namespaces/shop/services/s{number}/status"
-                run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
-            path = "/apis/events.k8s.io/v1/namespaces/shop/events"
-            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
-            for _ in range(2):
-                run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
-            told = [
-                (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
-            ]
-            assert told == [
-                ("Events or conditions are refused", "shop/s0", "Forbidden services"),
-                ("Events or conditions are refused", "shop/s0", "Forbidden events"),
-                ("an Event or condition could not be written", "shop/s0", "ServerFault"),
-                ("an Event or condition could not be written", "shop/s0", "ServerFault"),
-            ]
-
-    asyncio.run(test())
+async def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
+    async with a_place() as place, a_run(url_of(place)) as run:
+        await run.until("status server listens")
+        run.log.told.clear()
+        for number in range(20):
+            path = f"/api/v1/namespaces/shop/services/s{number}/status"
+            run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
+        path = "/apis/events.k8s.io/v1/namespaces/shop/events"
+        run.replica._on_status_error(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
+        for _ in range(2):
+            run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
+        told = [(event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields]
+        assert told == [
+            ("Events or conditions are refused", "shop/s0", "Forbidden services"),
+            ("Events or conditions are refused", "shop/s0", "Forbidden events"),
+            ("an Event or condition could not be written", "shop/s0", "ServerFault"),
+            ("an Event or condition could not be written", "shop/s0", "ServerFault"),
+        ]

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller import a_built_in as shops
 from tests.controller.a_built_in import a_shop
-from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
 from zoneward.client.reflector import ReflectorSettings
-from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
 from zoneward.controller.mode import Mode
@@ -31,18 +29,21 @@ SUBSETS = {names.SUBSETTING_ANNOTATION: names.SUBSETTING_REQUIRE}
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plays"
 
 
-def run(work: Work, *faults: str, pods: int = PODS, **options: Any) -> None:
+def with_controller(**options: Any) -> Callable[[Work], Any]:
     """A controller that has written the slices of one Service with Pods in three zones."""
 
-    async def scene() -> None:
-        async with a_place(*faults) as place:
-            fill(place, pods)
-            async with at_work(place, **options) as controller:
-                await settle(place, controller)
-                await work(place, controller)
-            assert place.missing == []
+    def decorate(work: Work) -> Any:
+        async def test() -> None:
+            async with a_place() as place:
+                fill(place)
+                async with at_work(place, **options) as controller:
+                    await settle(place, controller)
+                    await work(place, controller)
+                assert place.missing == []
 
-    asyncio.run(scene())
+        return test
+
+    return decorate
 
 
 def is_as_planned(place: Place, configuration: Configuration | None = None) -> bool:
@@ -52,197 +53,166 @@ def is_as_planned(place: Place, configuration: Configuration | None = None) -> b
     return not any(each.create or each.update or each.delete for each in changes)
 
 
-def test_a_service_with_pods_gets_its_slices() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        assert place.listed() == addresses(*range(PODS))
-        assert is_as_planned(place)
-        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
-        (slice_,) = place.slices()
-        annotations = slice_.metadata.annotations or {}
-        assert annotations[names.TRIGGER_TIME_ANNOTATION] == service["metadata"]["creationTimestamp"]
-        plan = controller.decision("default", "cart")
-        assert plan is not None
-        assert [family.decision.endpoints for family in plan.families] == [PODS]
-
-    run(work)
+@with_controller()
+async def test_a_service_with_pods_gets_its_slices(place: Place, controller: EndpointSliceController) -> None:
+    assert place.listed() == addresses(*range(PODS))
+    assert is_as_planned(place)
+    (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+    (slice_,) = place.slices()
+    annotations = slice_.metadata.annotations or {}
+    assert annotations[names.TRIGGER_TIME_ANNOTATION] == service["metadata"]["creationTimestamp"]
+    plan = controller.decision("default", "cart")
+    assert plan is not None
+    assert [family.decision.endpoints for family in plan.families] == [PODS]
 
 
-def test_readiness_and_scaling_are_followed() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        place.make_ready(3, False)
-        await settle(place, controller)
-        assert place.listed() == addresses(*range(PODS)) - addresses(3)
-        place.make_ready(3, True)
-        place.pod(PODS, node="node-a")
-        await settle(place, controller)
-        assert place.listed() == addresses(*range(PODS + 1))
-        place.store.delete(place.registry.kinds["pods"], "default", "cart-0", grace=0)
-        await settle(place, controller)
-        assert place.listed() == addresses(*range(1, PODS + 1))
-        assert is_as_planned(place)
-
-    run(work)
+@with_controller()
+async def test_readiness_and_scaling_are_followed(place: Place, controller: EndpointSliceController) -> None:
+    place.make_ready(3, False)
+    await settle(place, controller)
+    assert place.listed() == addresses(*range(PODS)) - addresses(3)
+    place.make_ready(3, True)
+    place.pod(PODS, node="node-a")
+    await settle(place, controller)
+    assert place.listed() == addresses(*range(PODS + 1))
+    place.store.delete(place.registry.kinds["pods"], "default", "cart-0", grace=0)
+    await settle(place, controller)
+    assert place.listed() == addresses(*range(1, PODS + 1))
+    assert is_as_planned(place)
 
 
-def test_zones_of_nodes_and_what_a_service_asks_for_are_followed() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        def move(node: Object) -> Object:
-            labels = node["metadata"]["labels"] | {names.ZONE_LABEL: "d"}
-            return node | {"metadata": node["metadata"] | {"labels": labels}}
+@with_controller()
+async def test_zones_of_nodes_and_what_a_service_asks_for_are_followed(
+    place: Place, controller: EndpointSliceController
+) -> None:
+    def move(node: Object) -> Object:
+        labels = node["metadata"]["labels"] | {names.ZONE_LABEL: "d"}
+        return node | {"metadata": node["metadata"] | {"labels": labels}}
 
-        def zones() -> set[str | None]:
-            return {one.zone for each in place.slices() for one in each.endpoints or ()}
+    def zones() -> set[str | None]:
+        return {one.zone for each in place.slices() for one in each.endpoints or ()}
 
-        place.change("nodes", "", "node-a", move)
-        await settle(place, controller)
-        assert zones() == {"b", "c", "d"}
-        place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        await settle(place, controller)
-        assert all(one.hints for each in place.slices() for one in each.endpoints or ())
-        place.annotate("cart", {})
-        await settle(place, controller)
-        assert not any(one.hints for each in place.slices() for one in each.endpoints or ())
-        assert is_as_planned(place)
-
-    run(work)
-
-
-def test_a_second_controller_finds_nothing_to_write() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place, 250)
-            place.service("empty", selector={"app": "nothing"})
-            place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-            async with at_work(place) as controller:
-                await settle(place, controller)
-            version = place.registry.store.version
-            async with at_work(place) as controller:
-                await settle(place, controller)
-            assert place.registry.store.version == version
-
-    asyncio.run(scene())
+    place.change("nodes", "", "node-a", move)
+    await settle(place, controller)
+    assert zones() == {"b", "c", "d"}
+    place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+    await settle(place, controller)
+    assert all(one.hints for each in place.slices() for one in each.endpoints or ())
+    place.annotate("cart", {})
+    await settle(place, controller)
+    assert not any(one.hints for each in place.slices() for one in each.endpoints or ())
+    assert is_as_planned(place)
 
 
-def test_demand_brings_back_only_services_that_it_may_change() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
+async def test_a_second_controller_finds_nothing_to_write() -> None:
+    async with a_place() as place:
+        fill(place, 120)
+        place.service("empty", selector={"app": "nothing"})
         place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        await settle(place, controller)
-        syncs = counter_total(controller.metrics.syncs)
-
-        def give_cpu(cpu: str) -> None:
-            def change(node: Object) -> Object:
-                return node | {"status": node["status"] | {"allocatable": {"cpu": cpu}}}
-
-            place.store.patch_status(place.registry.kinds["nodes"], "", "node-a", change)
-
-        give_cpu("4100m")
-        await settle(place, controller)
-        assert counter_total(controller.metrics.syncs) == syncs
-        give_cpu("40")
-        await settle(place, controller)
-        assert counter_total(controller.metrics.syncs) > syncs
-        assert is_as_planned(place)
-
-    run(work)
+        async with at_work(place) as controller:
+            await settle(place, controller)
+        version = place.registry.store.version
+        async with at_work(place) as controller:
+            await settle(place, controller)
+        assert place.registry.store.version == version
 
 
-def test_nothing_ready_is_missing_while_endpoints_move_between_slices() -> None:
+@with_controller()
+async def test_demand_brings_back_only_services_that_it_may_change(
+    place: Place, controller: EndpointSliceController
+) -> None:
+    place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+    await settle(place, controller)
+    syncs = counter_total(controller.metrics.syncs)
+
+    def give_cpu(cpu: str) -> None:
+        def change(node: Object) -> Object:
+            return node | {"status": node["status"] | {"allocatable": {"cpu": cpu}}}
+
+        place.store.patch_status(place.registry.kinds["nodes"], "", "node-a", change)
+
+    give_cpu("4100m")
+    await settle(place, controller)
+    assert counter_total(controller.metrics.syncs) == syncs
+    give_cpu("40")
+    await settle(place, controller)
+    assert counter_total(controller.metrics.syncs) > syncs
+    assert is_as_planned(place)
+
+
+async def test_nothing_ready_is_missing_while_endpoints_move_between_slices() -> None:
     small = Configuration(max_endpoints_per_slice=7)
-
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place, 40)
-            async with at_work(place, configuration=small) as controller:
+    async with a_place() as place:
+        fill(place, 40)
+        async with at_work(place, configuration=small) as controller:
+            await settle(place, controller)
+            place.expect_all_ready()
+            for annotations in (SUBSETS, {}, SUBSETS):
+                place.annotate("cart", annotations)
                 await settle(place, controller)
-                # From now on those that are listed have been ready for long.
-                await asyncio.sleep(1.1)
-                for annotations in (SUBSETS, {}, SUBSETS):
-                    place.annotate("cart", annotations)
-                    await settle(place, controller)
-                    groups = {(each.metadata.labels or {}).get(names.ZONE_LABEL) for each in place.slices()}
-                    assert (None in groups) == (not annotations)
-                    assert place.listed() == addresses(*range(40))
-
-                def change_port(service: Object) -> Object:
-                    port = service["spec"]["ports"][0] | {"targetPort": 9999}
-                    return service | {"spec": service["spec"] | {"ports": [port]}}
-
-                place.change("services", "default", "cart", change_port)
-                await settle(place, controller)
-                assert {port.port for each in place.slices() for port in each.ports or ()} == {9999}
+                groups = {(each.metadata.labels or {}).get(names.ZONE_LABEL) for each in place.slices()}
+                assert (None in groups) == (not annotations)
                 assert place.listed() == addresses(*range(40))
-            assert place.missing == []
 
-    asyncio.run(scene())
+            def change_port(service: Object) -> Object:
+                port = service["spec"]["ports"][0] | {"targetPort": 9999}
+                return service | {"spec": service["spec"] | {"ports": [port]}}
 
-
-def test_own_writes_are_no_news() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        plans = counter_total(controller.metrics.syncs)
-        place.make_ready(1, False)
-        await settle(place, controller)
-        # A watch may tell of a write before its answer does.
-        assert counter_total(controller.metrics.syncs) - plans <= 2
-        assert counter_total(controller.metrics.writes, operation="update") == 1
-
-    run(work)
+            place.change("services", "default", "cart", change_port)
+            await settle(place, controller)
+            assert {port.port for each in place.slices() for port in each.ports or ()} == {9999}
+            assert place.listed() == addresses(*range(40))
+        assert place.missing == []
 
 
-def test_what_others_do_to_our_slices_is_mended() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        (slice_,) = place.slices()
-        place.change(KEPT, "default", slice_.metadata.name, lambda old: old | {"endpoints": []})
-        place.missing.clear()
-        await settle(place, controller)
-        assert place.listed() == addresses(*range(PODS))
-        place.store.delete(place.registry.kinds[KEPT], "default", slice_.metadata.name)
-        place.missing.clear()
-        await settle(place, controller)
-        assert place.listed() == addresses(*range(PODS))
-
-    run(work)
+@with_controller()
+async def test_what_others_do_to_our_slices_is_mended(place: Place, controller: EndpointSliceController) -> None:
+    (slice_,) = place.slices()
+    place.change(KEPT, "default", slice_.metadata.name, lambda old: old | {"endpoints": []})
+    place.missing.clear()
+    await settle(place, controller)
+    assert place.listed() == addresses(*range(PODS))
+    place.store.delete(place.registry.kinds[KEPT], "default", slice_.metadata.name)
+    place.missing.clear()
+    await settle(place, controller)
+    assert place.listed() == addresses(*range(PODS))
 
 
-def test_with_its_service_all_goes() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        place.store.delete(place.registry.kinds["services"], "default", "cart")
-        place.missing.clear()
-        await settle(place, controller)
-        place.missing.clear()
-        assert place.slices() == []
-        assert len(controller._states) == 0
-        assert len(controller._tracker) == 0
-        assert len(controller.metrics.totals) == 0
-
-    run(work)
+@with_controller()
+async def test_with_its_service_all_goes(place: Place, controller: EndpointSliceController) -> None:
+    place.store.delete(place.registry.kinds["services"], "default", "cart")
+    place.missing.clear()
+    await settle(place, controller)
+    place.missing.clear()
+    assert place.slices() == []
+    assert len(controller._states) == 0
+    assert len(controller._tracker) == 0
+    assert len(controller.metrics.totals) == 0
 
 
-def test_marked_services_alone_are_ours_where_it_is_asked_for() -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        assert place.slices() == []
-        place.service("other", selector=None, annotations={SELECTOR_ANNOTATION: '{"app": "cart"}'})
-        await settle(place, controller)
-        assert place.slices() == []
-        assert place.listed() == addresses(*range(PODS))
+@with_controller(mode=Mode.ONLY_MARKED)
+async def test_marked_services_alone_are_ours_where_it_is_asked_for(
+    place: Place, controller: EndpointSliceController
+) -> None:
+    assert place.slices() == []
+    place.service("other", selector=None, annotations={SELECTOR_ANNOTATION: '{"app": "cart"}'})
+    await settle(place, controller)
+    assert place.slices() == []
+    assert place.listed() == addresses(*range(PODS))
 
-    run(work, mode=Mode.ONLY_MARKED)
 
-
-def test_a_service_whose_selector_is_back_is_given_back() -> None:
-    async def scene() -> None:
-        async with a_shop() as shop:
-            await shop.adopting().adopt(endpoints_policy="keep")
-            async with at_work(shop, mode=Mode.ONLY_MARKED) as controller:
-                shop.steady.discard("10.0.0.1")
-                shop.make_ready(1, False)
-                await until(lambda: shop.listed() == shop.steady)
-                assert shop.slices(names.MANAGER)
-                shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": shops.LABELS}})
-                await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
-            assert shop.listed() == shop.steady
-            assert shop.missing == []
-
-    asyncio.run(scene())
+async def test_a_service_whose_selector_is_back_is_given_back() -> None:
+    async with a_shop() as shop:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        async with at_work(shop, mode=Mode.ONLY_MARKED) as controller:
+            shop.steady.discard("10.0.0.1")
+            shop.make_ready(1, False)
+            await until(lambda: shop.listed() == shop.steady)
+            assert shop.slices(names.MANAGER)
+            shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
+            await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
+        assert shop.listed() == shop.steady
+        assert shop.missing == []
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -251,105 +221,74 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_slices_of_the_built_in_controller_go_after_ours_have_come() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place)
-            theirs = Configuration().as_upstream()
-            (plan,) = place.plans(theirs)
-            for each in plan.families[0].changes.create:
-                await Writer(place.link).create(SLICES, each)
-            assert place.listed() == addresses(*range(PODS))
-            # A second on, a Pod that is not listed is missing.
-            await asyncio.sleep(1.1)
-            async with at_work(place) as controller:
-                await settle(place, controller)
-            assert {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()} == {names.MANAGER}
-            assert place.listed() == addresses(*range(PODS))
-            assert place.missing == []
-
-    asyncio.run(scene())
-
-
-def test_what_is_decided_is_told_once() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-            for _ in range(2):
-                status_writer = StatusWriter(Writer(place.link), instance="test")
-                async with at_work(place, status_writer=status_writer) as controller:
-                    await settle(place, controller)
-                    assert await status_writer.wait_until_written(5)
-                    await settle(place, controller)
-            (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
-            assert [each["type"] for each in service["status"]["conditions"]]
-            assert len(place.objects("events")) == 1
-            version = place.registry.store.version
-            async with at_work(place, status_writer=StatusWriter(Writer(place.link), instance="test")) as controller:
-                await settle(place, controller)
-            assert place.registry.store.version == version
-
-    asyncio.run(scene())
-
-
-def test_a_service_that_is_ours_no_more_has_none_of_our_conditions() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+async def test_what_is_decided_is_told_once() -> None:
+    async with a_place() as place:
+        fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        for _ in range(2):
             status_writer = StatusWriter(Writer(place.link), instance="test")
             async with at_work(place, status_writer=status_writer) as controller:
                 await settle(place, controller)
-                place.change("services", "default", "cart", without_selector)
-                await settle(place, controller)
                 assert await status_writer.wait_until_written(5)
-            (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
-            assert not service["status"].get("conditions")
+                await settle(place, controller)
+        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+        assert [each["type"] for each in service["status"]["conditions"]]
+        assert len(place.objects("events")) == 1
+        version = place.registry.store.version
+        async with at_work(place, status_writer=StatusWriter(Writer(place.link), instance="test")) as controller:
+            await settle(place, controller)
+        assert place.registry.store.version == version
 
-    asyncio.run(scene())
+
+async def test_a_service_that_is_ours_no_more_has_none_of_our_conditions() -> None:
+    async with a_place() as place:
+        fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        status_writer = StatusWriter(Writer(place.link), instance="test")
+        async with at_work(place, status_writer=status_writer) as controller:
+            await settle(place, controller)
+            place.change("services", "default", "cart", without_selector)
+            await settle(place, controller)
+            assert await status_writer.wait_until_written(5)
+        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+        assert not service["status"].get("conditions")
 
 
 def without_selector(service: Object) -> Object:
     return service | {"spec": {name: value for name, value in service["spec"].items() if name != "selector"}}
 
 
-def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
+async def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
     """A watch that falls silent shows our own writes late: they are waited for, and read where that takes too long."""
     quick = ReflectorSettings(watch=0.5, silence=0.3)
-
-    async def scene() -> None:
-        async with a_place("silent-watch@0.2") as place:
-            fill(place, 3)
-            async with at_work(place, watch_timing=quick) as controller:
-                for number in range(3, 20):
-                    place.pod(number, node="node-a")
-                    await asyncio.sleep(0.05)
-                await settle(place, controller)
-                assert is_as_planned(place)
-                assert len(place.slices()) == 1
-
-    asyncio.run(scene())
+    async with a_place("silent-watch@0.2") as place:
+        fill(place, 3)
+        async with at_work(place, watch_timing=quick) as controller:
+            for number in range(3, 20):
+                place.pod(number, node="node-a")
+                await asyncio.sleep(0.05)
+            await settle(place, controller)
+            assert is_as_planned(place)
+            assert len(place.slices()) == 1
 
 
 @pytest.mark.parametrize("faults", [("conflict@0.1", "lost-answer@0.1")])
-def test_after_a_rollout_slices_are_as_planned_and_no_ready_endpoint_was_ever_missing(faults: tuple[str, ...]) -> None:
-    async def scene() -> None:
-        async with a_place(*faults, ends_pods=False) as place:
-            registry = place.registry
-            async with at_work(place) as controller:
-                await play(
-                    replace(read_play(str(EXAMPLES / "rollout.yaml")), speed=30.0),
-                    LocalClient(registry),
-                    kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
-                    clock=lambda: registry.now,
-                    sleep=asyncio.sleep,
-                    until=190.0,
-                )
-                await settle(place, controller)
-                assert len(place.listed()) == 18
-                assert is_as_planned(place)
-            assert place.missing == []
-
-    asyncio.run(scene())
+async def test_after_a_rollout_slices_are_as_planned_and_no_ready_endpoint_was_ever_missing(
+    faults: tuple[str, ...],
+) -> None:
+    async with a_place(*faults, ends_pods=False) as place:
+        registry = place.registry
+        async with at_work(place) as controller:
+            await play(
+                replace(read_play(str(EXAMPLES / "rollout.yaml")), speed=30.0),
+                LocalClient(registry),
+                kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
+                clock=lambda: registry.now,
+                sleep=asyncio.sleep,
+                until=190.0,
+            )
+            await settle(place, controller)
+            assert len(place.listed()) == 18
+            assert is_as_planned(place)
+        assert place.missing == []
 
 
 # --- Every Service once in a period, spread over all of it ---

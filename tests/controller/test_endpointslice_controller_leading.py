@@ -12,77 +12,65 @@ from zoneward.routing.configuration import Configuration
 QUICK = LeaseTiming(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
 
 
-def test_on_standby_nothing_is_written_until_we_lead() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place)
-            leading = asyncio.Event()
-            async with at_work(place, leading=leading) as controller:
-                await controller.cache.synced.wait()
-                await asyncio.sleep(0.1)
-                assert place.slices() == []
-                leading.set()
-                await settle(place, controller)
-                assert place.listed() == addresses(*range(PODS))
-                leading.clear()
-                controller.stepped_down()
-                place.make_ready(0, False)
-                await asyncio.sleep(0.2)
-                assert place.listed() == addresses(*range(PODS))
-                leading.set()
-                await settle(place, controller)
-                assert place.listed() == addresses(*range(1, PODS))
-
-    asyncio.run(scene())
+async def test_on_standby_nothing_is_written_until_we_lead() -> None:
+    async with a_place() as place:
+        fill(place)
+        leading = asyncio.Event()
+        async with at_work(place, leading=leading) as controller:
+            await controller.cache.synced.wait()
+            await asyncio.sleep(0.1)
+            assert place.slices() == []
+            leading.set()
+            await settle(place, controller)
+            assert place.listed() == addresses(*range(PODS))
+            leading.clear()
+            controller.stepped_down()
+            place.make_ready(0, False)
+            await asyncio.sleep(0.2)
+            assert place.listed() == addresses(*range(PODS))
+            leading.set()
+            await settle(place, controller)
+            assert place.listed() == addresses(*range(1, PODS))
 
 
-def test_no_write_is_sent_that_is_withheld() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place)
-            may = [False]
-            writer = Writer(place.link, may_write=lambda _seconds: may[0])
-            async with at_work(place, writer=writer) as controller:
-                await controller.cache.synced.wait()
-                await asyncio.sleep(0.1)
-                assert place.slices() == []
-                may[0] = True
-                await settle(place, controller)
-                assert place.listed() == addresses(*range(PODS))
-
-    asyncio.run(scene())
+async def test_no_write_is_sent_that_is_withheld() -> None:
+    async with a_place() as place:
+        fill(place)
+        may = [False]
+        writer = Writer(place.link, may_write=lambda _seconds: may[0])
+        async with at_work(place, writer=writer) as controller:
+            await controller.cache.synced.wait()
+            await asyncio.sleep(0.1)
+            assert place.slices() == []
+            may[0] = True
+            await settle(place, controller)
+            assert place.listed() == addresses(*range(PODS))
 
 
-def test_drained_nothing_more_is_begun() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place)
-            async with at_work(place) as controller:
-                await settle(place, controller)
-                assert await controller.drain(5)
-                place.make_ready(0, False)
-                await asyncio.sleep(0.2)
-                assert place.listed() == addresses(*range(PODS))
-
-    asyncio.run(scene())
+async def test_drained_nothing_more_is_begun() -> None:
+    async with a_place() as place:
+        fill(place)
+        async with at_work(place) as controller:
+            await settle(place, controller)
+            assert await controller.drain(5)
+            place.make_ready(0, False)
+            await asyncio.sleep(0.2)
+            assert place.listed() == addresses(*range(PODS))
 
 
-def test_what_is_under_way_is_written_before_it_is_drained() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            fill(place)
-            writer = Slow(place.link)
-            small = Configuration(max_endpoints_per_slice=4)
-            async with at_work(place, writer=writer, configuration=small) as controller:
-                async with asyncio.timeout(LIMIT):
-                    await writer.begun.wait()
-                assert not await controller.drain(0.05), "it takes longer"
-                writer.goes_on.set()
-                assert await controller.drain(5)
-                assert place.listed() == addresses(*range(PODS))
-                assert len(place.slices()) == 3
-
-    asyncio.run(scene())
+async def test_what_is_under_way_is_written_before_it_is_drained() -> None:
+    async with a_place() as place:
+        fill(place)
+        writer = Slow(place.link)
+        small = Configuration(max_endpoints_per_slice=4)
+        async with at_work(place, writer=writer, configuration=small) as controller:
+            async with asyncio.timeout(LIMIT):
+                await writer.begun.wait()
+            assert not await controller.drain(0.05), "it takes longer"
+            writer.goes_on.set()
+            assert await controller.drain(5)
+            assert place.listed() == addresses(*range(PODS))
+            assert len(place.slices()) == 3
 
 
 class Slow(Writer):

@@ -1,20 +1,12 @@
 """Predictions follow the Services that changed, for as many as there is room for."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from zoneward.controller.predictions import Prediction, Predictions, PredictionsByFamily
 from zoneward.kube.objects import ObjectKey
 
 CART, MAIL, SEARCH = ("shop", "cart"), ("shop", "mail"), ("shop", "search")
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(10):
-            await test()
-
-    asyncio.run(limited())
 
 
 async def predicted(
@@ -36,68 +28,56 @@ def fair(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
     return lambda: {"IPv4": Prediction(len(service[1]) / 10, 0.0)}
 
 
-def test_each_service_that_changed_is_looked_at_once() -> None:
-    async def test() -> None:
-        predictions, asked = Predictions(), []
-        for key in (CART, MAIL, CART):
-            predictions.touch(key)
+async def test_each_service_that_changed_is_looked_at_once() -> None:
+    predictions, asked = Predictions(), []
+    for key in (CART, MAIL, CART):
+        predictions.touch(key)
 
-        def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
-            asked.append(service)
-            return fair(service)
+    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
+        asked.append(service)
+        return fair(service)
 
-        await predicted(predictions, predict)
-        assert asked == [CART, MAIL]
-        assert list(predictions) == [(CART, "IPv4", Prediction(0.4, 0.0)), (MAIL, "IPv4", Prediction(0.4, 0.0))]
-
-    run(test)
+    await predicted(predictions, predict)
+    assert asked == [CART, MAIL]
+    assert list(predictions) == [(CART, "IPv4", Prediction(0.4, 0.0)), (MAIL, "IPv4", Prediction(0.4, 0.0))]
 
 
-def test_services_beyond_the_limit_wait_until_another_goes() -> None:
-    async def test() -> None:
-        predictions = Predictions(limit=1)
-        for key in (CART, MAIL, SEARCH):
-            predictions.touch(key)
-        predictions.drop(MAIL)
-        await predicted(predictions, fair)
-        assert ([key for key, _, _ in predictions], predictions.left_out) == ([CART], 1)
-        predictions.drop(CART)
-        await predicted(predictions, fair)
-        assert ([key for key, _, _ in predictions], predictions.left_out) == ([SEARCH], 0)
-
-    run(test)
+async def test_services_beyond_the_limit_wait_until_another_goes() -> None:
+    predictions = Predictions(limit=1)
+    for key in (CART, MAIL, SEARCH):
+        predictions.touch(key)
+    predictions.drop(MAIL)
+    await predicted(predictions, fair)
+    assert ([key for key, _, _ in predictions], predictions.left_out) == ([CART], 1)
+    predictions.drop(CART)
+    await predicted(predictions, fair)
+    assert ([key for key, _, _ in predictions], predictions.left_out) == ([SEARCH], 0)
 
 
-def test_a_service_that_goes_while_it_is_looked_at_does_not_come_back() -> None:
-    async def test() -> None:
-        predictions = Predictions()
-        predictions.touch(CART)
+async def test_a_service_that_goes_while_it_is_looked_at_does_not_come_back() -> None:
+    predictions = Predictions()
+    predictions.touch(CART)
 
-        def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
-            predictions.drop(service)
-            return fair(service)
+    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
+        predictions.drop(service)
+        return fair(service)
 
-        await predicted(predictions, predict)
-        assert list(predictions) == []
-
-    run(test)
+    await predicted(predictions, predict)
+    assert list(predictions) == []
 
 
-def test_what_cannot_be_predicted_has_no_series_and_stops_nothing() -> None:
-    async def test() -> None:
-        predictions = Predictions()
-        for key in (CART, MAIL, SEARCH):
-            predictions.touch(key)
-        await predicted(predictions, fair)
+async def test_what_cannot_be_predicted_has_no_series_and_stops_nothing() -> None:
+    predictions = Predictions()
+    for key in (CART, MAIL, SEARCH):
+        predictions.touch(key)
+    await predicted(predictions, fair)
 
-        def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily] | None:
-            if service == CART:
-                raise ValueError("no")
-            return fair(service) if service == SEARCH else None
+    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily] | None:
+        if service == CART:
+            raise ValueError("no")
+        return fair(service) if service == SEARCH else None
 
-        for key in (CART, MAIL, SEARCH):
-            predictions.touch(key)
-        assert await predicted(predictions, predict) == ["cart: no"]
-        assert [key for key, _, _ in predictions] == [SEARCH]
-
-    run(test)
+    for key in (CART, MAIL, SEARCH):
+        predictions.touch(key)
+    assert await predicted(predictions, predict) == ["cart: no"]
+    assert [key for key, _, _ in predictions] == [SEARCH]

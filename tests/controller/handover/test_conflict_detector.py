@@ -1,12 +1,11 @@
 """When a Service counts as contested, when no longer, and what is done about it on a cluster."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.client.recording import until
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import LIMIT, at_work
 
@@ -283,12 +282,6 @@ def quick(*, together: bool = True) -> ConflictDetector:
     return ConflictDetector(together=together, still=0.05, grace=0.2, quiet=0.5)
 
 
-async def until(holds: Callable[[], Any]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 def of(shop: Shop) -> tuple[bool, bool]:
     """Whether there are slices of ours, and of the built-in controller."""
     return bool(shop.slices(MANAGER)), bool(shop.slices(BUILT_IN_MANAGER))
@@ -299,86 +292,66 @@ def is_ours(shop: Shop, controller: EndpointSliceController) -> bool:
 
 
 @pytest.mark.parametrize("faults", [(), ("conflict@0.2", "lost-answer@0.2")])
-def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_quiet(faults: tuple[str, ...]) -> None:
-    async def scene() -> None:
-        async with a_shop(*faults) as shop:
-            status_writer = StatusWriter(Writer(shop.link), instance="test")
-            async with at_work(shop, status_writer=status_writer, conflicts=quick()) as controller:
-                await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
-                assert no_conflict_check(controller.contested)() is not None
-                assert await status_writer.wait_until_written(5)
-                (event,) = shop.objects("events")
-                assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
-                writes = counter_total(controller.metrics.writes)
-                # It is kept by the other one, and we write nothing.
-                shop.steady.discard("10.0.0.1")
-                shop.make_ready(1, False)
-                await until(lambda: shop.listed() == shop.steady)
-                await asyncio.sleep(0.6)
-                assert controller.contested == {KEY}
-                assert counter_total(controller.metrics.writes) == writes
-                # It is switched off, which shows when something changes.
-                shop.runs = False
-                shop.steady.discard("10.0.0.2")
-                shop.make_ready(2, False)
-                await until(lambda: not controller.contested and is_ours(shop, controller))
-                assert no_conflict_check(controller.contested)() is None
-                assert shop.listed() == shop.steady
-            assert shop.missing == []
-
-    asyncio.run(scene())
-
-
-def test_where_its_slices_are_deleted_a_service_is_ours_at_once() -> None:
-    async def scene() -> None:
-        async with a_shop() as shop, at_work(shop, conflicts=quick()) as controller:
-            await until(lambda: controller.contested and of(shop) == (False, True))
+async def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_quiet(
+    faults: tuple[str, ...],
+) -> None:
+    async with a_shop(*faults) as shop:
+        status_writer = StatusWriter(Writer(shop.link), instance="test")
+        async with at_work(shop, status_writer=status_writer, conflicts=quick()) as controller:
+            await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
+            assert no_conflict_check(controller.contested)() is not None
+            assert await status_writer.wait_until_written(5)
+            (event,) = shop.objects("events")
+            assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
+            writes = counter_total(controller.metrics.writes)
+            # It is kept by the other one, and we write nothing.
+            shop.steady.discard("10.0.0.1")
+            shop.make_ready(1, False)
+            await until(lambda: shop.listed() == shop.steady)
+            await asyncio.sleep(0.6)
+            assert controller.contested == {KEY}
+            assert counter_total(controller.metrics.writes) == writes
+            # It is switched off, which shows when something changes.
             shop.runs = False
-            shop.steady.clear()
-            for each in shop.slices(BUILT_IN_MANAGER):
-                shop.delete_slice(each["metadata"]["name"])
+            shop.steady.discard("10.0.0.2")
+            shop.make_ready(2, False)
             await until(lambda: not controller.contested and is_ours(shop, controller))
-
-    asyncio.run(scene())
-
-
-def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
-    async def scene() -> None:
-        async with a_shop() as shop:
-            shop.runs = False
-            async with at_work(shop, conflicts=quick()) as controller:
-                await until(lambda: is_ours(shop, controller))
-                for _ in range(2):
-                    shop.sync()
-                    assert of(shop) == (True, True)
-                    await until(lambda: is_ours(shop, controller))
-                assert not controller.contested
-                assert counter_total(controller.metrics.writes, operation="delete") == 3
-            # One that begins anew finds all in order.
-            async with at_work(shop, conflicts=quick()) as controller:
-                await controller.wait_until_idle(LIMIT)
-                assert not counter_total(controller.metrics.writes)
-            assert shop.missing == []
-
-    asyncio.run(scene())
-
-
-def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_go() -> None:
-    async def scene() -> None:
-        async with a_shop() as shop:
-            await shop.adopting().adopt(endpoints_policy="keep")
-            async with at_work(shop, mode=Mode.ONLY_MARKED, conflicts=quick(together=False)) as controller:
-                await until(lambda: is_ours(shop, controller))
-                shop.lets_go = False
-                shop._seen = -1
-                await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
-                # Given back by a selector in its spec it is none of ours.
-                shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "cart"}}})
-                await until(lambda: not controller.contested and controller.is_idle)
+            assert no_conflict_check(controller.contested)() is None
             assert shop.listed() == shop.steady
-            assert shop.missing == []
+        assert shop.missing == []
 
-    asyncio.run(scene())
+
+async def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
+    async with a_shop() as shop:
+        shop.runs = False
+        async with at_work(shop, conflicts=quick()) as controller:
+            await until(lambda: is_ours(shop, controller))
+            for _ in range(2):
+                shop.sync()
+                assert of(shop) == (True, True)
+                await until(lambda: is_ours(shop, controller))
+            assert not controller.contested
+            assert counter_total(controller.metrics.writes, operation="delete") == 3
+        # One that begins anew finds all in order.
+        async with at_work(shop, conflicts=quick()) as controller:
+            await controller.wait_until_idle(LIMIT)
+            assert not counter_total(controller.metrics.writes)
+        assert shop.missing == []
+
+
+async def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_go() -> None:
+    async with a_shop() as shop:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        async with at_work(shop, mode=Mode.ONLY_MARKED, conflicts=quick(together=False)) as controller:
+            await until(lambda: is_ours(shop, controller))
+            shop.lets_go = False
+            shop._seen = -1
+            await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
+            # Given back by a selector in its spec it is none of ours.
+            shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "cart"}}})
+            await until(lambda: not controller.contested and controller.is_idle)
+        assert shop.listed() == shop.steady
+        assert shop.missing == []
 
 
 # --- It is told of which Services we keep off ---

@@ -1,17 +1,17 @@
-"""Endpoints of adopted Services beside a running controller. A sandbox has no Endpoints: these are kept here."""
+"""Endpoints of adopted Services beside a running controller."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pytest
-from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.client.recording import until
+from tests.controller.a_controller import PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 
-from zoneward.client.api_errors import ApiError, api_error
+from zoneward.client.api_errors import api_error
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
@@ -28,14 +28,13 @@ PATH = "/api/v1/namespaces/default/endpoints"
 
 
 @dataclass
-class WithEndpoints:
-    """A connection whose server has Endpoints too, in one namespace. ``refuses``: the status of answers to writes."""
+class EndpointsLink:
+    """A connection that notes what is asked about Endpoints. ``refuses``: the status of answers to writes."""
 
     link: ReadWriteConnection
-    objects: dict[str, Object] = field(default_factory=dict)
+    place: Place
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
-    _version: int = 0
 
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float
@@ -43,37 +42,23 @@ class WithEndpoints:
         return self.link.stream(path, query, idle=idle)
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
-        if not path.startswith(PATH):
-            return await self.link.get(path, query, timeout=timeout)
-        self.calls.append("GET")
-        return msgspec.json.encode(self._found(path))
+        self._note("GET", path)
+        return await self.link.get(path, query, timeout=timeout)
 
     async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
-        if not path.startswith(PATH):
-            return await self.link.send(method, path, body, **options)
-        self.calls.append(method)
-        if self.refuses is not None:
-            raise _error(self.refuses)
-        thing = msgspec.json.decode(body)
-        if method == "DELETE":
-            if self._found(path)["metadata"]["uid"] != thing["preconditions"]["uid"]:
-                raise _error(409)
-            del self.objects[_name(path)]
-            return b"{}"
-        name = thing["metadata"]["name"]
-        if method == "POST":
-            if name in self.objects:
-                raise _error(409, "AlreadyExists")
-            thing["metadata"]["uid"] = f"u-{name}"
-        elif self._found(path)["metadata"]["resourceVersion"] != thing["metadata"]["resourceVersion"]:
-            raise _error(409, "Conflict")
-        self.write(name, thing)
-        return msgspec.json.encode(self.objects[name])
+        if self._note(method, path) and self.refuses is not None:
+            raise api_error(self.refuses, b'{"kind": "Status"}')
+        return await self.link.send(method, path, body, **options)
 
-    def write(self, name: str, thing: Object) -> None:
-        self._version += 1
-        thing["metadata"]["resourceVersion"] = str(self._version)
-        self.objects[name] = thing
+    def _note(self, method: str, path: str) -> bool:
+        is_about_endpoints = path.startswith(PATH)
+        if is_about_endpoints:
+            self.calls.append(method)
+        return is_about_endpoints
+
+    @property
+    def objects(self) -> dict[str, Object]:
+        return {each["metadata"]["name"]: each for each in self.place.objects("endpoints")}
 
     def listed(self, name: str = "cart") -> tuple[set[str], set[str]]:
         """Addresses that are ready, and that are not."""
@@ -83,19 +68,6 @@ class WithEndpoints:
         )
         return ready, unready
 
-    def _found(self, path: str) -> Object:
-        if _name(path) not in self.objects:
-            raise _error(404)
-        return self.objects[_name(path)]
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _error(status: int, reason: str = "") -> ApiError:
-    return api_error(status, msgspec.json.encode({"kind": "Status", "reason": reason}))
-
 
 @pytest.fixture(autouse=True)
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,115 +75,94 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, WithEndpoints, EndpointSliceController]]:
+async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, EndpointsLink, EndpointSliceController]]:
     async with a_place() as place:
-        place.link = server = WithEndpoints(place.link)
+        place.link = server = EndpointsLink(place.link, place)
         fill(place, selector=None, annotations=MARKS)
         async with at_work(place, mode=mode, batching=Batching()) as controller:
             await settle(place, controller)
             yield place, server, controller
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not holds():
-            await asyncio.sleep(0.01)
+async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
+    async with kept() as (place, server, controller):
+        assert server.listed() == (addresses(*range(PODS)), set())
+        assert server.calls == ["GET", "POST"]
+        (service,) = place.objects("services")[-1:]
+        since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
+        assert since == service["metadata"]["creationTimestamp"]
+        place.make_ready(1, False)
+        await settle(place, controller)
+        assert server.listed() == (addresses(0, *range(2, PODS)), addresses(1))
+        # What changes no endpoint costs nothing.
+        place.annotate("cart", MARKS | {"note": "b"})
+        await settle(place, controller)
+        assert server.calls == ["GET", "POST", "PUT"]
+        # With the Service it goes.
+        place.store.delete(place.registry.kinds["services"], "default", "cart")
+        place.missing.clear()
+        await settle(place, controller)
+        place.missing.clear()
+        assert server.objects == {}
 
 
-def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
-    async def scene() -> None:
-        async with kept() as (place, server, controller):
-            assert server.listed() == (addresses(*range(PODS)), set())
+async def test_where_all_services_are_ours_too() -> None:
+    async with kept(Mode.TAKE_OVER) as (place, server, controller):
+        # Those of a Service with a selector are the built-in controller's, which goes on with them.
+        place.service("other")
+        await settle(place, controller)
+        assert set(server.objects) == {"cart"}
+
+
+async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
+    async with kept() as (place, server, controller):
+        note = {"annotations": {"note": "b"}}
+        place.change("endpoints", "default", "cart", lambda old: old | {"metadata": old["metadata"] | note})
+        server.calls.clear()
+        place.make_ready(1, False)
+        await until(lambda: server.listed()[1] == addresses(1))
+        await settle(place, controller)
+        assert server.calls == ["PUT", "GET", "PUT"]
+        assert server.objects["cart"]["metadata"]["annotations"]["note"] == "b"
+        place.store.delete(place.registry.kinds["endpoints"], "default", "cart")
+        place.make_ready(1, True)
+        await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+
+
+async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
+    async with kept() as (place, server, controller):
+        server.refuses = 403
+        for ready in (False, True, False):
+            place.make_ready(1, ready)
+            await until(lambda ready=ready: (addresses(1) <= place.listed()) == ready)  # type: ignore[misc]
+        server.refuses = None
+        await until(lambda: server.listed()[1] == addresses(1))
+        await settle(place, controller)
+
+
+async def test_nothing_is_read_or_written_on_standby() -> None:
+    async with a_place() as place:
+        place.link = server = EndpointsLink(place.link, place)
+        fill(place, selector=None, annotations=MARKS)
+        leading = asyncio.Event()
+        writer = Writer(place.link)
+        async with at_work(place, mode=Mode.ONLY_MARKED, leading=leading, writer=writer) as controller:
+            await controller.cache.synced.wait()
+            await asyncio.sleep(0.1)
+            assert server.calls == []
+            leading.set()
+            await settle(place, controller)
+            leading.clear()
+            controller.stepped_down()
+            place.make_ready(1, False)
+            await asyncio.sleep(0.1)
             assert server.calls == ["GET", "POST"]
-            (service,) = place.objects("services")[-1:]
-            since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
-            assert since == service["metadata"]["creationTimestamp"]
-            place.make_ready(1, False)
+            leading.set()
             await settle(place, controller)
-            assert server.listed() == (addresses(0, *range(2, PODS)), addresses(1))
-            # What changes no endpoint costs nothing.
-            place.annotate("cart", MARKS | {"note": "b"})
-            await settle(place, controller)
-            assert server.calls == ["GET", "POST", "PUT"]
-            # With the Service it goes.
-            place.store.delete(place.registry.kinds["services"], "default", "cart")
-            place.missing.clear()
-            await settle(place, controller)
-            place.missing.clear()
-            assert server.objects == {}
-
-    asyncio.run(scene())
+            assert server.calls == ["GET", "POST", "GET", "PUT"]
 
 
-def test_where_all_services_are_ours_too() -> None:
-    async def scene() -> None:
-        async with kept(Mode.TAKE_OVER) as (place, server, controller):
-            # Those of a Service with a selector are the built-in controller's, which goes on with them.
-            place.service("other")
-            await settle(place, controller)
-            assert set(server.objects) == {"cart"}
-
-    asyncio.run(scene())
-
-
-def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
-    async def scene() -> None:
-        async with kept() as (place, server, controller):
-            thing = server.objects["cart"]
-            server.write("cart", thing | {"metadata": thing["metadata"] | {"annotations": {"note": "b"}}})
-            server.calls.clear()
-            place.make_ready(1, False)
-            await until(lambda: server.listed()[1] == addresses(1))
-            await settle(place, controller)
-            assert server.calls == ["PUT", "GET", "PUT"]
-            assert server.objects["cart"]["metadata"]["annotations"]["note"] == "b"
-            del server.objects["cart"]
-            place.make_ready(1, True)
-            await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
-
-    asyncio.run(scene())
-
-
-def test_a_right_that_is_missing_holds_up_no_slice() -> None:
-    async def scene() -> None:
-        async with kept() as (place, server, controller):
-            server.refuses = 403
-            for ready in (False, True, False):
-                place.make_ready(1, ready)
-                await until(lambda ready=ready: (addresses(1) <= place.listed()) == ready)  # type: ignore[misc]
-            server.refuses = None
-            await until(lambda: server.listed()[1] == addresses(1))
-            await settle(place, controller)
-
-    asyncio.run(scene())
-
-
-def test_nothing_is_read_or_written_on_standby() -> None:
-    async def scene() -> None:
-        async with a_place() as place:
-            place.link = server = WithEndpoints(place.link)
-            fill(place, selector=None, annotations=MARKS)
-            leading = asyncio.Event()
-            writer = Writer(place.link)
-            async with at_work(place, mode=Mode.ONLY_MARKED, leading=leading, writer=writer) as controller:
-                await controller.cache.synced.wait()
-                await asyncio.sleep(0.1)
-                assert server.calls == []
-                leading.set()
-                await settle(place, controller)
-                leading.clear()
-                controller.stepped_down()
-                place.make_ready(1, False)
-                await asyncio.sleep(0.1)
-                assert server.calls == ["GET", "POST"]
-                leading.set()
-                await settle(place, controller)
-                assert server.calls == ["GET", "POST", "GET", "PUT"]
-
-    asyncio.run(scene())
-
-
-def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = True
 
     def breaking(*given: Any, **options: Any) -> Any:
@@ -219,18 +170,14 @@ def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: 
             raise RuntimeError("a bug")
         return updated_endpoints(*given, **options)
 
-    async def scene() -> None:
-        nonlocal broken
-        log = Lines()
-        monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
-        async with a_place() as place:
-            place.link = server = WithEndpoints(place.link)
-            fill(place, selector=None, annotations=MARKS)
-            async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
-                await until(lambda: len(server.calls) > 2)
-                broken = False
-                await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
-        ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
-        assert fields["error"] == "RuntimeError: a bug"
-
-    asyncio.run(scene())
+    log = Lines()
+    monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
+    async with a_place() as place:
+        place.link = server = EndpointsLink(place.link, place)
+        fill(place, selector=None, annotations=MARKS)
+        async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
+            await until(lambda: len(server.calls) > 2)
+            broken = False
+            await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+    ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
+    assert fields["error"] == "RuntimeError: a bug"

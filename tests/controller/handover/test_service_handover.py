@@ -1,12 +1,13 @@
 """Adopting and releasing on a sandbox: cut off, disturbed, refused; and no endpoint is ever missing."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.contract.objects import an_endpoint_slice
-from tests.controller.a_built_in import KEPT, KEY, NUMBER, Shop, a_shop
+from tests.controller.a_built_in import KEY, Shop, a_shop
+from tests.controller.a_controller import KEPT
 
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import ServiceHandover
@@ -25,13 +26,19 @@ class CutOff(Exception):  # noqa: N818 -- as if the process had gone
     pass
 
 
-def run(work: Callable[[Shop], Coroutine[Any, Any, None]], *faults: str) -> None:
-    async def whole() -> None:
-        async with a_shop(*faults) as shop:
-            await work(shop)
-            assert shop.missing == []
+@asynccontextmanager
+async def a_steady_shop(*faults: str) -> AsyncIterator[Shop]:
+    async with a_shop(*faults) as shop:
+        yield shop
+        assert shop.missing == []
 
-    asyncio.run(whole())
+
+def with_shop(work: Callable[[Shop], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def test() -> None:
+        async with a_steady_shop() as shop:
+            await work(shop)
+
+    return test
 
 
 def dying(shop: Shop, after: int) -> Writer:
@@ -62,37 +69,23 @@ def is_ours(shop: Shop) -> bool:
     )
 
 
-def test_there_and_back_leaves_the_service_as_it_was() -> None:
-    async def work(shop: Shop) -> None:
-        before = shop.words()
-        assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
-        assert is_ours(shop)
-        assert len(shop.told) == WRITES["adopt"]
-        assert await shop.adopting().release() == "the built-in controller has it"
-        assert shop.words() == before
-        assert not shop.slices(names.MANAGER)
-        await shop.quiet()
-        assert shop.listed() == shop.steady
-
-    run(work)
-
-
-def test_done_twice_nothing_is_written_the_second_time() -> None:
-    async def work(shop: Shop) -> None:
-        for name in WRITES:
-            await way(shop.adopting(), name)
-            await shop.quiet()
-            version = shop.registry.store.version
-            await way(shop.adopting(), name)
-            assert shop.registry.store.version == version
-
-    run(work)
+@with_shop
+async def test_there_and_back_leaves_the_service_as_it_was(shop: Shop) -> None:
+    before = shop.words()
+    assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
+    assert is_ours(shop)
+    assert len(shop.told) == WRITES["adopt"]
+    assert await shop.adopting().release() == "the built-in controller has it"
+    assert shop.words() == before
+    assert not shop.slices(names.MANAGER)
+    await shop.quiet()
+    assert shop.listed() == shop.steady
 
 
 @pytest.mark.parametrize(("name", "after"), [(name, after) for name, most in WRITES.items() for after in range(most)])
 @pytest.mark.parametrize("then", ["adopt", "release"])
-def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after: int, then: str) -> None:
-    async def work(shop: Shop) -> None:
+async def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after: int, then: str) -> None:
+    async with a_steady_shop() as shop:
         before = shop.words()
         if name == "release":
             await shop.adopting().adopt(endpoints_policy="keep")
@@ -109,25 +102,10 @@ def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after:
             assert shop.words() == before
             assert not shop.slices(names.MANAGER)
 
-    run(work)
-
-
-def test_a_pod_that_turns_ready_half_way_is_listed_before_theirs_go() -> None:
-    async def work(shop: Shop) -> None:
-        shop.steady.discard("10.0.0.1")
-        shop.make_ready(1, False)
-        with pytest.raises(CutOff):
-            await way(shop.adopting(writer=dying(shop, 3)), "adopt")
-        shop.make_ready(1, True)
-        await shop.adopting().adopt(endpoints_policy="keep")
-        assert shop.listed() == {f"10.0.0.{number}" for number in range(NUMBER)}
-
-    run(work)
-
 
 @pytest.mark.parametrize("seed", range(3))
-def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
-    async def work(shop: Shop) -> None:
+async def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
+    async with a_steady_shop("conflict@0.2", "lost-answer@0.2", "500@0.05") as shop:
         before = shop.words()
         for _ in range(seed + 1):
             await shop.adopting().adopt(endpoints_policy="keep")
@@ -135,38 +113,32 @@ def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
             await shop.adopting().release()
             assert shop.words() == before
 
-    run(work, "conflict@0.2", "lost-answer@0.2", "500@0.05")
+
+@with_shop
+async def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missing(shop: Shop) -> None:
+    shop.lets_go = False
+    with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
+        await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
+    shop.lets_go = True
+    await shop.adopting().adopt(endpoints_policy="keep")
+    assert is_ours(shop)
 
 
-def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missing() -> None:
-    async def work(shop: Shop) -> None:
-        shop.lets_go = False
-        with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
-            await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
-        shop.lets_go = True
-        await shop.adopting().adopt(endpoints_policy="keep")
-        assert is_ours(shop)
-
-    run(work)
-
-
-def test_without_a_built_in_controller_ours_stay() -> None:
-    async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(endpoints_policy="keep")
-        shop.runs = False
-        with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
-            await shop.adopting(total=0.3).release()
-        assert len(shop.slices(names.MANAGER)) == 1
-        shop.runs = True
-        await shop.adopting().release()
-        assert not shop.slices(names.MANAGER)
-
-    run(work)
+@with_shop
+async def test_without_a_built_in_controller_ours_stay(shop: Shop) -> None:
+    await shop.adopting().adopt(endpoints_policy="keep")
+    shop.runs = False
+    with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
+        await shop.adopting(total=0.3).release()
+    assert len(shop.slices(names.MANAGER)) == 1
+    shop.runs = True
+    await shop.adopting().release()
+    assert not shop.slices(names.MANAGER)
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_service_that_is_not_there_is_told(name: str) -> None:
-    async def work(shop: Shop) -> None:
+async def test_a_service_that_is_not_there_is_told(name: str) -> None:
+    async with a_steady_shop() as shop:
         shop.steady.clear()
         LocalClient(shop.registry).delete(shop.registry.kinds["services"], *KEY)
         with pytest.raises(
@@ -174,12 +146,11 @@ def test_a_service_that_is_not_there_is_told(name: str) -> None:
         ):
             await way(shop.adopting(), name)
 
-    run(work)
-
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_service_without_selector_is_refused_and_left_as_it_is(name: str) -> None:
-    async def work(shop: Shop) -> None:
+async def test_a_service_without_selector_is_refused_and_left_as_it_is(name: str) -> None:
+    async with a_steady_shop() as shop:
+
         def unselect(service: Any) -> Any:
             del service["spec"]["selector"]
             return service
@@ -190,51 +161,41 @@ def test_a_service_without_selector_is_refused_and_left_as_it_is(name: str) -> N
             await way(shop.adopting(), name)
         assert shop.registry.store.version == version
 
-    run(work)
+
+@with_shop
+async def test_the_mark_says_what_was_selected(shop: Shop) -> None:
+    await shop.adopting().adopt(endpoints_policy="keep")
+    assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
 
 
-def test_the_mark_says_what_was_selected() -> None:
-    async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(endpoints_policy="keep")
-        assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
+@with_shop
+async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept(shop: Shop) -> None:
+    shop.steady.clear()
+    writes: list[float] = []
 
-    run(work)
+    def may_write(seconds: float) -> bool:
+        writes.append(seconds)
+        if len(writes) == 2:
+            shop.change_service(lambda service: service | {"spec": service["spec"] | {"selector": {"app": "other"}}})
+        return True
 
-
-def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> None:
-    async def work(shop: Shop) -> None:
-        shop.steady.clear()
-        writes: list[float] = []
-
-        def may_write(seconds: float) -> bool:
-            writes.append(seconds)
-            if len(writes) == 2:
-                shop.change_service(
-                    lambda service: service | {"spec": service["spec"] | {"selector": {"app": "other"}}}
-                )
-            return True
-
-        await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
-        assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
-
-    run(work)
+    await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
+    assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
 
 
-def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
-    async def work(shop: Shop) -> None:
-        adopting = shop.adopting()
-        (family,) = adopting.plan(await adopting.read_state()).families
-        (wanted,) = family.changes.create
-        other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
-        LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
-        await adopting.adopt(endpoints_policy="keep")
-        (written,) = shop.slices(names.MANAGER)
-        assert written["metadata"]["name"] != wanted.metadata.name
-
-    run(work)
+@with_shop
+async def test_a_name_that_another_services_slice_has_is_passed_over(shop: Shop) -> None:
+    adopting = shop.adopting()
+    (family,) = adopting.plan(await adopting.read_state()).families
+    (wanted,) = family.changes.create
+    other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
+    LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
+    await adopting.adopt(endpoints_policy="keep")
+    (written,) = shop.slices(names.MANAGER)
+    assert written["metadata"]["name"] != wanted.metadata.name
 
 
-def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
+async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
     """On a clock that only goes while it is slept; theirs changes twice meanwhile."""
     now, changed, gone = 0.0, [0.0], list[float]()
 
@@ -256,26 +217,13 @@ def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while()
         await shop.adopting(still=1.0, clock=lambda: now, sleep=sleep).adopt(endpoints_policy="keep")
         assert is_ours(shop)
 
-    run(work)
+    await with_shop(work)()
     assert changed == [0.0, 1.0, 2.0]
     assert gone == [3.0]
 
 
-def test_slices_of_ours_go_at_once() -> None:
-    async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(endpoints_policy="keep")
-        await shop.adopting(still=100.0).release()
-        assert not shop.slices(names.MANAGER)
-
-    run(work)
-
-
-def test_one_that_is_adopted_again_is_not_released_where_only_those_with_a_selector_are() -> None:
-    async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(endpoints_policy="keep")
-        version = shop.registry.store.version
-        assert await shop.adopting().release(only_selected=True) == "it is Zoneward's"
-        assert shop.registry.store.version == version
-        assert is_ours(shop)
-
-    run(work)
+@with_shop
+async def test_slices_of_ours_go_at_once(shop: Shop) -> None:
+    await shop.adopting().adopt(endpoints_policy="keep")
+    await shop.adopting(still=100.0).release()
+    assert not shop.slices(names.MANAGER)

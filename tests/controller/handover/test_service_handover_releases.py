@@ -1,12 +1,13 @@
 """Services that are given back beside each other: a few at a time, again where it failed, and no longer than asked."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.contract.objects import an_endpoint_slice
-from tests.controller.a_built_in import KEPT, KEY, LABELS, Shop, a_shop
+from tests.controller.a_built_in import KEY, Shop, a_shop
+from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
 
 from zoneward.client.resources import SERVICES
@@ -53,13 +54,13 @@ class Site:
         return not self.shop.slices(names.MANAGER) and SELECTOR_ANNOTATION not in self.shop.words()[1]
 
 
-def run(work: Callable[[Site], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+def with_site(work: Callable[[Site], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def test() -> None:
         async with a_shop() as shop:
             await work(Site(shop))
             assert shop.missing == []
 
-    asyncio.run(whole())
+    return test
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -81,19 +82,17 @@ def failing(times: int, error: Callable[[], Exception]) -> Callable[[float], boo
     return may_write
 
 
-def test_it_is_given_back_and_told_once() -> None:
-    async def work(site: Site) -> None:
-        await site.adopt()
-        releases = site.releases()
-        for _ in range(3):
-            releases.start(KEY)
-        assert len(releases) == 1
-        await until(lambda: not len(releases))
-        assert site.over == [KEY]
-        assert site.is_released
-        assert site.pauses == []
-
-    run(work)
+@with_site
+async def test_it_is_given_back_and_told_once(site: Site) -> None:
+    await site.adopt()
+    releases = site.releases()
+    for _ in range(3):
+        releases.start(KEY)
+    assert len(releases) == 1
+    await until(lambda: not len(releases))
+    assert site.over == [KEY]
+    assert site.is_released
+    assert site.pauses == []
 
 
 def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
@@ -132,64 +131,56 @@ def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
         assert len(releases) == 0
         assert sorted(site.over) == keys
 
-    run(work)
+    with_site(work)
 
 
-def test_cancelled_before_its_first_step_it_can_be_begun_again() -> None:
-    async def work(site: Site) -> None:
-        await site.adopt()
-        releases = site.releases()
-        releases.start(KEY)
-        releases.cancel()
-        await until(lambda: site.over == [KEY])
-        assert len(releases) == 0
-        releases.start(KEY)
-        await until(lambda: site.over == [KEY, KEY])
-        assert site.is_released
-
-    run(work)
+@with_site
+async def test_cancelled_before_its_first_step_it_can_be_begun_again(site: Site) -> None:
+    await site.adopt()
+    releases = site.releases()
+    releases.start(KEY)
+    releases.cancel()
+    await until(lambda: site.over == [KEY])
+    assert len(releases) == 0
+    releases.start(KEY)
+    await until(lambda: site.over == [KEY, KEY])
+    assert site.is_released
 
 
-def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_minute() -> None:
-    async def work(site: Site) -> None:
-        await site.adopt()
-        releases = site.releases(may_write=failing(6, lambda: InputError("Service default/cart", "not now")))
-        releases.start(KEY)
-        await until(lambda: not len(releases))
-        assert site.pauses == [5, 10, 20, 40, 60, 60]
-        failed = ("a Service could not be released", {"error": "Service default/cart: not now"})
-        assert site.log.told[:6] == [failed] * 6
-        assert (site.over, site.is_released) == ([KEY], True)
-
-    run(work)
+@with_site
+async def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_minute(site: Site) -> None:
+    await site.adopt()
+    releases = site.releases(may_write=failing(6, lambda: InputError("Service default/cart", "not now")))
+    releases.start(KEY)
+    await until(lambda: not len(releases))
+    assert site.pauses == [5, 10, 20, 40, 60, 60]
+    failed = ("a Service could not be released", {"error": "Service default/cart: not now"})
+    assert site.log.told[:6] == [failed] * 6
+    assert (site.over, site.is_released) == ([KEY], True)
 
 
-def test_a_mistake_in_the_program_is_told_once_and_tried_again() -> None:
-    async def work(site: Site) -> None:
-        await site.adopt()
-        releases = site.releases(may_write=failing(3, lambda: RuntimeError("a mistake")))
-        releases.start(KEY)
-        await until(lambda: not len(releases))
-        (fields,) = (fields for event, fields in site.log.told if "mistake" in event)
-        assert fields["error"] == "RuntimeError: a mistake"
-        assert "may_write" in str(fields["at"])
-        assert site.pauses == [5, 10, 20]
-        assert (site.over, site.is_released) == ([KEY], True)
-
-    run(work)
+@with_site
+async def test_a_mistake_in_the_program_is_told_once_and_tried_again(site: Site) -> None:
+    await site.adopt()
+    releases = site.releases(may_write=failing(3, lambda: RuntimeError("a mistake")))
+    releases.start(KEY)
+    await until(lambda: not len(releases))
+    (fields,) = (fields for event, fields in site.log.told if "mistake" in event)
+    assert fields["error"] == "RuntimeError: a mistake"
+    assert "may_write" in str(fields["at"])
+    assert site.pauses == [5, 10, 20]
+    assert (site.over, site.is_released) == ([KEY], True)
 
 
-def test_one_that_is_gone_or_has_been_adopted_again_is_let_be() -> None:
-    async def work(site: Site) -> None:
-        await site.shop.adopting().adopt(endpoints_policy="keep")
-        version = site.shop.registry.store.version
-        releases = site.releases()
-        gone = ("default", "none")
-        for key in (KEY, gone):
-            releases.start(key)
-        await until(lambda: not len(releases))
-        assert sorted(site.over) == [KEY, gone]
-        assert site.shop.registry.store.version == version
-        assert (site.pauses, site.log.told) == ([], [])
-
-    run(work)
+@with_site
+async def test_one_that_is_gone_or_has_been_adopted_again_is_let_be(site: Site) -> None:
+    await site.shop.adopting().adopt(endpoints_policy="keep")
+    version = site.shop.registry.store.version
+    releases = site.releases()
+    gone = ("default", "none")
+    for key in (KEY, gone):
+        releases.start(key)
+    await until(lambda: not len(releases))
+    assert sorted(site.over) == [KEY, gone]
+    assert site.shop.registry.store.version == version
+    assert (site.pauses, site.log.told) == ([], [])

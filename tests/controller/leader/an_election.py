@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from zoneward.client.api_errors import Unreachable, api_error
 from zoneward.controller.leader.election import LeaseTiming
@@ -19,6 +20,7 @@ from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.status_errors import StatusError
 
 R = TypeVar("R")
+P = ParamSpec("P")
 KEY = ("kube-system", "zoneward")
 LEASES = "leases.coordination.k8s.io"
 """As the registry calls them."""
@@ -51,6 +53,16 @@ class _Loop(asyncio.SelectorEventLoop):
 def in_no_time(work: Coroutine[Any, Any, R]) -> R:
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine, run in no time."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        in_no_time(test(*args, **kwargs))
+
+    return run
 
 
 def seconds() -> float:

@@ -25,7 +25,7 @@ from tests.controller.model.schedules import Schedule, schedules
 from tests.controller.model.world import World
 from tests.properties.random_clusters import examples
 
-SCHEDULES: Final = 300
+SCHEDULES: Final = 150
 CASES: Final = 6
 """Among which the schedules are split, so that they can run at the same time."""
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -19,20 +18,7 @@ from zoneward.controller.queue.work_queue import (
     Urgency,
     WorkItem,
     WorkQueue,
-    urgency_of,
 )
-
-Test = Callable[[], Awaitable[None]]
-
-
-def run(test: Test) -> None:
-    """Run to its end, or fail: a queue that forgets to call a worker would leave it waiting."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(limited())
 
 
 async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
@@ -42,166 +28,124 @@ async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
     return given
 
 
-async def is_empty(queue: WorkQueue[str], *, seconds: float = 0.02) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await queue.get()
-    except TimeoutError:
-        return True
-    return False
+async def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
+    queue = WorkQueue[str]()
+    worker = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a", urgency=Urgency.URGENT)
+    given = await worker
+    assert given is not None
+    assert (given.key, given.urgency) == ("a", Urgency.URGENT)
 
 
-def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str]()
-        worker = asyncio.create_task(queue.get())
-        await asyncio.sleep(0)
-        queue.add("a", urgency=Urgency.URGENT)
-        given = await worker
-        assert given is not None
-        assert (given.key, given.urgency) == ("a", Urgency.URGENT)
-
-    run(test)
-
-
-def test_all_workers_that_wait_are_called_for_many_keys() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str]()
-        workers = [asyncio.create_task(queue.get()) for _ in range(3)]
-        await asyncio.sleep(0)
-        queue.add_all(["a", "b", "c"])
-        got = await asyncio.gather(*workers)
-        assert {given.key for given in got if given} == {"a", "b", "c"}
-
-    run(test)
+async def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
+    queue = WorkQueue[str](batching=Batching(period=0.1))
+    clock = asyncio.get_running_loop().time
+    queue.add("a")
+    await soon(queue)
+    queue.done("a", writes=1)
+    queue.add("a")
+    start = clock()
+    await soon(queue)
+    assert clock() - start >= 0.09
 
 
-def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str](batching=Batching(period=0.1))
-        clock = asyncio.get_running_loop().time
-        queue.add("a")
-        await soon(queue)
-        queue.done("a", writes=1)
-        queue.add("a")
-        start = clock()
-        await soon(queue)
-        assert clock() - start >= 0.09
-
-    run(test)
+async def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
+    queue = WorkQueue[str](back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0)
+    queue.add_all(["slow", "fast"])
+    await soon(queue)
+    await soon(queue)
+    queue.retry("slow", retry_after=60)
+    worker = asyncio.create_task(soon(queue, within=5))
+    await asyncio.sleep(0)
+    assert queue.retry("fast") == pytest.approx(0.1)
+    assert (await worker).key == "fast"
 
 
-def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str](
-            back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0
-        )
-        queue.add_all(["slow", "fast"])
-        await soon(queue)
-        await soon(queue)
-        queue.retry("slow", retry_after=60)
-        worker = asyncio.create_task(soon(queue, within=5))
-        await asyncio.sleep(0)
-        assert queue.retry("fast") == pytest.approx(0.1)
-        assert (await worker).key == "fast"
-
-    run(test)
+async def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
+    queue = WorkQueue[str]()
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.add("a")
+    # It was called, and is cancelled before it came to take what it was called for.
+    first.cancel()
+    given = await second
+    assert given is not None
+    assert given.key == "a"
+    assert first.cancelled()
 
 
-def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str]()
-        first, second = (asyncio.create_task(queue.get()) for _ in range(2))
-        await asyncio.sleep(0)
-        queue.add("a")
-        # It was called, and is cancelled before it came to take what it was called for.
-        first.cancel()
-        given = await second
-        assert given is not None
-        assert given.key == "a"
-        assert first.cancelled()
-
-    run(test)
-
-
-def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str]()
-        queue.add_all(["a", "b"])
-        await soon(queue)
-        workers = [asyncio.create_task(queue.get()) for _ in range(2)]
-        got = await workers[0]
-        assert got is not None
-        await asyncio.sleep(0)
-        queue.retry("a", retry_after=0.01)
-        third = asyncio.create_task(queue.get())
-        queue.shut_down()
-        assert await workers[1] is None
-        assert await third is None
-        queue.done("b", writes=1)
-        assert await queue.get() is None
-        assert queue.depth().waiting == 1
-
-    run(test)
+async def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
+    queue = WorkQueue[str]()
+    queue.add_all(["a", "b"])
+    await soon(queue)
+    workers = [asyncio.create_task(queue.get()) for _ in range(2)]
+    got = await workers[0]
+    assert got is not None
+    await asyncio.sleep(0)
+    queue.retry("a", retry_after=0.01)
+    third = asyncio.create_task(queue.get())
+    queue.shut_down()
+    assert await workers[1] is None
+    assert await third is None
+    queue.done("b", writes=1)
+    assert await queue.get() is None
+    assert queue.depth().waiting == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
+async def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
     """Adds, failures, stale caches and cancelled workers at random; at the end every key had a look after its last
     change."""
     chance = Random(seed)
+    queue = WorkQueue[str](
+        batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
+        back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
+        chance=chance.random,
+    )
+    at_work: set[str] = set()
+    changes, seen = Counter[str](), Counter[str]()
 
-    async def test() -> None:
-        queue = WorkQueue[str](
-            batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
-            back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
-            chance=chance.random,
-        )
-        at_work: set[str] = set()
-        changes, seen = Counter[str](), Counter[str]()
-
-        async def worker() -> None:
-            while (given := await queue.get()) is not None:
-                key = given.key
-                assert key not in at_work
-                at_work.add(key)
-                looked_at = changes[key]
-                try:
-                    await asyncio.sleep(chance.random() * 0.002)
-                except asyncio.CancelledError:
-                    at_work.discard(key)
-                    queue.retry(key)
-                    raise
+    async def worker() -> None:
+        while (given := await queue.get()) is not None:
+            key = given.key
+            assert key not in at_work
+            at_work.add(key)
+            looked_at = changes[key]
+            try:
+                await asyncio.sleep(chance.random() * 0.002)
+            except asyncio.CancelledError:
                 at_work.discard(key)
-                match chance.randrange(6):
-                    case 0:
-                        queue.retry(key, retry_after=chance.choice((None, 0.003)))
-                    case 1:
-                        queue.wait_for_cache(key, limit=0.005)
-                    case _:
-                        seen[key] = looked_at
-                        queue.done(key, writes=chance.randrange(4))
+                queue.retry(key)
+                raise
+            at_work.discard(key)
+            match chance.randrange(6):
+                case 0:
+                    queue.retry(key, retry_after=chance.choice((None, 0.003)))
+                case 1:
+                    queue.wait_for_cache(key, limit=0.005)
+                case _:
+                    seen[key] = looked_at
+                    queue.done(key, writes=chance.randrange(4))
 
-        workers = [asyncio.create_task(worker()) for _ in range(6)]
-        for _ in range(400):
-            key = str(chance.randrange(20))
-            changes[key] += 1
-            queue.add(key, urgency=chance.choice(list(Urgency)))
-            if chance.random() < 0.3:
-                queue.wake(str(chance.randrange(20)))
-            if chance.random() < 0.05:
-                place = chance.randrange(len(workers))
-                workers[place].cancel()
-                workers[place] = asyncio.create_task(worker())
-            if chance.random() < 0.3:
-                await asyncio.sleep(0.001)
-        while queue.depth().waiting or queue.depth().working:
-            await asyncio.sleep(0.005)
-        assert seen == changes
-        queue.shut_down()
-        await asyncio.gather(*workers)
-
-    run(test)
+    workers = [asyncio.create_task(worker()) for _ in range(6)]
+    for _ in range(400):
+        key = str(chance.randrange(20))
+        changes[key] += 1
+        queue.add(key, urgency=chance.choice(list(Urgency)))
+        if chance.random() < 0.3:
+            queue.wake(str(chance.randrange(20)))
+        if chance.random() < 0.05:
+            place = chance.randrange(len(workers))
+            workers[place].cancel()
+            workers[place] = asyncio.create_task(worker())
+        if chance.random() < 0.3:
+            await asyncio.sleep(0.001)
+    while queue.depth().waiting or queue.depth().working:
+        await asyncio.sleep(0.005)
+    assert seen == changes
+    queue.shut_down()
+    await asyncio.gather(*workers)
 
 
 # --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
@@ -438,14 +382,6 @@ def test_what_waits_is_counted() -> None:
     assert depth.waiting == 4
     assert schedule.longest_wait(0.75) == 0.75
     assert a_schedule().longest_wait(3) == 0
-
-
-@pytest.mark.parametrize(
-    ("takes_away", "ready", "expected"),
-    [(True, 1000, Urgency.URGENT), (False, 0, Urgency.URGENT), (False, 1000, Urgency.NORMAL)],
-)
-def test_what_goes_and_what_is_rare_is_urgent(takes_away: bool, ready: int, expected: Urgency) -> None:
-    assert urgency_of(takes_away=takes_away, ready=ready) is expected
 
 
 # --- any order of events ----------------------------------------------------------------------------------------------

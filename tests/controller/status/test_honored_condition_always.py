@@ -232,25 +232,22 @@ def test_nothing_is_honored_that_a_living_node_lacks_and_nothing_is_taken_back(s
     asyncio.run(run())
 
 
-def test_proxies_that_come_after_all_were_gone_are_asked_anew() -> None:
-    async def run() -> None:
-        world = World()
-        world.ask("cart", VALUES[0])
-        world.see("cart")
-        services, slices = world.needs["cart"]
-        world.claim("n1", services, slices)
-        world.look()
-        assert world.status("cart") == "True"
-        world.node("n1")
-        world.wait("n2", 300)
-        assert world.status("cart") == "True"
-        world.wait("n2", 330)
-        assert world.status("cart") is None
-        world.claim("n2", services - 1, slices)
-        world.look()
-        assert world.status("cart") == "Unknown"
-        world.claim("n2", services, slices)
-        world.look()
-        assert world.status("cart") == "True"
-
-    asyncio.run(run())
+async def test_proxies_that_come_after_all_were_gone_are_asked_anew() -> None:
+    world = World()
+    world.ask("cart", VALUES[0])
+    world.see("cart")
+    services, slices = world.needs["cart"]
+    world.claim("n1", services, slices)
+    world.look()
+    assert world.status("cart") == "True"
+    world.node("n1")
+    world.wait("n2", 300)
+    assert world.status("cart") == "True"
+    world.wait("n2", 330)
+    assert world.status("cart") is None
+    world.claim("n2", services - 1, slices)
+    world.look()
+    assert world.status("cart") == "Unknown"
+    world.claim("n2", services, slices)
+    world.look()
+    assert world.status("cart") == "True"

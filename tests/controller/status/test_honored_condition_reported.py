@@ -136,213 +136,144 @@ PROGRAMMED: Final = ("True", "Programmed")
 PROGRAMMING: Final = ("Unknown", "Programming")
 
 
-def test_where_no_proxy_of_ours_runs_nothing_is_told() -> None:
-    async def run() -> None:
-        async with a_scene() as scene, leading(scene):
-            await scene.stays(None)
-
-    asyncio.run(run())
+async def test_where_no_proxy_of_ours_runs_nothing_is_told() -> None:
+    async with a_scene() as scene, leading(scene):
+        await scene.stays(None)
 
 
-def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
-    async def run() -> None:
-        async with a_scene() as scene:
-            log = Lines()
-            async with leading(scene, log=log) as controller:
-                found = UnreadableObject(
-                    resource=LEASES,
-                    namespace=NAMESPACE,
-                    name="odd",
-                    uid="u",
-                    version="5",
-                    problem="spec: expected a mapping",
-                )
-                assert controller._node_proxies is not None
-                controller._node_proxies.leases.mark_unreadable(found)
-                assert "an object cannot be read and is set aside" in log.events
-                assert controller.unreadable == (found,)
-                await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))
-
-    asyncio.run(run())
-
-
-def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens() -> None:
-    async def run() -> None:
-        async with a_scene() as scene:
-            scene.renew("node-a", "node-b")
-            async with leading(scene) as controller:
-                # Seen to be renewed, they are there for certain.
-                scene.renew("node-a", "node-b", at=1)
-                await scene.until(PROGRAMMING)
-                scene.renew("node-a")
-                await scene.stays(PROGRAMMING)
-                scene.renew("node-b")
-                await scene.until(PROGRAMMED)
-                assert scene.message().endswith("is in the kernel of 2 nodes")
-                scene.place.make_ready(0, False)
-                scene.renew("node-c", at=1)
-                await settle(scene.place, controller)
-                await scene.stays(PROGRAMMED)
-                assert scene.told == [None, PROGRAMMING, PROGRAMMED]
-
-    asyncio.run(run())
-
-
-def test_a_change_of_what_is_asked_for_has_to_be_programmed_anew() -> None:
-    async def run() -> None:
-        async with a_scene() as scene, leading(scene):
-            scene.renew("node-a")
-            await scene.until(PROGRAMMED)
-            before, revision = scene.version, scene.message()
-            scene.place.change(
-                "services", "default", "cart", lambda old: _with_spec(old, trafficDistribution="PreferSameNode")
+async def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
+    async with a_scene() as scene:
+        log = Lines()
+        async with leading(scene, log=log) as controller:
+            found = UnreadableObject(
+                resource=LEASES,
+                namespace=NAMESPACE,
+                name="odd",
+                uid="u",
+                version="5",
+                problem="spec: expected a mapping",
             )
-            await scene.until(PROGRAMMING)
-            scene.renew("node-a", at=before)
-            await scene.stays(PROGRAMMING)
-            scene.renew("node-a")
-            await scene.until(PROGRAMMED)
-            assert scene.message() != revision
-            scene.place.change("services", "default", "cart", lambda old: _with_spec(old, trafficDistribution=None))
-            await scene.until(None)
-            assert [each for each in scene.told if each != PROGRAMMING] == [None, PROGRAMMED, PROGRAMMED, None]
+            assert controller._node_proxies is not None
+            controller._node_proxies.leases.mark_unreadable(found)
+            assert "an object cannot be read and is set aside" in log.events
+            assert controller.unreadable == (found,)
+            await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))
 
-    asyncio.run(run())
+
+async def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens() -> None:
+    async with a_scene() as scene:
+        scene.renew("node-a", "node-b")
+        async with leading(scene) as controller:
+            # Seen to be renewed, they are there for certain.
+            scene.renew("node-a", "node-b", at=1)
+            await scene.until(PROGRAMMING)
+            scene.renew("node-a")
+            await scene.stays(PROGRAMMING)
+            scene.renew("node-b")
+            await scene.until(PROGRAMMED)
+            assert scene.message().endswith("is in the kernel of 2 nodes")
+            scene.place.make_ready(0, False)
+            scene.renew("node-c", at=1)
+            await settle(scene.place, controller)
+            await scene.stays(PROGRAMMED)
+            assert scene.told == [None, PROGRAMMING, PROGRAMMED]
 
 
 def _with_spec(service: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return service | {"spec": {k: v for k, v in (service["spec"] | fields).items() if v is not None}}
 
 
-def test_the_next_leader_finds_it_told_and_writes_nothing() -> None:
-    async def run() -> None:
-        async with a_scene() as scene:
-            async with leading(scene):
-                scene.renew("node-a")
-                await scene.until(PROGRAMMED)
-            told, seen = scene.version, scene.version - 1
-            async with leading(scene):
-                await scene.stays(PROGRAMMED)
-                # One that knows less than the Service's own version now: that is of our own writing.
-                scene.renew("node-a", at=seen)
-                await scene.stays(PROGRAMMED)
-            assert scene.version == told + 1
-            assert scene.told[-2:] in ([None, PROGRAMMED], [PROGRAMMING, PROGRAMMED])
-
-    asyncio.run(run())
-
-
-def test_what_changed_while_nobody_led_is_not_taken_for_honored() -> None:
-    async def run() -> None:
-        async with a_scene() as scene:
-            async with leading(scene):
-                scene.renew("node-a")
-                await scene.until(PROGRAMMED)
-            scene.place.change(
-                "services", "default", "cart", lambda old: _with_spec(old, trafficDistribution="PreferSameNode")
-            )
-            async with leading(scene):
-                await scene.until(PROGRAMMING)
-                scene.renew("node-a")
-                await scene.until(PROGRAMMED)
-
-    asyncio.run(run())
-
-
-def test_what_is_not_accepted_or_not_in_force_cannot_be_honored() -> None:
-    async def run() -> None:
-        annotations = {names.TOPOLOGY_MODE_ANNOTATION: "auto-zone"}
-        async with a_scene(traffic_distribution=None, annotations=annotations) as scene, leading(scene) as controller:
-            scene.renew("node-a")
-            await scene.until(("False", "NotAccepted"))
-            scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-            await settle(scene.place, controller)
+async def test_the_next_leader_finds_it_told_and_writes_nothing() -> None:
+    async with a_scene() as scene:
+        async with leading(scene):
             scene.renew("node-a")
             await scene.until(PROGRAMMED)
-            for number in range(PODS):
-                scene.place.make_ready(number, False)
-            await scene.until(("False", "NotProgrammed"))
-            assert scene.message().partition(": revision ")[0] == "Hints/ProportionalZoneCPU"
+        told, seen = scene.version, scene.version - 1
+        async with leading(scene):
+            await scene.stays(PROGRAMMED)
+            # One that knows less than the Service's own version now: that is of our own writing.
+            scene.renew("node-a", at=seen)
+            await scene.stays(PROGRAMMED)
+        assert scene.version == told + 1
+        assert scene.told[-2:] in ([None, PROGRAMMED], [PROGRAMMING, PROGRAMMED])
 
-    asyncio.run(run())
 
-
-def test_a_service_that_a_node_could_not_program_is_not_honored_until_it_can() -> None:
-    async def run() -> None:
-        async with a_scene() as scene, leading(scene):
-            scene.renew("node-a", but=(("default", "cart"),))
+async def test_what_changed_while_nobody_led_is_not_taken_for_honored() -> None:
+    async with a_scene() as scene:
+        async with leading(scene):
+            scene.renew("node-a")
+            await scene.until(PROGRAMMED)
+        scene.place.change(
+            "services", "default", "cart", lambda old: _with_spec(old, trafficDistribution="PreferSameNode")
+        )
+        async with leading(scene):
             await scene.until(PROGRAMMING)
-            await scene.stays(PROGRAMMING)
-            scene.renew("node-a", but=(("default", "other"),))
+            scene.renew("node-a")
             await scene.until(PROGRAMMED)
 
-    asyncio.run(run())
+
+async def test_a_service_that_a_node_could_not_program_is_not_honored_until_it_can() -> None:
+    async with a_scene() as scene, leading(scene):
+        scene.renew("node-a", but=(("default", "cart"),))
+        await scene.until(PROGRAMMING)
+        await scene.stays(PROGRAMMING)
+        scene.renew("node-a", but=(("default", "other"),))
+        await scene.until(PROGRAMMED)
 
 
-def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(honored_condition, "BEHIND_AFTER", 0.05)
+    async with a_scene() as scene, leading(scene):
+        scene.renew("node-a", "node-b", at=1)
+        scene.renew("node-c")
+        await scene.until(("False", "NodesBehind"))
+        assert scene.message().endswith("is in the kernel of 1 of 3 nodes; not yet of node-a, node-b")
+        scene.renew("node-a", "node-b")
+        await scene.until(PROGRAMMED)
 
-    async def run() -> None:
-        async with a_scene() as scene, leading(scene):
-            scene.renew("node-a", "node-b", at=1)
-            scene.renew("node-c")
-            await scene.until(("False", "NodesBehind"))
-            assert scene.message().endswith("is in the kernel of 1 of 3 nodes; not yet of node-a, node-b")
-            scene.renew("node-a", "node-b")
+
+async def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> None:
+    async with a_scene() as scene:
+
+        def label(old: dict[str, Any]) -> dict[str, Any]:
+            return old | {"metadata": old["metadata"] | {"labels": {names.PROXY_NAME_LABEL: "edge"}}}
+
+        scene.place.change("services", "default", "cart", label)
+        async with leading(scene):
+            scene.renew("node-a")
+            await scene.stays(None)
+            scene.renew("node-b", proxy_name="other")
+            await scene.stays(None)
+            scene.renew("node-b", proxy_name="edge", at=1)
+            await scene.until(PROGRAMMING)
+            scene.renew("node-b", proxy_name="edge")
             await scene.until(PROGRAMMED)
 
-    asyncio.run(run())
 
-
-def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> None:
-    async def run() -> None:
-        async with a_scene() as scene:
-
-            def label(old: dict[str, Any]) -> dict[str, Any]:
-                return old | {"metadata": old["metadata"] | {"labels": {names.PROXY_NAME_LABEL: "edge"}}}
-
-            scene.place.change("services", "default", "cart", label)
-            async with leading(scene):
-                scene.renew("node-a")
-                await scene.stays(None)
-                scene.renew("node-b", proxy_name="other")
-                await scene.stays(None)
-                scene.renew("node-b", proxy_name="edge", at=1)
-                await scene.until(PROGRAMMING)
-                scene.renew("node-b", proxy_name="edge")
-                await scene.until(PROGRAMMED)
-
-    asyncio.run(run())
-
-
-def test_slices_that_have_to_go_are_waited_for() -> None:
+async def test_slices_that_have_to_go_are_waited_for() -> None:
     """With groups of slices for each zone taken back, a node that has not heard of the deletions uses them still."""
+    groups = {names.SUBSETTING_ANNOTATION: "Auto"}
+    async with a_scene(traffic_distribution=None, annotations=groups) as scene:
+        for number in range(PODS, 15):
+            scene.place.pod(number, node=f"node-{'abc'[number % 3]}")
+        async with leading(scene):
+            scene.renew("node-a")
+            await scene.until(PROGRAMMED)
+            deleted: list[int] = []
 
-    async def run() -> None:
-        groups = {names.SUBSETTING_ANNOTATION: "Auto"}
-        async with a_scene(traffic_distribution=None, annotations=groups) as scene:
-            for number in range(PODS, 15):
-                scene.place.pod(number, node=f"node-{'abc'[number % 3]}")
-            async with leading(scene):
-                scene.renew("node-a")
-                await scene.until(PROGRAMMED)
-                deleted: list[int] = []
+            def note(kind: Kind, change: StoredChange) -> None:
+                if kind.resource == "endpointslices.discovery.k8s.io" and change.new is None:
+                    deleted.append(change.version)
 
-                def note(kind: Kind, change: StoredChange) -> None:
-                    if kind.resource == "endpointslices.discovery.k8s.io" and change.new is None:
-                        deleted.append(change.version)
-
-                scene.place.registry.store.listeners.append(note)
-                scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-                await until(lambda: bool(deleted))
-                await scene.until(PROGRAMMING)
-                await asyncio.sleep(0.05)
-                scene.renew("node-a", at=max(deleted) - 1)
-                await scene.stays(PROGRAMMING)
-                scene.renew("node-a", at=max(deleted) + 10)
-                await scene.until(PROGRAMMED)
-
-    asyncio.run(run())
+            scene.place.registry.store.listeners.append(note)
+            scene.place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+            await until(lambda: bool(deleted))
+            await scene.until(PROGRAMMING)
+            await asyncio.sleep(0.05)
+            scene.renew("node-a", at=max(deleted) - 1)
+            await scene.stays(PROGRAMMING)
+            scene.renew("node-a", at=max(deleted) + 10)
+            await scene.until(PROGRAMMED)
 
 
 class WithoutLeases:
@@ -365,19 +296,16 @@ class WithoutLeases:
             raise Forbidden(403, "Forbidden", "leases is forbidden", method="GET", path=path)
 
 
-def test_without_the_right_to_read_leases_everything_else_goes_on() -> None:
-    async def run() -> None:
-        async with a_scene() as scene:
-            scene.place.link = WithoutLeases(scene.place.link)  # type: ignore[assignment, arg-type]
-            troubles: list[CallFailed] = []
-            lines = Lines()
-            on_watch_error = lambda _resource, error: troubles.append(error)  # noqa: E731
-            async with leading(scene, on_watch_error=on_watch_error, log=lines):
-                scene.renew("node-a")
-                await scene.stays(None)
-                assert len(troubles) == 1
-                (service,) = msgspec.convert(scene.place.objects("services")[:1], list[Service])
-                assert service.metadata.name
-                assert len(scene.place.listed()) == PODS
-
-    asyncio.run(run())
+async def test_without_the_right_to_read_leases_everything_else_goes_on() -> None:
+    async with a_scene() as scene:
+        scene.place.link = WithoutLeases(scene.place.link)  # type: ignore[assignment, arg-type]
+        troubles: list[CallFailed] = []
+        lines = Lines()
+        on_watch_error = lambda _resource, error: troubles.append(error)  # noqa: E731
+        async with leading(scene, on_watch_error=on_watch_error, log=lines):
+            scene.renew("node-a")
+            await scene.stays(None)
+            assert len(troubles) == 1
+            (service,) = msgspec.convert(scene.place.objects("services")[:1], list[Service])
+            assert service.metadata.name
+            assert len(scene.place.listed()) == PODS

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -149,106 +149,99 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
             await asyncio.wait_for(asyncio.gather(*workers), 5)
 
 
-def with_scene(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str, **options: Any) -> None:
-    async def run() -> None:
-        async with a_scene(*faults, **options) as scene:
-            await work(scene)
+def with_scene(*faults: str, **options: Any) -> Callable[[Callable[[Scene], Awaitable[None]]], Any]:
+    def decorate(work: Callable[[Scene], Awaitable[None]]) -> Any:
+        async def test() -> None:
+            async with a_scene(*faults, **options) as scene:
+                await work(scene)
 
-    asyncio.run(run())
+        return test
 
-
-def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_name() -> None:
-    async def work(scene: Scene) -> None:
-        scene.status_writer.report(await scene.service(), conditions=ON)
-        kind = scene.registry.kinds["services"]
-        scene.registry.delete(kind, *KEY, Deletion())
-        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)))
-        await scene.tell(())
-        assert scene.conditions() == {}
-
-    with_scene(work)
+    return decorate
 
 
-def test_events_and_conditions_arrive_beside_those_of_others() -> None:
-    async def work(scene: Scene) -> None:
-        ingress = {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}
-        scene.change_status(lambda old: old | {"conditions": [THEIRS]})
-        await scene.tell(ON, TURNED_ON)
-        assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 1)]
-        assert scene.conditions() == {
-            "their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z"),
-            ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
-            PROGRAMMED_CONDITION: ("True", "Enabled", "2026-11-21T12:00:00Z"),
-        }
-        assert "observedGeneration" not in str(scene.stored()["status"])
-        scene.change_status(lambda old: old | {"loadBalancer": ingress})
-        await scene.tell(OFF, TURNED_OFF)
-        assert scene.stored()["status"]["loadBalancer"] == ingress
-        assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", "2026-01-01T00:00:00Z")
-        await scene.tell(())
-        assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z")}
-        assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
-        assert scene.troubles == []
-
-    with_scene(work)
+@with_scene()
+async def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_name(scene: Scene) -> None:
+    scene.status_writer.report(await scene.service(), conditions=ON)
+    kind = scene.registry.kinds["services"]
+    scene.registry.delete(kind, *KEY, Deletion())
+    LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)))
+    await scene.tell(())
+    assert scene.conditions() == {}
 
 
-def test_what_is_told_already_is_not_written_again() -> None:
-    async def work(scene: Scene) -> None:
-        await scene.tell(ON, TURNED_ON)
-        before = scene.stored()
-        scene.noon += timedelta(hours=1)
-        await scene.tell(ON)
-        assert scene.stored() == before
-        await scene.tell(())
-        assert "conditions" not in scene.stored()["status"]
-        before = scene.stored()
-        await scene.tell(())
-        assert scene.stored() == before
-
-    with_scene(work)
-
-
-def test_conditions_that_are_overtaken_while_they_are_written_do_not_stand() -> None:
-    async def work(scene: Scene) -> None:
-        before = await scene.service()
-        scene.status_writer.report(before, conditions=ON, events=TURNED_ON)
-        while not scene.events():
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        assert scene.conditions() == {}
-        # The cache has a Service without conditions, and so it is to be.
-        scene.status_writer.report(before, conditions=(), events=())
-        assert await scene.status_writer.wait_until_written(5)
-        await asyncio.sleep(0.3)
-        assert scene.conditions() == {}
-
-    with_scene(work, "latency=200ms")
+@with_scene()
+async def test_events_and_conditions_arrive_beside_those_of_others(scene: Scene) -> None:
+    ingress = {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}
+    scene.change_status(lambda old: old | {"conditions": [THEIRS]})
+    await scene.tell(ON, TURNED_ON)
+    assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 1)]
+    assert scene.conditions() == {
+        "their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z"),
+        ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
+        PROGRAMMED_CONDITION: ("True", "Enabled", "2026-11-21T12:00:00Z"),
+    }
+    assert "observedGeneration" not in str(scene.stored()["status"])
+    scene.change_status(lambda old: old | {"loadBalancer": ingress})
+    await scene.tell(OFF, TURNED_OFF)
+    assert scene.stored()["status"]["loadBalancer"] == ingress
+    assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", "2026-01-01T00:00:00Z")
+    await scene.tell(())
+    assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z")}
+    assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
+    assert scene.troubles == []
 
 
-def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
-    async def work(scene: Scene) -> None:
-        old = await scene.service()
-        assert scene.status_writer.as_reported(old) is old
-        scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
-        for _ in range(2):
-            told = scene.status_writer.as_reported(old).status
-            assert told
-            assert [(each.type, each.status) for each in told.conditions or ()] == [
-                (ACCEPTED_CONDITION, "True"),
-                (PROGRAMMED_CONDITION, "True"),
-            ]
-            scene.status_writer.report(old, conditions=ON)
-            assert await scene.status_writer.wait_until_written(5)
-        version = scene.stored()["metadata"]["resourceVersion"]
+@with_scene()
+async def test_what_is_told_already_is_not_written_again(scene: Scene) -> None:
+    await scene.tell(ON, TURNED_ON)
+    before = scene.stored()
+    scene.noon += timedelta(hours=1)
+    await scene.tell(ON)
+    assert scene.stored() == before
+    await scene.tell(())
+    assert "conditions" not in scene.stored()["status"]
+    before = scene.stored()
+    await scene.tell(())
+    assert scene.stored() == before
+
+
+@with_scene("latency=200ms")
+async def test_conditions_that_are_overtaken_while_they_are_written_do_not_stand(scene: Scene) -> None:
+    before = await scene.service()
+    scene.status_writer.report(before, conditions=ON, events=TURNED_ON)
+    while not scene.events():
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    assert scene.conditions() == {}
+    # The cache has a Service without conditions, and so it is to be.
+    scene.status_writer.report(before, conditions=(), events=())
+    assert await scene.status_writer.wait_until_written(5)
+    await asyncio.sleep(0.3)
+    assert scene.conditions() == {}
+
+
+@with_scene()
+async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same(scene: Scene) -> None:
+    old = await scene.service()
+    assert scene.status_writer.as_reported(old) is old
+    scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
+    for _ in range(2):
+        told = scene.status_writer.as_reported(old).status
+        assert told
+        assert [(each.type, each.status) for each in told.conditions or ()] == [
+            (ACCEPTED_CONDITION, "True"),
+            (PROGRAMMED_CONDITION, "True"),
+        ]
         scene.status_writer.report(old, conditions=ON)
-        assert len(scene.status_writer) == 0
-        assert scene.stored()["metadata"]["resourceVersion"] == version
-        now = await scene.service()
-        scene.status_writer.report(now, conditions=ON)
-        assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
-
-    with_scene(work)
+        assert await scene.status_writer.wait_until_written(5)
+    version = scene.stored()["metadata"]["resourceVersion"]
+    scene.status_writer.report(old, conditions=ON)
+    assert len(scene.status_writer) == 0
+    assert scene.stored()["metadata"]["resourceVersion"] == version
+    now = await scene.service()
+    scene.status_writer.report(now, conditions=ON)
+    assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
 
 
 @pytest.mark.parametrize(
@@ -259,10 +252,10 @@ def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same(
         ("latency=1ms-30ms", "conflict@0.2", "lost-answer@0.2", "500@0.2", "503@0.2"),
     ],
 )
-def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_last_conditions_stand(
+async def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_last_conditions_stand(
     faults: tuple[str, ...],
 ) -> None:
-    async def work(scene: Scene) -> None:
+    async with a_scene(*faults) as scene:
         service = msgspec.convert(scene.stored(), Service)
         expected = []
         for number in range(8):
@@ -279,67 +272,43 @@ def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_las
         assert stored == expected[-1][1]
         assert scene.troubles
 
-    with_scene(work, *faults)
+
+@with_scene()
+async def test_an_event_that_is_refused_is_given_up_and_conditions_are_told(scene: Scene) -> None:
+    await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
+    assert [each[0] for each in scene.events()] == [DISABLED]
+    assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
+    assert [key for key, _ in scene.troubles] == [KEY]
+    assert scene.status_writer.dropped == 1
 
 
-def test_to_and_fro_is_a_series_of_each_and_goes_on_after_the_event_is_gone() -> None:
-    async def work(scene: Scene) -> None:
-        for number in range(3):
-            scene.noon += timedelta(seconds=10)
-            for conditions, events in ((ON, TURNED_ON), (OFF, TURNED_OFF)):
-                await scene.tell(conditions, events)
-            assert [each[2] for each in scene.events()] == [number + 1] * 2
-        for event in scene._events():
-            metadata = event["metadata"]
-            scene.registry.delete(scene.registry.kinds["events"], NAMESPACE, metadata["name"], Deletion())
-        await scene.tell(ON, TURNED_ON)
-        await scene.tell(ON, TURNED_ON)
-        assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 2)]
-        assert scene.troubles == []
-
-    with_scene(work)
-
-
-def test_an_event_that_is_refused_is_given_up_and_conditions_are_told() -> None:
-    async def work(scene: Scene) -> None:
-        await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
-        assert [each[0] for each in scene.events()] == [DISABLED]
-        assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
-        assert [key for key, _ in scene.troubles] == [KEY]
-        assert scene.status_writer.dropped == 1
-
-    with_scene(work)
+@with_scene()
+async def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_is_left_alone(
+    scene: Scene,
+) -> None:
+    old = await scene.service()
+    scene.registry.delete(scene.registry.kinds["services"], *KEY, Deletion())
+    scene.status_writer.report(old, conditions=ON)
+    assert await scene.status_writer.wait_until_written(5)
+    assert scene.troubles == []
+    await scene.writer.create(SERVICES, BALANCED)
+    scene.status_writer.report(old, conditions=OFF)
+    assert await scene.status_writer.wait_until_written(5)
+    assert [key for key, _ in scene.troubles] == [KEY]
+    assert "conditions" not in scene.stored()["status"]
+    await scene.tell(ON)
+    assert scene.conditions()[PROGRAMMED_CONDITION][0] == "True"
 
 
-def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_is_left_alone() -> None:
-    async def work(scene: Scene) -> None:
-        old = await scene.service()
-        scene.registry.delete(scene.registry.kinds["services"], *KEY, Deletion())
-        scene.status_writer.report(old, conditions=ON)
-        assert await scene.status_writer.wait_until_written(5)
-        assert scene.troubles == []
-        await scene.writer.create(SERVICES, BALANCED)
-        scene.status_writer.report(old, conditions=OFF)
-        assert await scene.status_writer.wait_until_written(5)
-        assert [key for key, _ in scene.troubles] == [KEY]
-        assert "conditions" not in scene.stored()["status"]
-        await scene.tell(ON)
-        assert scene.conditions()[PROGRAMMED_CONDITION][0] == "True"
-
-    with_scene(work)
-
-
-def test_who_takes_our_conditions_away_is_not_fought() -> None:
+async def test_who_takes_our_conditions_away_is_not_fought() -> None:
     """Somebody writes the whole status whenever it changes; ours come back once, and then more and more seldom."""
     seconds = 1000.0
-
-    async def work(scene: Scene) -> None:
-        nonlocal seconds
+    async with a_scene(clock=lambda: seconds) as scene:
 
         async def times_written() -> int:
-            """In fifty rounds of two who both want to have their way."""
+            """In ten rounds of two who both want to have their way."""
             written = 0
-            for _ in range(50):
+            for _ in range(10):
                 scene.status_writer.report(await scene.service(), conditions=ON)
                 await scene.status_writer.wait_until_written(0.01)
                 if scene.conditions():
@@ -360,14 +329,10 @@ def test_who_takes_our_conditions_away_is_not_fought() -> None:
         await scene.status_writer.wait_until_written(0.5)
         assert [each[0] for each in scene.events()] == [ENABLED], "events do not wait for that"
 
-    with_scene(work, clock=lambda: seconds)
 
-
-def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with_leadership() -> None:
+async def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with_leadership() -> None:
     may = True
-
-    async def work(scene: Scene) -> None:
-        nonlocal may
+    async with a_scene(may_write=lambda _seconds: may) as scene:
         service = await scene.service()
         may = False
         scene.status_writer.report(service, conditions=ON, events=TURNED_ON)
@@ -379,41 +344,34 @@ def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with
         await asyncio.sleep(0.1)
         assert (scene.events(), scene.conditions()) == ([], {})
 
-    with_scene(work, may_write=lambda _seconds: may)
+
+@with_scene()
+async def test_of_one_service_so_many_events_wait_and_no_more(scene: Scene) -> None:
+    service = await scene.service()
+    for number in range(BURST + 5):
+        scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
+    assert await scene.status_writer.wait_until_written(5)
+    assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
+    assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
 
-def test_of_one_service_so_many_events_wait_and_no_more() -> None:
-    async def work(scene: Scene) -> None:
-        service = await scene.service()
-        for number in range(BURST + 5):
-            scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
-        assert await scene.status_writer.wait_until_written(5)
-        assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
-        assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
-
-    with_scene(work)
-
-
-def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
-    async def work(scene: Scene) -> None:
-        service = await scene.service()
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
-        scene.status_writer.report(service, conditions=ON, events=events)
-        assert await scene.status_writer.wait_until_written(5)
-        # Ten writes, of which five are free.
-        assert loop.time() - start >= 0.25
-
-    with_scene(work, rate=StatusWriteRate(per_second=20, burst=5))
+@with_scene(rate=StatusWriteRate(per_second=20, burst=5))
+async def test_all_services_together_are_told_of_at_a_limited_rate(scene: Scene) -> None:
+    service = await scene.service()
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
+    scene.status_writer.report(service, conditions=ON, events=events)
+    assert await scene.status_writer.wait_until_written(5)
+    # Ten writes, of which five are free.
+    assert loop.time() - start >= 0.25
 
 
-def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
+async def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.4)
-
-    async def work(scene: Scene) -> None:
+    async with a_scene() as scene:
         found = await scene.service()
         # The server refuses to make one Service another.
         wrong = replace(found, metadata=replace(found.metadata, uid="another"))
@@ -430,14 +388,10 @@ def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_t
         await scene.until(lambda: len(scene.troubles) == 3)
         assert len(scene.status_writer) == 0
 
-    with_scene(work)
 
-
-def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
+async def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
     seconds = 1000.0
-
-    async def work(scene: Scene) -> None:
-        nonlocal seconds
+    async with a_scene(clock=lambda: seconds) as scene:
 
         async def told(conditions: tuple[Condition, ...]) -> None:
             scene.status_writer.report(await scene.service(), conditions=conditions)
@@ -465,13 +419,11 @@ def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
         await told((ACCEPTED, replace(ON[1], message="Split/Auto: 3 endpoints")))
         await scene.until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
 
-    with_scene(work, clock=lambda: seconds)
 
-
-def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all() -> None:
+async def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all() -> None:
     calm = 0.1
 
-    async def work(scene: Scene) -> None:
+    async with a_scene(rate=StatusWriteRate(per_second=1e4, message_period=calm)) as scene:
         begun = time.monotonic()
         for endpoints in range(50):
             scene.status_writer.report(await scene.service(), conditions=on(endpoints))
@@ -480,18 +432,13 @@ def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all
         assert scene.writes[-1] == "Hints/Auto: 49 endpoints"
         # The first comes at once, and each of the others only after calm.
         assert len(scene.writes) <= 1 + (time.monotonic() - begun) / calm
-
-    with_scene(work, rate=StatusWriteRate(per_second=1e4, message_period=calm))
-
-    async def waiting(scene: Scene) -> None:
+    async with a_scene() as scene:
         for endpoints in range(3):
             await scene.tell(on(endpoints))
         assert len(scene.writes) == 3
 
-    with_scene(waiting)
 
-
-def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = 6
 
     def breaking(uid: str, wanted: tuple[Condition, ...]) -> dict[str, Any]:
@@ -502,8 +449,7 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         return status_patch(uid, wanted)
 
     monkeypatch.setattr(telling, "status_patch", breaking)
-
-    async def work(scene: Scene) -> None:
+    async with a_scene() as scene:
         await scene.tell(ON, TURNED_ON)
         assert scene.writes == [ON[1].message]
         ((event, fields),) = scene.log.told
@@ -511,5 +457,3 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()
-
-    with_scene(work)

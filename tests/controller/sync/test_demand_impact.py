@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, demand_in, endpoint_answers, nodes_in, pods_in
+from tests.clusters import Cluster, a_node, a_service, endpoint_answers, nodes_in, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize
@@ -175,41 +175,26 @@ def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict
     assert bool(services_to_requeue(states, old=old, new=new, configuration=cluster.configuration)) == expected
 
 
+OWN_GROUPS = changed(PROPORTIONAL, approach=Approach.SUBSETTING, heuristic="RequireZone", endpoints=4)
+OWN_ZONES = changed(PROPORTIONAL, approach=Approach.TRAFFIC_DISTRIBUTION, heuristic="PreferSameZone", endpoints=4)
+TOO_FEW = changed(OWN_GROUPS, heuristic="local", active=False, reason=Reason.BELOW_STARTING_THRESHOLD, endpoints=7)
+
+
 @pytest.mark.parametrize(
-    ("has_zoneless", "new", "expected"),
+    ("state", "new", "expected"),
     [
-        pytest.param(False, {"a": 1, "b": 3}, False, id="everybody-has-a-home"),
-        pytest.param(True, {"a": 1, "b": 3}, True, id="need-gives-homes"),
-        pytest.param(False, {"a": 1, "b": 1, "c": 1}, True, id="a-new-zone"),
+        pytest.param(OWN_GROUPS, {"a": 1, "b": 3}, False, id="own-groups-everybody-has-a-home"),
+        pytest.param(changed(OWN_GROUPS, has_zoneless=True), {"a": 1, "b": 3}, True, id="own-groups-need-gives-homes"),
+        pytest.param(OWN_GROUPS, {"a": 1, "b": 1, "c": 1}, True, id="own-groups-a-new-zone"),
+        pytest.param(OWN_ZONES, {"a": 9, "b": 1}, False, id="own-zones-other-shares"),
+        pytest.param(OWN_ZONES, {"a": 1, "b": 1, "c": 1}, True, id="own-zones-a-new-zone"),
+        pytest.param(TOO_FEW, {"a": 9, "b": 1}, False, id="below-the-starting-threshold-other-shares"),
+        pytest.param(TOO_FEW, {"a": 1, "b": 1, "c": 1}, True, id="below-the-starting-threshold-a-new-zone"),
     ],
 )
-def test_own_groups_differ_where_zones_or_homes_do(has_zoneless: bool, new: dict[str, int], expected: bool) -> None:
-    state = changed(
-        PROPORTIONAL, approach=Approach.SUBSETTING, heuristic="RequireZone", endpoints=4, has_zoneless=has_zoneless
-    )
-    demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
-    assert may_differ(state, **demands, configuration=Configuration()) == expected
-
-
-@pytest.mark.parametrize(("new", "expected"), [({"a": 9, "b": 1}, False), ({"a": 1, "b": 1, "c": 1}, True)])
-def test_own_zones_are_told_anew_where_a_zone_comes_or_goes(new: dict[str, int], expected: bool) -> None:
-    state = changed(PROPORTIONAL, approach=Approach.TRAFFIC_DISTRIBUTION, heuristic="PreferSameZone", endpoints=4)
-    demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
-    assert may_differ(state, **demands, configuration=Configuration()) == expected
-
-
-@pytest.mark.parametrize(("new", "expected"), [({"a": 9, "b": 1}, False), ({"a": 1, "b": 1, "c": 1}, True)])
-def test_below_the_starting_threshold_only_the_number_of_zones_counts(new: dict[str, int], expected: bool) -> None:
-    state = changed(
-        PROPORTIONAL,
-        approach=Approach.SUBSETTING,
-        heuristic="local",
-        active=False,
-        reason=Reason.BELOW_STARTING_THRESHOLD,
-        endpoints=7,
-    )
-    demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
-    assert may_differ(state, **demands, configuration=Configuration()) == expected
+def test_without_shares_only_zones_and_homes_count(state: Any, new: dict[str, int], expected: bool) -> None:
+    old = with_zones(a=1, b=1)
+    assert may_differ(state, old=old, new=with_zones(**new), configuration=Configuration()) == expected
 
 
 def test_where_nodes_are_counted_one_without_cpu_changes_groups() -> None:
@@ -224,7 +209,3 @@ def test_the_same_shares_of_more_nodes_requeue_nobody() -> None:
     state = changed(PROPORTIONAL, heuristic="local", approach=Approach.SUBSETTING, endpoints=9)
     old, new = with_zones(a=1, b=2), with_zones(a=2, b=4)
     assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration()) == []
-
-
-def test_demand_in_is_the_demand_of_nodes() -> None:
-    assert with_zones(a=1, b=2).reduced == demand_in(a=1, b=2).reduced

@@ -77,24 +77,19 @@ def test_a_server_that_cannot_be_asked_leaves_it_to_the_writes(status: int) -> N
     assert asked(denied="patch", status=status)[1] is None
 
 
-def test_a_subresource_is_asked_for_as_one() -> None:
-    async def run() -> None:
-        seen: list[object] = []
+async def test_a_subresource_is_asked_for_as_one() -> None:
+    seen: list[object] = []
 
-        async def review(request: web.BaseRequest) -> web.Response:
-            seen.append(json.loads(await request.read())["spec"]["resourceAttributes"])
-            return web.json_response({"status": {"allowed": False}}, status=201)
+    async def review(request: web.BaseRequest) -> web.Response:
+        seen.append(json.loads(await request.read())["spec"]["resourceAttributes"])
+        return web.json_response({"status": {"allowed": False}}, status=201)
 
-        async with served(review) as server, transport(access_to(server.url)) as connection:
-            with pytest.raises(Forbidden) as caught:
-                await check_permissions(connection, [("PATCH", SERVICES, "status")], namespace="")
-            told = str(to_input_error(caught.value, connection.access, now=datetime.now(UTC)))
-        assert told.endswith('{apiGroups: [""], resources: ["services/status"], verbs: ["patch"]}')
-        assert seen == [
-            {"namespace": "", "verb": "patch", "group": "", "resource": "services", "subresource": "status"}
-        ]
-
-    asyncio.run(run())
+    async with served(review) as server, transport(access_to(server.url)) as connection:
+        with pytest.raises(Forbidden) as caught:
+            await check_permissions(connection, [("PATCH", SERVICES, "status")], namespace="")
+        told = str(to_input_error(caught.value, connection.access, now=datetime.now(UTC)))
+    assert told.endswith('{apiGroups: [""], resources: ["services/status"], verbs: ["patch"]}')
+    assert seen == [{"namespace": "", "verb": "patch", "group": "", "resource": "services", "subresource": "status"}]
 
 
 def test_a_server_that_fails_is_told() -> None:

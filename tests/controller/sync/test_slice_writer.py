@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
+from tests.client.a_writer import SLICE, SLICES_KEPT, a_writer, kept
 
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
@@ -54,8 +54,8 @@ def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, Con
     return SliceWriter(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 
-def test_what_is_written_is_awaited() -> None:
-    async def work(writer: Writer, _registry: Registry) -> None:
+async def test_what_is_written_is_awaited() -> None:
+    async with a_writer() as (writer, _registry):
         reconciler, tracker, metrics = a_reconciler(writer)
         result = await reconciler.write(KEY, [CREATE])
         assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
@@ -75,12 +75,10 @@ def test_what_is_written_is_awaited() -> None:
         writes = [counter_total(metrics.writes, operation=each.value) for each in Operation]
         assert writes == [1, 2, 1]
 
-    with_registry(work)
-
 
 @pytest.mark.parametrize("operation", Operation)
-def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operation) -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operation) -> None:
+    async with a_writer("lost-answer@1") as (writer, registry):
         reconciler, tracker, _ = a_reconciler(writer)
         there = SLICE
         if operation is not Operation.CREATE:
@@ -90,8 +88,6 @@ def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operat
         assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert (kept(registry, SLICES_KEPT, SLICE.metadata.name) is None) == (operation is Operation.DELETE)
         assert len(tracker) == 1
-
-    with_registry(work, "lost-answer@1")
 
 
 async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
@@ -114,18 +110,16 @@ async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
     return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
 
 
-def test_a_slice_that_is_there_already_as_it_should_be_is_well() -> None:
-    async def work(writer: Writer, _registry: Registry) -> None:
+async def test_a_slice_that_is_there_already_as_it_should_be_is_well() -> None:
+    async with a_writer() as (writer, _registry):
         reconciler, _, _ = a_reconciler(writer)
         await created(writer)
         result = await reconciler.write(KEY, [CREATE])
         assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
 
-    with_registry(work)
 
-
-def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
-    async def work(writer: Writer, _registry: Registry) -> None:
+async def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
+    async with a_writer() as (writer, _registry):
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
         result = await reconciler.write(KEY, [SliceWrite(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
@@ -133,12 +127,10 @@ def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
         assert tracker.is_stale(KEY, [])
         assert not tracker.is_stale(KEY, [there])
 
-    with_registry(work)
-
 
 @pytest.mark.parametrize("operation", [Operation.UPDATE, Operation.DELETE])
-def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operation) -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operation) -> None:
+    async with a_writer() as (writer, registry):
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
         somebody_changes(registry)
@@ -149,11 +141,9 @@ def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operat
         assert not now.endpoints
         assert not tracker.is_stale(KEY, [now])
 
-    with_registry(work)
 
-
-def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
+    async with a_writer() as (writer, registry):
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
         somebody_deletes(registry)
@@ -163,18 +153,14 @@ def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
         assert not tracker.is_stale(KEY, [])
         assert (await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])).outcome is SyncOutcome.WRITTEN
 
-    with_registry(work)
 
-
-def test_after_what_is_withheld_nothing_is_written() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_after_what_is_withheld_nothing_is_written() -> None:
+    async with a_writer(may_write=lambda _seconds: False) as (writer, registry):
         reconciler, tracker, _ = a_reconciler(writer)
         result = await reconciler.write(KEY, [CREATE, CREATE])
         assert (result.outcome, result.writes) == (SyncOutcome.WITHHELD, 0)
         assert kept(registry, SLICES_KEPT, SLICE.metadata.name) is None
         assert len(tracker) == 0
-
-    with_registry(work, may_write=lambda _seconds: False)
 
 
 # --- Slices written one after the other: what is listed before and after is listed all the time ---
