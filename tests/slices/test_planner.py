@@ -282,7 +282,7 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
             pair.planner.update_cluster(pair.cluster.cluster_state)
 
 
-@examples(150)
+@examples(75)
 @given(clusters(), st.data())
 def test_whatever_happens_the_kept_plan_is_the_plan_anew(cluster: Cluster, data: st.DataObject) -> None:
     """Pods, Nodes, slices and settings change, plans are carried out in whole or in part, and others interfere."""

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from tests.clusters import (
     ALL_HINTS,
     CLUSTER,
-    DUAL_STACK,
     IPV4,
     Cluster,
     a_node,
@@ -400,20 +399,6 @@ def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
     assert min(traffic_.load) == 0
 
 
-@pytest.mark.parametrize("approach", APPROACHES)
-def test_an_endpoint_that_is_not_ready_yet_gets_a_group_that_exists(approach: str) -> None:
-    """The same that it has when it gets ready, so that nothing moves then."""
-    cluster = a_cluster(approach, FOUR, {"a": 12, "b": 12, "c": 3, "d": 3}).settled()
-    known = set(map(label_of, cluster.slices))
-    pods = (*cluster.pods, a_pod("b-new", "node-b", ips=("10.200.0.1",), ready=False))
-    waiting = cluster.with_(pods=pods)
-    assert labels_in(waiting.settled().slices)["b-new"] in known
-    if approach in ("local", "random", REQUIRE):
-        assert len(written(waiting.plan())) == 1
-    ready = waiting.settled().with_(pods=(*cluster.pods, a_pod("b-new", "node-b", ips=("10.200.0.1",))))
-    assert decision_of(ready).moved == 0
-
-
 def test_pods_that_share_an_address_share_a_hint() -> None:
     """One that had none would void the hints of all, whichever of the two a proxy takes."""
     twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
@@ -466,18 +451,6 @@ def test_a_ready_pod_without_a_zone_chooses_before_one_that_is_not_ready(where: 
     cluster = with_strangers(where, {"a": 5, "b": 4, "c": 3, "x": 2})
     labels = labels_in(cluster.with_(pods=not_ready(cluster.pods, "x-0000")).settled().slices)
     assert (labels["x-0000"], labels["x-0001"]) == (own("b"), own("c"))
-
-
-@pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
-def test_who_served_a_zone_that_is_gone_counts_as_moved(encoding: Encoding) -> None:
-    """Zone c's Node is not ready any more, so that no traffic starts there: its five serve zones a and b."""
-    settled = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).settled()
-    nodes = (*nodes_in({"a": 4, "b": 4}), a_node("node-c", "c", ready=False))
-    family = only_family(settled.with_(nodes=nodes).plan())
-    assert family.decision.active
-    assert family.decision.moved == 5
-    assert family.decision.allocation is not None
-    assert sum(use(family, "zoneward", zone)[1].get(("c", 1.0), 0) for zone in "ab") == 5
 
 
 @pytest.mark.parametrize(
@@ -535,35 +508,7 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
     assert not written(cluster.settled().plan())
 
 
-def test_each_address_family_is_decided_for_itself() -> None:
-    """Twelve Pods, one of which has no IPv6 address: IPv4 has groups, IPv6 stays below the starting threshold."""
-    pods = pods_in({"a": 4, "b": 4, "c": 4}, dual_stack=True)
-    last = pods[-1]
-    alone = a_pod(last.metadata.name, last.spec.node_name, ips=((last.status.pod_ips or ())[0].ip,))
-    cluster = Cluster(service=the_service("local", families=DUAL_STACK), nodes=nodes_in(EVEN), pods=(*pods[:-1], alone))
-    four, six = cluster.plan().families
-    assert (four.address_type, four.decision.active) == ("IPv4", True)
-    assert (six.address_type, six.decision.active) == ("IPv6", False)
-    assert sorted(map(label_of, four.changes.after)) == [own("a"), own("b"), own("c")]
-    assert [label_of(each) for each in six.changes.after] == [(None, None)]
-    # With the address back, both have groups, under names of their own.
-    both = cluster.with_(pods=pods).plan()
-    assert [len(family.changes.after) for family in both.families] == [3, 3]
-    assert len({each.metadata.name for each in slices_after(both)}) == 6
-    assert not written(cluster.with_(pods=pods).after(both).plan())
-
-
 # --- slices of others -------------------------------------------------------------------------------------------------
-
-
-def test_slices_of_others_without_a_label_are_used_in_every_zone() -> None:
-    """They are never written; a zone uses its own group and theirs."""
-    theirs = a_slice("theirs", an_endpoint("10.200.0.1", "b"), manager="somebody")
-    cluster = a_cluster("local", EVEN, {"a": 4, "b": 4, "c": 4}).with_(slices=(theirs,))
-    family = only_family(cluster.plan())
-    assert theirs not in written(cluster.plan())
-    assert use(family, "zoneward", "a")[1] == {("a", 1.0): 4, ("b", 1.0): 1}
-    assert use(family, "zoneward", "b")[1] == {("b", 1.0): 5}
 
 
 def test_slices_of_the_built_in_controller_are_replaced_by_groups() -> None:
