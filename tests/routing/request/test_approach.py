@@ -223,8 +223,6 @@ def test_precedence(setting: str, value: str | None) -> None:
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
-BY_DEFAULT: Final = Configuration(default_approach="Subsetting")
-
 
 def test_rules_say_what_was_read_and_what_it_comes_to() -> None:
     details = {rule.rule: rule.detail for rule in recorded(a_service(subsetting="Disables"))}
@@ -440,19 +438,6 @@ def test_algorithm_and_threshold_matter_only_where_something_is_balanced(value: 
     assert (asked(with_them), recorded(with_them)) == (asked(without), recorded(without))
 
 
-def test_they_count_for_the_default_too() -> None:
-    """What is invalid there is told, though the default itself is no setting of the Service."""
-    service = a_service(algorithm="local-opt", starting="2")
-    found = asked(service, BY_DEFAULT)
-    assert (outcome(service, BY_DEFAULT), found.starting_threshold, found.accepted) == (
-        "Subsetting/local-opt",
-        Fraction(2),
-        None,
-    )
-    service = a_service(algorithm="Banana")
-    assert (outcome(service, BY_DEFAULT), asked(service, BY_DEFAULT).accepted) == (LOCAL, False)
-
-
 # --- gates ------------------------------------------------------------------------------------------------------------
 
 GATES: Final[Mapping[str, FeatureGates]] = {
@@ -523,12 +508,6 @@ def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() 
     found = asked(a_service(), configuration)
     assert (found.heuristic, found.refusal, found.accepted) == (None, None, None)
     assert ("gate-topology-aware-hints", False) in rules(a_service(), configuration)
-
-
-def test_a_refused_annotation_wins_all_the_same() -> None:
-    """With its gate off the annotation gives no hints, and the field beside it does not step in."""
-    off = Configuration(gates=FeatureGates(topology_aware_hints=False))
-    assert outcome(a_service("Auto", distribution="PreferClose"), off) == "FeatureGateOff"
 
 
 # --- as upstream ------------------------------------------------------------------------------------------------------
