@@ -101,29 +101,6 @@ def leaving(address: str, *, node: str | None = None, hinted: Hints | None = Non
 
 # --- traffic policies -------------------------------------------------------------------------------------------------
 
-LOAD_BALANCER: Final = a_service(external="Local", type_="LoadBalancer", node_port=30080)
-POLICIES: Final[Mapping[str, tuple[Service, Policies]]] = {
-    "none": (a_service(), Policies(uses_cluster=True, uses_local=False)),
-    "Cluster, spelt out": (
-        a_service(internal="Cluster", external="Cluster", node_port=30080),
-        Policies(uses_cluster=True, uses_local=False),
-    ),
-    "internal Local": (a_service(internal="Local"), Policies(uses_cluster=False, uses_local=True, internal_local=True)),
-    "internal Local, reached from outside": (
-        a_service(internal="Local", node_port=30080),
-        Policies(uses_cluster=True, uses_local=True, internal_local=True),
-    ),
-    "external Local": (LOAD_BALANCER, Policies(uses_cluster=True, uses_local=True)),
-    "external Local, not reached from outside": (
-        a_service(external="Local"),
-        Policies(uses_cluster=True, uses_local=False),
-    ),
-    "both Local": (
-        a_service(internal="Local", external="Local", node_port=30080),
-        Policies(uses_cluster=True, uses_local=True, internal_local=True),
-    ),
-}
-
 
 def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
     """KEP-2086's gate; the external policy is older than it."""
@@ -167,8 +144,8 @@ def under(policies: Policies, *endpoints: Endpoint) -> EndpointSelection:
     return select_endpoints(endpoints, policies=policies, honored=ALL_HINTS, node="n1", zone="a")
 
 
-INTERNAL_LOCAL: Final = POLICIES["internal Local"][1]
-EXTERNAL_LOCAL: Final = POLICIES["external Local"][1]
+INTERNAL_LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
+EXTERNAL_LOCAL: Final = Policies(uses_cluster=True, uses_local=True)
 THERE: Final = an_endpoint("10.0.0.2", node="n2", hinted=hints("a"))
 
 
