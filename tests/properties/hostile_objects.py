@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy
 from typing import Any, Final
 
 from tests.contract.objects import a_node, a_pod, a_service
@@ -204,9 +204,11 @@ _KEPT: Final = {("metadata", "name"), ("metadata", "namespace"), ("metadata",)}
 
 
 def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
-    found = deepcopy(thing)
+    """A copy with another value there; all else is shared with the object."""
+    found = copy(thing)
     holder: Any = found
     for key in path[:-1]:
+        holder[key] = copy(holder[key])
         holder = holder[key]
     holder[path[-1]] = value
     return found
@@ -215,14 +217,13 @@ def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
 def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0) -> Iterator[Object]:
     """Objects of a kind, named ``bad-0`` and so on, each with one hostile field: every field there is with every value;
     or, with ``numbers``, so many with two to four."""
+    plain = objects("bad")[plural]
+    paths = [path for path in places(plain) if path not in _KEPT]
     if numbers is None:
-        plain = objects("bad")[plural]
-        wishes = [[(path, value)] for path in places(plain) if path not in _KEPT for value in VALUES]
+        wishes = [[(path, value)] for path in paths for value in VALUES]
     else:
-        plain = objects("bad")[plural]
-        there = [path for path in places(plain) if path not in _KEPT]
         wishes = [
-            [(numbers.choice(there), numbers.choice(VALUES)) for _ in range(numbers.randint(2, 4))]
+            [(numbers.choice(paths), numbers.choice(VALUES)) for _ in range(numbers.randint(2, 4))]
             for _ in range(count)
         ]
     for number, wanted in enumerate(wishes):

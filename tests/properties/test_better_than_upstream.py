@@ -11,7 +11,6 @@ from tests.clusters import (
     CLUSTER,
     Cluster,
     a_node,
-    a_pod,
     a_service,
     endpoints_in,
     hinted_zones,
@@ -28,7 +27,6 @@ from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters, exa
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, is_ready
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
-from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports, select_endpoints
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.plan import FamilyPlan
@@ -191,35 +189,7 @@ def state(cluster: Cluster) -> tuple[object, ...]:
     return in_force, settings, [(each.type, each.status, each.reason) for each in conditions]
 
 
-def test_a_failing_sync_is_told_once() -> None:
-    cluster = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 2}))
-    assert [each.reason for each in cluster.plan().events] == ["TopologyAwareRoutingDisabled"]
-    assert cluster.settled().plan().events == ()
-
-
-def test_a_cluster_with_one_zone_is_told_so() -> None:
-    """Upstream says that allocatable CPU or zone are not specified."""
-    plan = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4}), pods=pods_in({"a": 4})).plan()
-    assert [each.message for each in plan.events] == ["Nodes only ready in 1 zone"]
-    assert only_family(plan).decision.reason == Reason.ONE_ZONE
-
-
 # --- a missing Node, a Service that is being deleted ------------------------------------------------------------------
-
-
-def test_a_pod_whose_node_is_missing_is_left_out_and_the_rest_is_planned() -> None:
-    """Upstream returns an error after writing."""
-    cluster = Cluster(
-        service=a_service("Auto"),
-        nodes=nodes_in({"a": 4, "b": 4}),
-        pods=(*pods_in({"a": 2, "b": 2}), a_pod("lost", "node-gone", ips=("10.9.9.9",))),
-    )
-    family = only_family(cluster.plan())
-    assert family.decision.active
-    assert sorted(hinted_zones(family.changes.after)) == ["a-0000", "a-0001", "b-0000", "b-0001"]
-    assert [(rule.passed, rule.detail) for rule in family.decision.rules if rule.rule == "pod-nodes"] == [
-        (False, "1 pod left out: their node is gone (lost)")
-    ]
 
 
 def test_a_service_that_is_being_deleted_gets_updates_but_nothing_new() -> None:

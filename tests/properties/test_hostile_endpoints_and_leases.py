@@ -146,13 +146,13 @@ async def elect(bad: Object) -> None:
 
     async def sleep(_seconds: float) -> None:
         nonlocal seconds
-        seconds += 1.0
+        seconds += 8.0  # Each attempt parses the Lease: fewer of them make the test cheap.
         if seconds == 40 and not elector.is_leader:
             mended = objects(name(bad))["leases"]
             server.bodies[name(bad)] = written(mended | {"spec": {"holderIdentity": "", "renewTime": "now"}})
         if elector.is_leader:
             raise Enough
-        assert seconds < 80, f"nobody leads: {bad}"
+        assert seconds < 120, f"nobody leads: {bad}"
 
     elector = LeaderElector(
         server,

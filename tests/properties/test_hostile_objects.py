@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -110,6 +111,7 @@ async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyW
     assert len(server.asked) == len(resources), "a list again"
 
 
+@cache
 def hostile_sets(plural: str) -> list[list[Object]]:
     every = list(hostile(plural))
     return [every[start : start + 500] for start in range(0, len(every), 500)] + [

@@ -62,8 +62,9 @@ def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> No
             seen["lost"] += kept and not family.decision.active
             seen["lent"] += bool(family.decision.allocation) and ", 0 another" not in details["placement"]
 
-    FIXED(given(clusters(setting=BALANCED, tidy=True, others=False))(lambda cluster: look(cluster.plan())))()
+    half = settings(FIXED, max_examples=300)
+    half(given(clusters(setting=BALANCED, tidy=True, others=False))(lambda cluster: look(cluster.plan())))()
     assert seen["on"] >= 0.15 * seen["all"], seen
-    assert seen["kept"] >= 10, seen
+    assert seen["kept"] >= 5, seen
     assert seen["lost"] >= 1, seen
-    assert seen["lent"] >= 50, seen
+    assert seen["lent"] >= 25, seen

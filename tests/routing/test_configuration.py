@@ -1,5 +1,6 @@
 """What an operator can set: defaults, the document, and every refusal with its one line."""
 
+import dataclasses
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import product
@@ -82,139 +83,49 @@ def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> No
 
 # --- the document -----------------------------------------------------------------------------------------------------
 
+GATES: Final = (
+    "topology_aware_hints",
+    "topology_aware_subsetting",
+    "service_traffic_distribution",
+    "prefer_same_traffic_distribution",
+    "service_traffic_policy",
+    "service_topology",
+)
+SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] = (
+    ("hints", "startThreshold", "start_threshold", ((0.1, Fraction(1, 10)), (1e-05, Fraction(1, 100_000)))),
+    ("hints", "keepThreshold", "keep_threshold", ((1, Fraction(1)), (100, Fraction(100)))),
+    ("hints", "missingCPU", "missing_cpu", (("disable", "disable"),)),
+    ("hints", "inZoneTolerance", "in_zone_tolerance", ((0, Fraction(0)), (1, Fraction(1)))),
+    ("subsetting", "algorithm", "algorithm", tuple((each, each) for each in SUBSETTING_ALGORITHMS)),
+    ("subsetting", "encoding", "encoding", tuple((each, each) for each in get_args(Encoding))),
+    ("subsetting", "startingThreshold", "starting_threshold", ((0.1, Fraction(1, 10)), (1000, Fraction(1000)))),
+    ("subsetting", "padding", "padding", ((0, 0), (1000, 1000))),
+    ("subsetting", "overloadThreshold", "overload_threshold", ((0.7, Fraction(7, 10)), (100, Fraction(100)))),
+    ("subsetting", "inZoneTolerance", "in_zone_tolerance", ((0, Fraction(0)), (1.0, Fraction(1)))),
+)
+"""Section, key, the attribute that it becomes, and values as written and as read."""
+SECTIONS: Final = {"hints": HintsSettings, "subsetting": SubsettingSettings}
 READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
-    "a gate": (
-        {"featureGates": {"TopologyAwareHints": False}},
-        Configuration(gates=FeatureGates(topology_aware_hints=False)),
-    ),
     "every gate turned round": (
-        {
-            "featureGates": {
-                "TopologyAwareHints": False,
-                "TopologyAwareSubsetting": False,
-                "ServiceTrafficDistribution": False,
-                "PreferSameTrafficDistribution": False,
-                "ServiceTrafficPolicy": False,
-                "ServiceTopology": True,
-            }
-        },
-        Configuration(
-            gates=FeatureGates(
-                topology_aware_hints=False,
-                topology_aware_subsetting=False,
-                service_traffic_distribution=False,
-                prefer_same_traffic_distribution=False,
-                service_traffic_policy=False,
-                service_topology=True,
-            )
-        ),
+        {"featureGates": {key: not on for key, on in DESIGN["featureGates"].items()}},
+        Configuration(gates=FeatureGates(**{name: name == "service_topology" for name in GATES})),
     ),
-    "sections without content": ({"featureGates": None, "hints": None, "subsetting": None}, Configuration()),
-    "sections of nothing": ({"featureGates": {}, "hints": {}, "subsetting": {}}, Configuration()),
+    "sections without content": ({"featureGates": None, "hints": None, "subsetting": {}}, Configuration()),
     "subsetting by default": ({"defaultApproach": "Subsetting"}, Configuration(default_approach="Subsetting")),
-    "a threshold": (
-        {"hints": {"startThreshold": 0.1}},
-        Configuration(hints=HintsSettings(start_threshold=Fraction(1, 10))),
-    ),
-    "a whole number as a threshold": (
-        {"hints": {"keepThreshold": 1}},
-        Configuration(hints=HintsSettings(keep_threshold=Fraction(1))),
-    ),
-    "the highest threshold": (
-        {"hints": {"keepThreshold": 100}},
-        Configuration(hints=HintsSettings(keep_threshold=Fraction(100))),
-    ),
-    "a threshold with an exponent": (
-        {"hints": {"startThreshold": 1e-05}},
-        Configuration(hints=HintsSettings(start_threshold=Fraction(1, 100_000))),
-    ),
     "equal thresholds": (
         {"hints": {"startThreshold": 0.3, "keepThreshold": 0.3}},
         Configuration(hints=HintsSettings(start_threshold=Fraction(3, 10))),
     ),
-    "missing CPU": (
-        {"hints": {"missingCPU": "disable"}},
-        Configuration(hints=HintsSettings(missing_cpu="disable")),
-    ),
-    **{
-        f"algorithm {algorithm}": (
-            {"subsetting": {"algorithm": algorithm}},
-            Configuration(subsetting=SubsettingSettings(algorithm=algorithm)),
-        )
-        for algorithm in SUBSETTING_ALGORITHMS
-    },
-    **{
-        f"encoding {encoding}": (
-            {"subsetting": {"encoding": encoding}},
-            Configuration(subsetting=SubsettingSettings(encoding=encoding)),
-        )
-        for encoding in get_args(Encoding)
-    },
-    "a starting threshold": (
-        {"subsetting": {"startingThreshold": 5}},
-        Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(5))),
-    ),
-    "a starting threshold between two numbers": (
-        {"subsetting": {"startingThreshold": 0.1}},
-        Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(1, 10))),
-    ),
-    "the highest starting threshold": (
-        {"subsetting": {"startingThreshold": 1000}},
-        Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(1000))),
-    ),
-    "no padding": ({"subsetting": {"padding": 0}}, Configuration(subsetting=SubsettingSettings(padding=0))),
-    "the largest padding": (
-        {"subsetting": {"padding": 1000}},
-        Configuration(subsetting=SubsettingSettings(padding=1000)),
-    ),
-    "an overload threshold": (
-        {"subsetting": {"overloadThreshold": 0.7}},
-        Configuration(subsetting=SubsettingSettings(overload_threshold=Fraction(7, 10))),
-    ),
-    "the highest overload threshold": (
-        {"subsetting": {"overloadThreshold": 100}},
-        Configuration(subsetting=SubsettingSettings(overload_threshold=Fraction(100))),
-    ),
-    "no tolerance": (
-        {"subsetting": {"inZoneTolerance": 0}},
-        Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(0))),
-    ),
-    "every tolerance": (
-        {"subsetting": {"inZoneTolerance": 1.0}},
-        Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(1))),
-    ),
-    "no tolerance of hints": (
-        {"hints": {"inZoneTolerance": 0}},
-        Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(0))),
-    ),
-    "every tolerance of hints": (
-        {"hints": {"inZoneTolerance": 1}},
-        Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(1))),
-    ),
-    "every key of subsetting": (
-        {
-            "subsetting": {
-                "algorithm": "local-shared",
-                "startingThreshold": 2.5,
-                "padding": 1,
-                "overloadThreshold": 0.25,
-                "inZoneTolerance": 0.05,
-                "encoding": "hints",
-            }
-        },
-        Configuration(
-            subsetting=SubsettingSettings(
-                algorithm="local-shared",
-                starting_threshold=Fraction(5, 2),
-                padding=1,
-                overload_threshold=Fraction(1, 4),
-                in_zone_tolerance=Fraction(1, 20),
-                encoding="hints",
-            )
-        ),
-    ),
     "the smallest slices": ({"maxEndpointsPerSlice": 1}, Configuration(max_endpoints_per_slice=1)),
     "the largest slices": ({"maxEndpointsPerSlice": 1000}, Configuration(max_endpoints_per_slice=1000)),
+    **{
+        f"{section}.{key}: {written}": (
+            {section: {key: written}},
+            dataclasses.replace(Configuration(), **{section: SECTIONS[section](**{attribute: read})}),
+        )
+        for section, key, attribute, values in SETTINGS
+        for written, read in values
+    },
 }
 
 

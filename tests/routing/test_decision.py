@@ -18,7 +18,6 @@ from tests.clusters import (
 
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
@@ -167,36 +166,10 @@ def test_rules_of_the_balancing_heuristic_in_order() -> None:
     ]
 
 
-def test_rules_say_which_threshold_is_in_force() -> None:
-    rules = {rule.rule: rule.detail for rule in decided(AUTO.settled()).rules}
-    assert rules["threshold-in-force"] == "in force already: kept below 30 %"
-    assert rules["overload-threshold"] == "below 30 % the zones need at least 2 + 2 = 4 of 4 endpoints"
-
-
-def test_rules_of_a_traffic_distribution_in_order() -> None:
-    cluster = AUTO.with_(service=a_service(distribution="PreferSameNode"))
-    rules = [(rule.rule, rule.passed, rule.detail) for rule in decided(cluster).rules]
-    assert rules == [
-        ("annotation", False, "no topology annotation"),
-        ("traffic-distribution", True, "PreferSameNode asks for PreferSameNode"),
-        ("gate-service-traffic-distribution", True, "ServiceTrafficDistribution is on"),
-        ("gate-topology-aware-hints", True, "TopologyAwareHints is on"),
-        ("gate-prefer-same-traffic-distribution", True, "PreferSameTrafficDistribution is on"),
-        ("ready-endpoints", True, "4 endpoints ready of 4"),
-        ("endpoint-zones", True, "every ready endpoint has a zone"),
-        ("placement", True, "4 endpoints serve their own zone, 0 another; 0 moved"),
-    ]
-
-
 def test_the_message_names_the_worst_zone_and_how_far_it_is_above_fair() -> None:
     """Seven endpoints for two zones of equal CPU: 3.5 expected and 3 consumed."""
     cluster = AUTO.with_(pods=pods_in({"a": 4, "b": 3}))
     assert decided(cluster).message == "no zone is more than 16.7 % above fair (b is); 7 endpoints for 2 zones"
-
-
-def test_the_message_names_zones_that_fall_back_to_all() -> None:
-    cluster = AUTO.with_(service=a_service(distribution="PreferSameZone"), pods=pods_in({"a": 2}))
-    assert decided(cluster).message == "every endpoint serves its own zone; b without endpoints: all serve there"
 
 
 # --- what stands against hints, and against which ---------------------------------------------------------------------
@@ -242,15 +215,6 @@ def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> Non
     assert [hint is None for hint in decided_hints(decision)].count(True) == 2
 
 
-def test_nothing_is_hinted_where_nothing_is_asked_for() -> None:
-    decision = decided(AUTO.with_(service=a_service()))
-    assert (decision.approach, decision.heuristic, set(decided_hints(decision))) == (
-        Approach.CLUSTER_WIDE,
-        None,
-        {None},
-    )
-
-
 # --- endpoints that share an address ----------------------------------------------------------------------------------
 
 
@@ -265,10 +229,3 @@ def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None
     assert all(hint is not None for hint in decided_hints(decision))
     zones = hinted_zones(only_family(cluster.plan()).changes.after)
     assert len({zones[pod.metadata.name] for pod in shared}) == 1
-
-
-def test_who_shares_an_address_with_one_that_is_not_ready_counts() -> None:
-    shared = (a_pod("host-1", "node-a", ips=("10.1.0.1",)), a_pod("host-2", "node-a", ips=("10.1.0.1",), ready=False))
-    decision = decided(AUTO.with_(pods=(*pods_in({"a": 1, "b": 2}), *shared)))
-    assert (decision.endpoints, decision.active) == (4, True)
-    assert [hint is None for hint in decided_hints(decision)].count(True) == 1

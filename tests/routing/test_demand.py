@@ -11,13 +11,11 @@ from tests.clusters import a_node, demand_in
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone
 from zoneward.routing.demand import (
-    Demand,
     NodeDemand,
     allocatable_cpu,
     changes_demand,
     compute_demand,
     counts_for_demand,
-    is_node_ready,
 )
 
 
@@ -32,14 +30,6 @@ def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
     )
     assert [demand.share(zone) for zone in demand.zones] == [0.4, 0.32, 0.28]
     assert demand.total == 50_000
-
-
-def test_zones_and_nodes_stand_in_name_order() -> None:
-    nodes = [a_node("n2", "b"), a_node("n3", "a"), a_node("n1", "c")]
-    demand = compute_demand(nodes)
-    assert demand.zones == ("a", "b", "c")
-    assert [node.name for node in demand.nodes] == ["n1", "n2", "n3"]
-    assert demand == compute_demand(reversed(nodes))
 
 
 UNUSED: Final = {
@@ -58,21 +48,6 @@ def test_a_node_that_does_not_count_adds_nothing_and_lacks_nothing(what: str) ->
     nodes = [a_node("n1", "a"), a_node("n2", "b")]
     assert compute_demand([*nodes, UNUSED[what]]) == compute_demand(nodes)
     assert not counts_for_demand(UNUSED[what])
-
-
-def test_every_excluded_label_is_in_the_table() -> None:
-    labels = {label for node in UNUSED.values() for label in node.metadata.labels or {}}
-    assert set(names.NODE_EXCLUDED_LABELS) <= labels
-
-
-def test_other_labels_exclude_nobody() -> None:
-    assert counts_for_demand(a_node("n1", "a", labels={"node-role.kubernetes.io/worker": ""}))
-
-
-@pytest.mark.parametrize("status", ["True", "False", "Unknown", ""])
-def test_ready_is_only_what_says_true(status: str) -> None:
-    conditions = (NodeCondition(type="MemoryPressure", status="True"), NodeCondition(type="Ready", status=status))
-    assert is_node_ready(Node(status=NodeStatus(conditions=conditions))) == (status == "True")
 
 
 @pytest.mark.parametrize(("zone", "found"), [("a", "a"), ("", None), (None, None)])
@@ -108,12 +83,6 @@ def test_where_missing_cpu_disables_the_others_keep_theirs_and_it_is_named() -> 
     assert (demand.weight_of, demand.unit, demand.without_cpu) == ({"a": 64_000, "b": 2_000}, "milliCPU", ("n2",))
 
 
-def test_a_zone_without_any_cpu_has_no_demand_where_missing_cpu_disables() -> None:
-    demand = compute_demand([a_node("n1", "a"), a_node("n2", "b", cpu=None)], missing_cpu="disable")
-    assert demand.zones == ("a",)
-    assert demand.share("b") == 0
-
-
 def test_cpu_is_added_exactly_and_rounded_up_once_a_zone() -> None:
     """Ten Nodes of a third of a thousandth: 0.0033 CPU are 4 thousandths, not ten."""
     nodes = [a_node(f"n{number}", "a", cpu="330u") for number in range(10)]
@@ -139,16 +108,6 @@ def test_no_cpu_is_beyond_what_can_be_reckoned_with(cpu: str, cores: int) -> Non
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------
-
-
-def test_no_nodes_are_no_demand() -> None:
-    demand = compute_demand([])
-    assert demand == Demand((), (), "milliCPU")
-    assert (demand.total, demand.share("a"), demand.reduced) == (0, 0.0, {})
-
-
-def test_reduced_weights_have_nothing_in_common() -> None:
-    assert demand_in(a=4000, b=6000, c=10_000).reduced == {"a": 2, "b": 3, "c": 5}
 
 
 def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -> None:
@@ -189,8 +148,3 @@ def test_it_changes_demand_exactly_where_demand_differs(old: Node | None, new: N
     others = [Node(metadata=NodeMeta(name="o", labels={names.ZONE_LABEL: "c"}), status=a_changing_node().status)]
     before, after = (compute_demand([*others, *([node] if node else [])]) for node in (old, new))
     assert changes_demand(old, new) == (before != after)
-
-
-@pytest.mark.parametrize("other", ["", "later"])
-def test_what_demand_does_not_read_changes_nothing(other: str) -> None:
-    assert not changes_demand(a_changing_node(), a_changing_node(other=other, cpu="4000m"))

@@ -79,15 +79,6 @@ def anew(cluster: Cluster) -> FamilyPlan:
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def test_hints_that_lose_too_much_traffic_to_other_zones_are_allocated_anew() -> None:
-    """Two of four endpoints in each zone serve the other one: half of the traffic leaves, and nobody is overloaded."""
-    cluster = kept("aaaabbbb", "aabbaabb", cpu=(4, 4))
-    family = only_family(cluster.plan())
-    assert tolerated(family) is False
-    assert in_zone(cluster, family) == 1
-    assert family.decision.moved == 4
-
-
 @pytest.mark.parametrize(("tolerance", "stays"), [("1/4", True), ("2499/10000", False), ("0", False), ("1", True)])
 def test_what_is_within_the_tolerance_stays_where_it_is(tolerance: str, stays: bool) -> None:
     """One of four in each zone serves the other one: a quarter of the traffic leaves its zone."""
@@ -103,10 +94,6 @@ def test_the_rule_tells_the_loss_and_the_tolerance() -> None:
         if rule.rule == "in-zone-tolerance"
     )
     assert rule.detail == "50 % less traffic in its zone than allocated anew, 10 % at most"
-
-
-def test_where_nothing_was_hinted_before_nobody_asks() -> None:
-    assert tolerated(anew(kept("aaaabbbb", "aabbaabb", cpu=(4, 4)))) is None
 
 
 def test_who_serves_another_zone_goes_on_serving_it() -> None:

@@ -465,26 +465,6 @@ def test_without_padding_a_plan_settles_at_the_bound_itself(zones: str) -> None:
     assert not written(again)
 
 
-def test_a_service_s_own_threshold_goes_before_the_controller_s() -> None:
-    """1.5 endpoints a zone here, 20 there: 4.5 + 3 is reached with 8."""
-    settings = SubsettingSettings(starting_threshold=Fraction(20))
-    assert not only_family(a_cluster("Auto", evenly(62), settings=settings).plan()).decision.active
-    assert only_family(a_cluster("Auto", evenly(63), settings=settings).plan()).decision.active
-    for number, active in ((7, False), (8, True)):
-        plan = a_cluster("Auto", evenly(number), starting="1.5", settings=settings).plan()
-        assert only_family(plan).decision.active is active
-        assert conditions(plan)[names.ACCEPTED_CONDITION].status == "True"
-
-
-def test_what_was_in_force_is_read_from_slices_alone() -> None:
-    """Ten endpoints: on where the slices say so, off where they do not, and off where they are another Service's."""
-    settled = a_cluster("Auto", evenly(12)).settled().with_(pods=pods_in(evenly(10)))
-    assert only_family(settled.plan()).decision.active
-    assert not only_family(settled.with_(slices=()).plan()).decision.active
-    another = a_service(subsetting="Auto", uid="another-uid")
-    assert not only_family(settled.with_(service=another).plan()).decision.active
-
-
 def test_only_ready_endpoints_count_for_the_threshold() -> None:
     """Twelve Pods of which one is not ready are eleven endpoints; twelve of which six are ready are off again."""
     twelve = pods_in(evenly(12))
@@ -536,15 +516,3 @@ def test_where_a_node_has_no_cpu_nodes_are_counted(missing: MissingCPU) -> None:
     expected = by_the_rules({"a": 3, "b": 1, "c": 1}, {"a": 5, "b": 5, "c": 5})
     assert expected == {"a": {"a": 5, "b": 2, "c": 2}, "b": {"b": 3}, "c": {"c": 3}}
     expect_groups(cluster.plan(), expected)
-
-
-@pytest.mark.parametrize("algorithm", ["local", "local-shared", "local-weighted", "local-opt", "random"])
-def test_the_threshold_is_a_rule_before_every_algorithm(algorithm: str) -> None:
-    """11 and 12 fresh, 7 and 6 after 12, whichever algorithm it is."""
-    assert not only_family(a_cluster("Auto", evenly(11), algorithm=algorithm).plan()).decision.active
-    cluster = a_cluster("Auto", evenly(12), algorithm=algorithm)
-    assert only_family(cluster.plan()).decision.active
-    for number, active in ((7, True), (6, False)):
-        plan = cluster.settled().with_(pods=pods_in(evenly(number))).plan()
-        assert only_family(plan).decision.active is active
-    assert reason(cluster.settled().with_(pods=pods_in(evenly(6))).plan()) is Reason.BELOW_STARTING_THRESHOLD

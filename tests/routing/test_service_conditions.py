@@ -5,12 +5,12 @@ from itertools import product
 from typing import Final
 
 import pytest
-from tests.clusters import DUAL_STACK, Cluster, a_pod, a_service, nodes_in, only_family, pods_in
+from tests.clusters import Cluster, a_pod, a_service, nodes_in, only_family, pods_in
 
 from zoneward.kube.objects import Condition, Pod, Service
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.decision import Decision
-from zoneward.routing.service_conditions import conditions_of, find_condition, worst_family
+from zoneward.routing.service_conditions import find_condition, worst_family
 
 ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
@@ -117,20 +117,6 @@ def test_conditions_say_what_was_understood_and_what_was_done(what: str) -> None
 )
 def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions(service: Service) -> None:
     assert a_cluster(service).plan().conditions == ()
-
-
-def test_conditions_report_the_family_without_hints() -> None:
-    cluster = a_cluster(a_service("Auto", families=DUAL_STACK))
-    cluster = cluster.with_(pods=(*pods_in({"a": 1}, dual_stack=True), *cluster.pods[1:]))
-    assert [family.decision.active for family in cluster.plan().families] == [True, False]
-    programmed = find_condition(cluster.plan().conditions, PROGRAMMED)
-    assert programmed is not None
-    assert (programmed.status, programmed.reason) == ("False", "TooFewEndpoints")
-
-
-def test_no_decisions_are_no_conditions() -> None:
-    assert worst_family({}) is None
-    assert conditions_of({}) == ()
 
 
 def test_a_condition_is_found_by_its_type() -> None:

@@ -6,10 +6,9 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import DUAL_STACK, IPV4, Cluster, a_node, a_pod, a_service, nodes_in, pods_in
+from tests.clusters import DUAL_STACK, Cluster, a_node, a_pod, a_service, nodes_in, pods_in
 from tests.routing.proposal_rows import KEP_2433_EVENTS
 
-from zoneward.kube import names
 from zoneward.kube.objects import PodIP, ServiceEvent
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
@@ -232,15 +231,6 @@ def test_subsetting_that_stops_while_the_annotation_is_there_is_told_and_no_remo
         assert becomes(ON_SUBSETTING, now).settled().plan().events == ()
 
 
-def test_a_gate_of_subsetting_that_leaves_hints_in_its_place_tells_of_both() -> None:
-    service = a_service("Auto", subsetting="Auto", starting="0.5")
-    before = ON_SUBSETTING.with_(service=service)
-    now = before.with_(configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=False)))
-    told = subsetting_disabled("the feature gate TopologyAwareSubsetting is off")
-    assert becomes(before, now).plan().events == (told, ENABLED)
-    assert becomes(before, now).settled().plan().events == ()
-
-
 def test_subsetting_beside_an_annotation_that_stays_is_no_removal() -> None:
     now = ON_SUBSETTING.with_(service=a_service("Auto", subsetting="Auto", starting="0.5"))
     message = "Subsetting/local is asked for too and wins: endpointslice.kubernetes.io/subsetting: Auto"
@@ -300,12 +290,6 @@ def test_a_value_that_nobody_knows_is_told_once(what: str) -> None:
     assert becomes(cluster, cluster.with_(pods=pods_in({"a": 4, "b": 4}))).plan().events == ()
 
 
-def test_another_value_that_nobody_knows_is_told_again() -> None:
-    first, second = (AUTO.with_(service=a_service(value)) for value in ("Atuo", "Atou"))
-    (event,) = becomes(first, second).plan().events
-    assert event == unknown(MISSPELT.replace("Atuo", "Atou"))
-
-
 def test_a_value_that_was_told_in_a_message_that_is_left_out_is_not_told_again() -> None:
     """As in an anonymized snapshot."""
     cluster = AUTO.with_(service=a_service("Atuo")).settled()
@@ -314,10 +298,6 @@ def test_a_value_that_was_told_in_a_message_that_is_left_out_is_not_told_again()
     conditions = tuple(replace(each, message="") for each in status.conditions or ())
     service = replace(cluster.service, status=replace(status, conditions=conditions))
     assert cluster.with_(service=service).plan().events == ()
-
-
-def test_a_value_that_is_mended_is_told_as_what_it_asks_for() -> None:
-    assert becomes(AUTO.with_(service=a_service("Atuo")), AUTO).plan().events == (ENABLED,)
 
 
 def test_hints_that_were_never_on_are_removed_all_the_same() -> None:
@@ -364,14 +344,6 @@ def test_subsetting_is_told_of_once_each_way(what: str) -> None:
     assert becomes(before, now).settled().plan().events == ()
 
 
-def test_subsetting_that_stops_for_another_reason_is_told_again() -> None:
-    below = ON_SUBSETTING.with_(service=a_service(subsetting="Auto"))
-    one_zone = becomes(below, below.with_(nodes=NODES[:1]))
-    (event,) = one_zone.plan().events
-    assert (event.type, event.reason) == ("Warning", "TopologyAwareSubsettingDisabled")
-    assert one_zone.settled().plan().events == ()
-
-
 def test_nothing_is_told_of_subsetting_by_default() -> None:
     """Nothing would remember that it was: such a Service has no condition."""
     for starting in (Fraction(1, 2), Fraction(3)):
@@ -380,39 +352,6 @@ def test_nothing_is_told_of_subsetting_by_default() -> None:
         now = AUTO.with_(service=a_service(), configuration=by_default)
         assert now.plan().events == ()
         assert becomes(now, AUTO.with_(service=a_service())).plan().events == ()
-
-
-NOTHING_TO_TELL: Final = {
-    "nothing asked for": a_service(),
-    "PreferSameZone": a_service(distribution="PreferSameZone"),
-    "PreferSameNode": a_service(distribution="PreferSameNode"),
-    "Disabled": a_service("Disabled"),
-    "topologyKeys": a_service("Auto", keys=("*",)),
-}
-
-
-@pytest.mark.parametrize("what", NOTHING_TO_TELL)
-def test_settings_that_never_asked_for_these_hints_are_no_events(what: str) -> None:
-    """Not at first, and not once conditions stand in the Service."""
-    cluster = AUTO.with_(service=NOTHING_TO_TELL[what])
-    assert cluster.plan().events == ()
-    assert cluster.settled().plan().events == ()
-
-
-ASKED_ELSEWHERE: Final = {
-    "annotation": a_service("ProportionalZoneCPU"),
-    "annotation with our domain": a_service("zoneward.dev/ProportionalZoneCPU"),
-    "old annotation": a_service(old="Auto"),
-    "trafficDistribution": a_service(distribution="zoneward.dev/ProportionalZoneCPU"),
-}
-
-
-@pytest.mark.parametrize("where", ASKED_ELSEWHERE)
-def test_the_heuristic_is_told_of_once_wherever_it_was_asked_for(where: str) -> None:
-    cluster = AUTO.with_(service=ASKED_ELSEWHERE[where])
-    assert cluster.plan().events == (ENABLED,)
-    assert cluster.settled().plan().events == ()
-    assert becomes(cluster, AUTO.with_(service=a_service())).plan().events == (REMOVED,)
 
 
 def test_an_earlier_service_of_the_same_name_told_nothing_about_this_one() -> None:
@@ -439,23 +378,12 @@ BOTH: Final = dual_stack(("a-0000", "a-0001", "b-0000", "b-0001"))
 ONE: Final = dual_stack(("a-0000",))
 
 
-def test_both_families_on_are_told_in_one_event() -> None:
-    plan = BOTH.plan()
-    assert [family.decision.active for family in plan.families] == [True, True]
-    assert plan.events == (ENABLED,)
-    assert BOTH.settled().plan().events == ()
-
-
 def test_the_family_without_hints_speaks_for_the_service() -> None:
     plan = ONE.plan()
     assert [family.decision.active for family in plan.families] == [True, False]
     assert plan.worst_family == "IPv6"
     assert plan.events == (disabled(TOO_FEW.format(1)),)
     assert ONE.settled().plan().events == ()
-
-
-def test_one_family_that_goes_off_is_told() -> None:
-    assert becomes(BOTH, ONE).plan().events == (disabled(TOO_FEW.format(1)),)
 
 
 def test_the_last_family_that_comes_on_is_told() -> None:
@@ -498,17 +426,3 @@ def without_conditions(cluster: Cluster) -> Cluster:
 def test_what_is_in_force_counts_where_conditions_are_lost() -> None:
     """Slices alone keep an event from being told twice: conditions may be wiped by whoever writes the status."""
     assert without_conditions(AUTO.settled()).plan().events == ()
-
-
-def test_conditions_of_others_are_no_memory_of_ours() -> None:
-    settled = AUTO.with_(pods=PODS[:1]).settled()
-    status = settled.service.status
-    assert status is not None
-    assert status.conditions is not None
-    others = tuple(replace(each, type=each.type.replace(names.DOMAIN, "example.com")) for each in status.conditions)
-    service = replace(settled.service, status=replace(status, conditions=others))
-    assert len(settled.with_(service=service).plan().events) == 1
-
-
-def test_a_single_stack_service_has_one_family() -> None:
-    assert [family.address_type for family in AUTO.plan().families] == list(IPV4)

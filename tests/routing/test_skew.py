@@ -33,7 +33,6 @@ from zoneward.routing.selection.endpoint_selection import (
 NEW: Final = Configuration()
 BEFORE_4444: Final = Configuration(gates=FeatureGates(service_traffic_distribution=False))
 BEFORE_3015: Final = Configuration(gates=FeatureGates(prefer_same_traffic_distribution=False))
-BEFORE_2433: Final = Configuration(gates=FeatureGates(topology_aware_hints=False))
 
 AUTO: Final = a_service("Auto")
 FIELD: Final = a_service(distribution="PreferClose")
@@ -213,11 +212,6 @@ def test_skew_of_kep_3015(case: str) -> None:
 
 
 # --- KEP-2433 § Version Skew Strategy ---------------------------------------------------------------------------------
-
-
-def test_a_controller_from_before_hints_is_as_if_the_feature_were_off() -> None:
-    assert not has_hints(a_cluster(AUTO, BEFORE_2433))
-    assert used_on_node_a(a_cluster(AUTO, BEFORE_2433), "current") == ALL
 
 
 def test_a_proxy_from_before_hints_goes_on_consuming_all_endpoints() -> None:

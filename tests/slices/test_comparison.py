@@ -6,7 +6,6 @@ import pytest
 from tests.clusters import Cluster, a_service, a_slice, an_endpoint, nodes_in, only_family, pods_in
 
 from zoneward.kube import names
-from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
 from zoneward.slices.comparison import COMPARED, ComparedApproach, ServiceComparison, compare_service
@@ -61,13 +60,6 @@ def test_overload_makes_the_score_negative_where_it_is_bad_enough() -> None:
     assert found.traffic.max_overload == pytest.approx(9)
     assert found.score is not None
     assert found.score < 0
-
-
-def test_the_best_has_the_highest_score() -> None:
-    comparison = compare(a_cluster(a=8, b=4, c=3))
-    assert comparison.best is not None
-    assert comparison.best.approach == "ProportionalZoneCPU"
-    assert comparison.best.score == max(each.score or 0 for each in comparison.candidates)
 
 
 def test_of_equal_scores_the_one_with_the_fewest_writes_is_best() -> None:
@@ -130,13 +122,3 @@ def test_each_address_family_is_compared_for_itself() -> None:
         cluster.service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state, approaches=("none",)
     )
     assert [each.address_type for each in comparisons] == ["IPv4", "IPv6"]
-
-
-def test_an_external_name_has_nothing_to_compare() -> None:
-    service = a_service(type_="ExternalName")
-    cluster = a_cluster(a=1).with_(service=service)
-    assert compare_service(service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state) == ()
-
-
-def test_perfect_is_a_hundred() -> None:
-    assert score.total(in_zone=1, max_overload=0, mean_overload=0, slices=1) == 100

@@ -8,8 +8,6 @@ from tests.clusters import (
     DUAL_STACK,
     IPV4,
     IPV6,
-    NAMESPACE,
-    SERVICE,
     a_pod,
     a_service,
     a_slice,
@@ -20,22 +18,17 @@ from tests.clusters import (
 from zoneward.kube.objects import (
     ContainerPort,
     Endpoint,
-    EndpointConditions,
     EndpointPort,
-    NodeCondition,
-    ObjectReference,
     Pod,
     PodIP,
     Service,
     ServicePort,
-    has_ready_condition,
 )
 from zoneward.slices.endpoints import (
     EndpointBuilder,
     ServiceEndpoints,
     address_types,
     endpoint_of,
-    has_endpoint,
     without_hints,
 )
 
@@ -112,77 +105,7 @@ def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
     assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
 
 
-def test_pods_do_not_matter_where_the_service_tells_its_families() -> None:
-    pods = [a_pod("p", ips=("fd00::1",))]
-    for service in (a_service(families=IPV4), a_service(families=None, cluster_ip="10.96.0.1")):
-        assert address_types(service, pods) == IPV4
-    assert address_types(a_service(families=None, cluster_ip="None"), pods) == DUAL_STACK
-
-
-# --- which Pods count -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pod", "expected"),
-    [
-        (a_pod("p"), True),
-        (a_pod("p", ready=False), True),
-        (a_pod("p", terminating=True), True),
-        (a_pod("p", phase="Pending"), True),
-        (a_pod("p", phase="Unknown"), True),
-        (a_pod("p", phase="Failed"), False),
-        (a_pod("p", phase="Succeeded"), False),
-        (a_pod("p", phase="Succeeded", terminating=True), False),
-        (a_pod("p", ips=()), False),
-        (replace(a_pod("p"), status=replace(a_pod("p").status, pod_ips=None)), True),
-        (replace(a_pod("p"), status=replace(a_pod("p").status, pod_ip="")), True),
-    ],
-)
-def test_a_pod_counts_unless_it_is_finished_or_has_no_address(pod: Pod, expected: bool) -> None:
-    assert has_endpoint(pod) == expected
-    assert bool(endpoints(pod).by_identity) == expected
-
-
-@pytest.mark.parametrize(("status", "expected"), [("True", True), ("False", False), ("Unknown", False)])
-def test_a_pod_is_ready_where_its_condition_says_true(status: str, expected: bool) -> None:
-    conditions = (NodeCondition(type="Initialized", status="True"), NodeCondition(type="Ready", status=status))
-    assert has_ready_condition(conditions) == expected
-    assert not has_ready_condition(None)
-
-
 # --- states -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("publish", [False, True])
-@pytest.mark.parametrize("terminating", [False, True])
-@pytest.mark.parametrize("ready", [False, True])
-def test_conditions_follow_the_pods_state(ready: bool, terminating: bool, publish: bool) -> None:
-    """Serving is the Pod's own readiness; ready is that and not terminating, or everybody where the Service says so."""
-    service = a_service(publish_not_ready=publish)
-    endpoint = the_endpoint(a_pod("p", ready=ready, terminating=terminating), service)
-    assert endpoint.conditions == EndpointConditions(
-        ready=publish or (ready and not terminating), serving=ready, terminating=terminating
-    )
-
-
-def test_an_endpoint_says_whose_it_is_and_where() -> None:
-    assert the_endpoint(a_pod("p", "node-a")) == Endpoint(
-        addresses=("10.0.0.1",),
-        conditions=EndpointConditions(ready=True, serving=True, terminating=False),
-        target_ref=ObjectReference(kind="Pod", namespace=NAMESPACE, name="p", uid="uid-of-p"),
-        node_name="node-a",
-        zone="a",
-    )
-
-
-@pytest.mark.parametrize(
-    ("hostname", "subdomain", "expected"),
-    [("h", SERVICE, "h"), ("h", "other", None), ("h", "", None), ("", SERVICE, None)],
-)
-def test_a_hostname_counts_where_the_subdomain_is_the_service(
-    hostname: str, subdomain: str, expected: str | None
-) -> None:
-    assert the_endpoint(a_pod("p", hostname=hostname, subdomain=subdomain)).hostname == expected
 
 
 @pytest.mark.parametrize(("family", "expected"), [("IPv4", ("10.0.0.1", "10.0.0.2")), ("IPv6", ("fd00::1",))])
@@ -191,10 +114,6 @@ def test_addresses_are_those_of_the_family(family: str, expected: tuple[str, ...
     endpoint = endpoint_of(pod, a_service(), zone="a", address_type=family)
     assert endpoint is not None
     assert endpoint.addresses == expected
-
-
-def test_a_pod_without_an_address_in_a_family_has_no_endpoint_there() -> None:
-    assert endpoint_of(a_pod("p"), a_service(), zone="a", address_type="IPv6") is None
 
 
 def test_the_single_address_counts_where_the_list_is_missing() -> None:
@@ -212,11 +131,6 @@ def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
     assert names_and_gone(found) == (["p"], {"y", "z"})
 
 
-def test_a_pod_on_a_node_without_a_zone_has_none() -> None:
-    (member,) = endpoints(a_pod("p", "node-bare")).by_identity.values()
-    assert member.endpoint.zone is None
-
-
 def test_a_service_that_publishes_what_is_not_ready_keeps_pods_without_a_node() -> None:
     service = a_service(publish_not_ready=True)
     found = endpoints(a_pod("p", "node-gone"), service=service)
@@ -229,11 +143,6 @@ def test_where_no_nodes_are_known_nobody_is_left_out() -> None:
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
-
-
-def test_pods_that_share_ports_share_a_group() -> None:
-    found = endpoints(a_pod("p"), a_pod("q", ips=("10.0.0.2",)))
-    assert [group.size for group in found.port_groups.values()] == [2]
 
 
 def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:

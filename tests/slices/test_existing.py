@@ -112,8 +112,3 @@ def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:
 @pytest.mark.parametrize("hinted", [None, Hints(), Hints(for_zones=()), hints(nodes=["n"])])
 def test_hints_for_no_zone_place_nobody(hinted: Hints | None) -> None:
     assert existing([a_slice("s1", an_endpoint("10.0.0.1", hinted=hinted))]).previous_groups() == {}
-
-
-def test_ours_count_before_theirs() -> None:
-    theirs = an_endpoint("10.0.0.1", "a", hinted=hints("c"), pod="p")
-    assert existing([a_slice("s1", ONE)], [a_slice("s0", theirs)]).previous_groups() == {identity(ONE): own_group("b")}

@@ -166,13 +166,15 @@ def rolling_update(pods: Mapping[str, int], *, lazy: bool, surge: Surge, places:
 
 
 @pytest.mark.parametrize(
-    ("pods", "places"),
-    [(UNEVEN, "in the same zone"), (UNEVEN, "in any zone"), (EVEN, "in any zone")],
-    ids=["uneven, in the same zone", "uneven, in any zone", "even, in any zone"],
+    ("pods", "places", "surge"),
+    [
+        pytest.param(UNEVEN, "in the same zone", "new one first", id="uneven, in the same zone"),
+        pytest.param(UNEVEN, "in any zone", "old one first", id="uneven, in any zone"),
+        pytest.param(EVEN, "in any zone", "new one first", id="even, in any zone"),
+    ],
 )
-@pytest.mark.parametrize("surge", ["new one first", "old one first"])
 def test_a_rolling_update_changes_fewer_slices_than_without_laziness(
-    pods: Mapping[str, int], surge: Surge, places: Places, capsys: pytest.CaptureFixture[str]
+    pods: Mapping[str, int], places: Places, surge: Surge
 ) -> None:
     """200 Pods, one at a time. At least one slice changes each time; laziness comes within one in ten of that.
 
@@ -180,12 +182,6 @@ def test_a_rolling_update_changes_fewer_slices_than_without_laziness(
     """
     lazy = rolling_update(pods, lazy=True, surge=surge, places=places)
     without = rolling_update(pods, lazy=False, surge=surge, places=places)
-    with capsys.disabled():
-        print(  # noqa: T201 -- both numbers are to be seen
-            f"\nrolling update of 200 pods, {'/'.join(map(str, pods.values()))}, {surge}, {places}:"
-            f" {lazy.changed} slices changed and {lazy.moved} endpoints moved,"
-            f" without laziness {without.changed} and {without.moved}"
-        )
     assert 400 <= lazy.changed < without.changed
     assert lazy.changed <= 440
     assert lazy.moved < without.moved
@@ -193,19 +189,6 @@ def test_a_rolling_update_changes_fewer_slices_than_without_laziness(
 
 
 # --- one update -------------------------------------------------------------------------------------------------------
-
-
-def test_an_update_that_overloads_nobody_writes_the_slices_of_that_update_alone() -> None:
-    """Zone c is left with three of eleven, 22 % more than fair; then zone b gets one, of which it has enough."""
-    settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
-    plan = settled.with_(pods=pods_in({"a": 4, "b": 4, "c": 3})).plan()
-    assert laziness(only_family(plan)) is True
-    assert only_family(plan).decision.moved == 0
-    assert [zones_of(each) for each in written(plan)] == [("c",)]
-    # The new one goes where it is needed most, though it is in zone b.
-    later = settled.after(plan).with_(pods=pods_in({"a": 4, "b": 5, "c": 3}))
-    assert groups_in(later.settled().slices)["b-0004"] == ("c",)
-    assert [zones_of(each) for each in written(later.plan())] == [("c",)]
 
 
 def test_an_update_that_would_overload_somebody_is_a_full_rebalance() -> None:
@@ -252,16 +235,6 @@ def test_another_algorithm_is_a_full_rebalance(before: str, after: str) -> None:
     assert family.decision.allocation == only_family(fresh.plan()).decision.allocation
     assert family.decision.in_force == f"Subsetting/{after}"
     assert family.decision.moved == len(moved_by(family, settled))
-
-
-def test_what_slices_do_not_say_they_were_written_for_is_balanced_anew() -> None:
-    """Also where a single one of them says something else; nobody moves without a need all the same."""
-    settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
-    first, *rest = settled.slices
-    for slices in (stripped(settled.slices), (*stripped((first,)), *rest)):
-        family = only_family(settled.with_(slices=slices).plan())
-        assert laziness(family) is None
-        assert family.decision.moved == 0
 
 
 # --- random updates ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from tests.clusters import (
     only_family,
     pods_in,
     slices_after,
-    told,
     written,
 )
 
@@ -39,7 +38,6 @@ from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
-NOW: Final = "2026-11-21T08:00:00Z"
 CLUSTER: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
 BUILT_IN: Final = tuple(
     replace(each, metadata=replace(each.metadata, name="cart-x7f2q"))
@@ -72,42 +70,6 @@ def test_a_service_without_slices_gets_ours() -> None:
     assert [owner.uid for owner in created.metadata.owner_references or ()] == [UID]
     assert hinted_zones([created]) == {"a-0000": "a", "a-0001": "a", "b-0000": "b", "b-0001": "b"}
     assert [port.port for port in created.ports or ()] == [8080]
-
-
-def test_where_nothing_is_in_force_slices_say_nothing() -> None:
-    for service in (a_service(), a_service("Auto", external="Local"), a_service("Banana")):
-        (created,) = only_family(CLUSTER.with_(service=service).plan()).changes.create
-        assert created.metadata.annotations is None
-
-
-def test_names_are_the_same_each_time_and_free() -> None:
-    (first,) = only_family(CLUSTER.plan()).changes.create
-    (again,) = only_family(CLUSTER.plan()).changes.create
-    assert first == again
-    elsewhere = a_slice(first.metadata.name, manager="example.com", owner=None)
-    (other,) = only_family(CLUSTER.with_(slices=(elsewhere,)).plan()).changes.create
-    assert other.metadata.name != first.metadata.name
-
-
-def test_slices_hold_at_most_what_is_configured() -> None:
-    """A hundred unless the configuration says otherwise."""
-    pods = pods_in({"a": 60, "b": 60})
-    sizes = {
-        most: sorted(len(each.endpoints or ()) for each in slices_after(plan))
-        for most in (1, 50, 100, 1000)
-        for plan in [CLUSTER.with_(pods=pods, configuration=Configuration(max_endpoints_per_slice=most)).plan()]
-    }
-    assert sizes == {1: [1] * 120, 50: [20, 50, 50], 100: [20, 100], 1000: [120]}
-    assert sorted(len(each.endpoints or ()) for each in slices_after(CLUSTER.with_(pods=pods).plan())) == [20, 100]
-
-
-def test_a_service_without_pods_has_a_placeholder_in_each_family() -> None:
-    plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=()).plan()
-    assert [
-        (each.address_type, each.endpoints, each.ports) for family in plan.families for each in family.changes.create
-    ] == [("IPv4", (), ()), ("IPv6", (), ())]
-    settled = CLUSTER.with_(pods=()).settled()
-    assert not written(settled.plan())
 
 
 # --- slices of the built-in controller --------------------------------------------------------------------------------
@@ -173,14 +135,6 @@ def test_slices_of_others_are_untouched_and_named(manager: str | None) -> None:
     assert cluster.slices[0] not in written(plan)
     (rule,) = rules_named("slices-of-others", plan)
     assert rule.detail.startswith(f"theirs managed by {manager or 'nobody named'}: left alone")
-
-
-def test_slices_of_others_count_in_prediction() -> None:
-    """One endpoint without a hint there, and everybody uses all five."""
-    traffic = only_family(others(an_endpoint("10.9.9.9", "a")).plan()).traffic
-    assert traffic is not None
-    assert len(traffic.load) == 5
-    assert {zone.consumed for zone in traffic.zones.values()} == {5}
 
 
 VOIDING: Final[Mapping[str, tuple[Cluster, bool, str]]] = {
@@ -254,11 +208,6 @@ def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None
     assert not both.plan().surplus
 
 
-def test_slices_of_others_are_never_surplus() -> None:
-    theirs = a_slice("theirs", an_endpoint("fd00::9"), family="IPv6", manager="example.com", owner=None)
-    assert not CLUSTER.with_(slices=(theirs,)).plan().surplus
-
-
 # --- kinds of Services ------------------------------------------------------------------------------------------------
 
 
@@ -288,11 +237,6 @@ def test_a_service_without_selector_is_looked_at_and_never_touched() -> None:
     )
     assert family.traffic is not None
     assert family.traffic.load == (1.0, 0.0)
-
-
-def test_of_a_service_without_selector_only_ready_endpoints_are_counted() -> None:
-    cluster = CLUSTER.with_(service=a_service(selects=False), slices=(MANUAL,))
-    assert only_family(cluster.plan()).decision.endpoints == 1
 
 
 def test_a_service_that_was_adopted_is_planned_as_it_was_before() -> None:
@@ -326,24 +270,12 @@ def test_a_headless_service_gets_slices_and_no_prediction() -> None:
     assert [rule.passed for rule in rules_named("proxied", plan)] == [False]
 
 
-def test_a_headless_service_without_ports_gets_endpoints_without_ports() -> None:
-    plan = CLUSTER.with_(service=a_service(cluster_ip="None", ports=[])).plan()
-    (created,) = only_family(plan).changes.create
-    assert (created.ports, len(created.endpoints or ())) == ((), 4)
-
-
 def test_the_internal_policy_local_is_a_rule() -> None:
     plan = CLUSTER.with_(service=a_service("Auto", internal="Local")).plan()
     assert [rule.detail for rule in rules_named("internal-traffic-policy", plan)] == [
         "internalTrafficPolicy is Local: hints do not matter inside the cluster"
     ]
     assert rules_named("internal-traffic-policy", CLUSTER.plan()) == []
-
-
-def test_a_service_that_is_being_deleted_creates_nothing() -> None:
-    plan = CLUSTER.with_(service=a_service("Auto", deleting=True, families=DUAL_STACK)).plan()
-    assert not written(plan)
-    assert [family.decision.active for family in plan.families] == [True, False]
 
 
 # --- pods that are not there ------------------------------------------------------------------------------------------
@@ -394,12 +326,6 @@ def test_without_pods_in_the_snapshot_endpoints_come_from_slices() -> None:
     assert not written(both.plan())
 
 
-def test_without_pods_in_the_snapshot_slices_of_others_are_no_source() -> None:
-    cluster = others(an_endpoint("10.9.9.9")).with_(pods=(), pods_known=False)
-    (created,) = only_family(cluster.plan()).changes.create
-    assert created.endpoints == ()
-
-
 # --- the service as a whole -------------------------------------------------------------------------------------------
 
 
@@ -409,13 +335,6 @@ def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
     assert [family.decision.active for family in plan.families] == [True, False]
     assert plan.worst_family == "IPv6"
     assert CLUSTER.plan().worst_family == "IPv4"
-
-
-def test_conditions_of_others_and_of_ours_do_not_change_a_plan() -> None:
-    """They are memory of what was told, and nothing else."""
-    plan = CLUSTER.plan()
-    again = CLUSTER.with_(service=told(CLUSTER.service, plan)).plan()
-    assert again.families == plan.families
 
 
 def test_other_nodes_than_those_of_demand_still_have_pods() -> None:
@@ -429,17 +348,6 @@ def test_other_nodes_than_those_of_demand_still_have_pods() -> None:
 
 TWO_NODES = [a_node("n1", "a"), a_node("n2", "b")]
 STATE = ClusterState(demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
-
-
-def test_the_same_state_affects_no_service() -> None:
-    again = ClusterState(
-        demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration()
-    )
-    assert not STATE.affects_all_services(again)
-
-
-def test_a_node_that_does_not_count_affects_only_services_with_pods_there() -> None:
-    assert not STATE.affects_all_services(with_fields(STATE, node_zones={"n1": "a", "n2": "b", "n3": "b"}))
 
 
 def test_demand_the_first_node_and_settings_affect_all_services() -> None:

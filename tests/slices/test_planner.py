@@ -23,7 +23,6 @@ from tests.clusters import (
     endpoint_answers,
     hints,
     nodes_in,
-    only_family,
     pods_in,
     slices_after,
     told,
@@ -283,7 +282,7 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
             pair.planner.update_cluster(pair.cluster.cluster_state)
 
 
-@examples(150)
+@examples(75)
 @given(clusters(), st.data())
 def test_whatever_happens_the_kept_plan_is_the_plan_anew(cluster: Cluster, data: st.DataObject) -> None:
     """Pods, Nodes, slices and settings change, plans are carried out in whole or in part, and others interfere."""
@@ -371,43 +370,6 @@ def test_who_stands_for_an_address_may_go(order: tuple[int, ...]) -> None:
         pair.plan()
 
 
-def test_when_all_pods_are_gone_one_slice_holds_the_place() -> None:
-    pair = settled(SETTINGS["Auto"], pods_in({"a": 15, "b": 15}))
-    for name in list(pair.pods):
-        pair.pod(name, None)
-    pair.write(pair.plan())
-    assert not written(pair.plan())
-    assert len(pair.slices) == 1
-
-
-def test_hints_that_stand_though_nothing_is_in_force_go_with_the_setting() -> None:
-    """One endpoint lacks a zone: proxies heed no hint, the others keep theirs, and no slice says anything is on."""
-    pods = [*pods_in({"a": 15, "b": 15}), a_pod("bare", "node-bare", ips=("10.9.0.1",))]
-    cluster = Cluster(
-        service=SETTINGS["PreferSameZone"],
-        nodes=(*THREE_ZONES, a_node("node-bare", None)),
-        pods=tuple(pods),
-        configuration=SMALL_SLICES,
-    )
-    pair = Pair(cluster)
-    pair.write(pair.plan())
-    assert not written(pair.plan())
-    pair.service(SETTINGS["none"])
-    assert len(written(pair.plan())) == len(pair.slices)
-
-
-def test_a_zone_label_that_somebody_changes_tells_of_another_group() -> None:
-    """Where the endpoints were is what the slice says."""
-    pair = settled(SETTINGS["local"], pods_in({"a": 20, "b": 20, "c": 20}))
-    pair.plan()
-    name = min(pair.slices)
-    meta = pair.slices[name].metadata
-    for zone in "abc":
-        labels = {**(meta.labels or {}), names.ZONE_LABEL: zone}
-        pair.slice(name, replace(pair.slices[name], metadata=replace(meta, labels=labels)))
-        pair.plan()
-
-
 @pytest.mark.parametrize("algorithm", [name for name in SUBSETTING_ALGORITHMS if name != "random"])
 def test_who_was_given_a_home_stays_there_and_is_not_looked_at(algorithm: str) -> None:
     """A third of the endpoints is where no traffic starts; once they have a group, they are counted like all others."""
@@ -421,45 +383,3 @@ def test_who_was_given_a_home_stays_there_and_is_not_looked_at(algorithm: str) -
     pair.pod("c-0007", flipped(pair.pods["c-0007"]))
     assert len(written(pair.plan())) == 1
     assert pair.planner.pending_slices == 1
-
-
-def test_who_shared_an_address_is_looked_at_when_it_has_it_alone() -> None:
-    """Its hint named the Node of the other, and lies in a slice of its own."""
-    pods = [a_pod("pod-0", "node-a"), a_pod("pod-1", "node-b"), a_pod("pod-2", "node-b", ips=("10.0.0.2",))]
-    nodes = (a_node("node-a", "a"), a_node("node-b", "a"))
-    configuration = Configuration(max_endpoints_per_slice=1)
-    cluster = Cluster(service=SETTINGS["PreferSameNode"], nodes=nodes, pods=tuple(pods), configuration=configuration)
-    pair = Pair(cluster)
-    pair.write(pair.plan())
-    assert not written(pair.plan())
-    pair.pod("pod-0", None)
-    hinted = [endpoint.hints for each in slices_after(pair.plan()) for endpoint in each.endpoints or ()]
-    assert hinted == [hints("a", nodes=["node-b"])] * 2
-
-
-def test_an_endpoint_stays_in_the_first_slice_by_name_that_lists_it() -> None:
-    """Somebody lists it in another slice too: the one that was settled is looked into."""
-    pair = settled(SETTINGS["none"], pods_in({"a": 15}))
-    first, second = sorted(pair.slices)
-    moved = (pair.slices[second].endpoints or ())[0]
-    meddled = replace(pair.slices[first], endpoints=(*(pair.slices[first].endpoints or ()), moved))
-    pair.slice(first, meddled)
-    changes = only_family(pair.plan()).changes
-    assert moved not in (changes.update[0].endpoints or ())
-    assert [each.metadata.name for each in changes.update] == [second]
-
-
-def test_a_service_without_families_has_those_of_its_pods() -> None:
-    """As people write it: no cluster IP yet, and no families."""
-    pair = settled(a_service(families=None, cluster_ip=None), [a_pod("pod-0", "node-a", ips=("10.0.0.1",))])
-    pair.pod("pod-0", a_pod("pod-0", "node-a", ips=("fd00::1",)))
-    assert [family.address_type for family in pair.plan().families] == ["IPv6"]
-
-
-def test_without_pods_the_slices_tell_and_are_told_again() -> None:
-    cluster = settled(SETTINGS["Auto"], pods_in({"a": 4, "b": 4, "c": 4})).cluster
-    pair = Pair(cluster.with_(pods=(), pods_known=False, slices=cluster.settled().slices))
-    pair.plan()
-    name = min(pair.slices)
-    pair.slice(name, replace(pair.slices[name], endpoints=(pair.slices[name].endpoints or ())[1:]))
-    assert only_family(pair.plan()).decision.endpoints == 11

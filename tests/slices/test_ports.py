@@ -2,71 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_pod, a_service
+from tests.clusters import a_service
 
-from zoneward.kube.objects import Container, ContainerPort, EndpointPort, Pod, PodSpec, ServicePort
-from zoneward.slices.ports import has_named_targets, port_key, ports_of, target_of
-
-WEB = ContainerPort(name="web", container_port=8080)
-DNS = ContainerPort(name="dns", container_port=53, protocol="UDP")
-POD = a_pod("p", ports=[WEB, DNS])
-
-
-@pytest.mark.parametrize(
-    ("target", "number"),
-    [(9090, 9090), (None, 80), (0, 80), ("", 80), ("web", 8080), ("other", None), ("dns", None)],
-)
-def test_a_target_is_a_number_or_a_name_on_the_pod_or_the_port_itself(
-    target: int | str | None, number: int | None
-) -> None:
-    """A name counts with its protocol: ``dns`` is UDP there and TCP here."""
-    assert target_of(ServicePort(name="http", port=80, target_port=target), POD) == number
-
-
-def test_a_name_is_looked_up_with_its_protocol() -> None:
-    assert target_of(ServicePort(port=53, protocol="UDP", target_port="dns"), POD) == 53
-
-
-def with_containers(pod: Pod, *, init: tuple[Container, ...], containers: tuple[Container, ...]) -> Pod:
-    return replace(pod, spec=replace(pod.spec, init_containers=init, containers=containers))
-
-
-def serving(number: int, *, restart: str | None = None) -> Container:
-    return Container(ports=(ContainerPort(name="web", container_port=number),), restart_policy=restart)
-
-
-def test_containers_are_searched_before_sidecars_and_other_init_containers_never() -> None:
-    port = ServicePort(port=80, target_port="web")
-    sidecar, init = serving(1, restart="Always"), serving(2)
-    assert target_of(port, with_containers(POD, init=(sidecar,), containers=(serving(3), serving(4)))) == 3
-    assert target_of(port, with_containers(POD, init=(init, sidecar), containers=(Container(),))) == 1
-    assert target_of(port, with_containers(POD, init=(init,), containers=())) is None
-
-
-def test_without_containers_or_a_pod_no_name_is_found() -> None:
-    port = ServicePort(port=80, target_port="web")
-    assert target_of(port, None) is None
-    assert target_of(port, replace(POD, spec=PodSpec())) is None
-
-
-def test_a_target_that_the_pod_lacks_drops_that_port_alone() -> None:
-    service = a_service(
-        ports=[
-            ServicePort(name="http", port=80, target_port="web", app_protocol="kubernetes.io/h2c"),
-            ServicePort(name="admin", port=81, target_port="admin"),
-            ServicePort(name="dns", port=53, protocol="UDP", target_port="dns"),
-        ]
-    )
-    assert ports_of(service, POD) == (
-        EndpointPort(name="http", protocol="TCP", port=8080, app_protocol="kubernetes.io/h2c"),
-        EndpointPort(name="dns", protocol="UDP", port=53),
-    )
-
-
-def test_a_service_without_ports_has_endpoints_without_ports() -> None:
-    service = a_service(ports=[])
-    assert ports_of(service, POD) == ()
-    assert ports_of(replace(service, spec=replace(service.spec, ports=None)), POD) == ()
+from zoneward.kube.objects import EndpointPort, ServicePort
+from zoneward.slices.ports import has_named_targets, port_key
 
 
 def test_targets_are_named_where_one_is_text() -> None:

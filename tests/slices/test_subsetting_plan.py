@@ -11,12 +11,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given
 from msgspec.structs import replace
 from tests.clusters import (
     ALL_HINTS,
     CLUSTER,
-    DUAL_STACK,
     IPV4,
     Cluster,
     a_node,
@@ -24,7 +22,6 @@ from tests.clusters import (
     a_service,
     a_slice,
     an_endpoint,
-    endpoint_answers,
     endpoints_in,
     nodes_in,
     only_family,
@@ -32,10 +29,9 @@ from tests.clusters import (
     slices_after,
     written,
 )
-from tests.properties.random_clusters import SUBSETTING, clusters, examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort, identity
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
 from zoneward.report.slice_manifests import slice_document
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
@@ -51,7 +47,6 @@ from zoneward.routing.selection.endpoint_selection import (
     slice_groups,
 )
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
-from zoneward.routing.selection.group_labels import zone_label, zones_annotation
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"
@@ -158,23 +153,6 @@ def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     return found
 
 
-# --- random clusters --------------------------------------------------------------------------------------------------
-
-
-@examples(50)
-@given(clusters(setting=SUBSETTING, others=False))
-def test_slices_say_which_group_their_endpoints_are_in(cluster: Cluster) -> None:
-    """An own group by its label, a shared one by the annotation too, what is for all by neither; ready or not."""
-    for family in cluster.plan().families:
-        if not family.decision.has_slice_groups:
-            continue
-        groups = {key: group for key, (_, group) in endpoint_answers(family.decision).items()}
-        for each in family.changes.after:
-            for endpoint in each.endpoints or ():
-                group = groups.get(identity(endpoint))
-                assert label_of(each) == (zone_label(group), zones_annotation(group))
-
-
 # --- labels, annotations and names ------------------------------------------------------------------------------------
 
 GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
@@ -271,45 +249,6 @@ def test_a_zone_label_on_the_service_is_never_mirrored(approach: str | None) -> 
     assert set(labels_in(slices_after(upstream.plan())).values()) == {("banana", None)}
 
 
-def test_without_subsetting_a_slice_gets_rid_of_a_zone_label() -> None:
-    """The slice itself stays, with its endpoints."""
-    cluster = Cluster(service=a_service(), nodes=nodes_in(EVEN), pods=pods_in({"a": 2}))
-    (before,) = cluster.settled().slices
-    spoilt = replace(
-        before, metadata=replace(before.metadata, labels={**(before.metadata.labels or {}), names.ZONE_LABEL: "a"})
-    )
-    family = only_family(cluster.with_(slices=(spoilt,)).plan())
-    assert [label_of(each) for each in family.changes.after] == [(None, None)]
-    assert endpoints_in(family.changes.after) == endpoints_in((before,))
-
-
-def test_names_differ_by_group_and_are_the_same_every_time() -> None:
-    """A repeated create meets the slice that it made before; a group's name does not depend on the other groups."""
-    names_of = {
-        approach: {
-            label_of(each): each.metadata.name
-            for each in only_family(a_cluster(approach, FOUR, {"a": 11, "b": 8}).plan()).changes.create
-        }
-        for approach in APPROACHES
-    }
-    for approach, found in names_of.items():
-        assert len(set(found.values())) == len(found) == len(GROUPS[approach])
-    for label in (own("a"), own("b")):
-        assert len({found[label] for approach, found in names_of.items() if approach != "random"}) == 1
-    again = only_family(a_cluster("local", FOUR, {"a": 11, "b": 8}).plan()).changes.create
-    assert {label_of(each): each.metadata.name for each in again} == names_of["local"]
-
-
-def test_a_group_of_more_endpoints_than_a_slice_holds_has_several_slices() -> None:
-    """All with the same label; what comes later goes where there is room."""
-    cluster = a_cluster("local", EVEN, {"a": 250, "b": 250, "c": 250})
-    slices = cluster.settled().slices
-    assert Counter(map(label_of, slices)) == {own("a"): 3, own("b"): 3, own("c"): 3}
-    assert sorted(len(each.endpoints or ()) for each in slices) == [50] * 3 + [100] * 6
-    plan = cluster.settled().with_(pods=pods_in({"a": 251, "b": 250, "c": 250})).plan()
-    assert [label_of(each) for each in written(plan)] == [own("a")]
-
-
 # --- a proxy that knows the proposal's rule alone ---------------------------------------------------------------------
 
 
@@ -363,17 +302,6 @@ def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
     assert sent.dropped == 0
 
 
-@pytest.mark.parametrize("approach", ["local", "random", REQUIRE])
-def test_own_groups_alone_are_read_alike_by_both_kinds_of_proxy(approach: str) -> None:
-    """No group is shared by some zones, so the proposal's rule says it all."""
-    for pods in ({"a": 11, "b": 8}, {"a": 6, "b": 6, "c": 1}, {"d": 19}):
-        cluster = a_cluster(approach, FOUR, pods)
-        family = only_family(cluster.plan())
-        for zone in FOUR:
-            assert use(family, "zone-slices", zone) == use(family, "zoneward", zone)
-        assert traffic(cluster, "zone-slices") == traffic(cluster, "zoneward")
-
-
 @pytest.mark.parametrize("approach", WEIGHTED)
 def test_weights_are_for_our_own_proxy(approach: str) -> None:
     """It overloads nobody by more than local would; one that ignores weights uses the zone on the label alone."""
@@ -396,12 +324,6 @@ def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]
         for endpoint in endpoints_in(slices)
         if endpoint.hints is not None
     )
-
-
-def test_a_shared_group_is_a_hint_for_several_zones() -> None:
-    family = only_family(a_cluster("local-shared", FOUR, {"a": 11, "b": 8}, encoding="hints").plan())
-    assert hinted_zones_of(family.changes.after) == {("a",): 8, ("b",): 7, ("c", "d"): 4}
-    assert len(family.changes.after) == 1
 
 
 @pytest.mark.parametrize("approach", WEIGHTED)
@@ -477,27 +399,6 @@ def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
     assert min(traffic_.load) == 0
 
 
-@pytest.mark.parametrize("approach", APPROACHES)
-def test_an_endpoint_that_is_not_ready_yet_gets_a_group_that_exists(approach: str) -> None:
-    """The same that it has when it gets ready, so that nothing moves then."""
-    cluster = a_cluster(approach, FOUR, {"a": 12, "b": 12, "c": 3, "d": 3}).settled()
-    known = set(map(label_of, cluster.slices))
-    pods = (*cluster.pods, a_pod("b-new", "node-b", ips=("10.200.0.1",), ready=False))
-    waiting = cluster.with_(pods=pods)
-    assert labels_in(waiting.settled().slices)["b-new"] in known
-    if approach in ("local", "random", REQUIRE):
-        assert len(written(waiting.plan())) == 1
-    ready = waiting.settled().with_(pods=(*cluster.pods, a_pod("b-new", "node-b", ips=("10.200.0.1",))))
-    assert decision_of(ready).moved == 0
-
-
-def test_an_endpoint_that_is_not_ready_carries_no_hint() -> None:
-    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding="hints")
-    family = only_family(cluster.with_(pods=not_ready(cluster.pods, "b-0003")).plan())
-    without = [name_of(endpoint) for endpoint in endpoints_in(family.slices) if endpoint.hints is None]
-    assert without == ["b-0003"]
-
-
 def test_pods_that_share_an_address_share_a_hint() -> None:
     """One that had none would void the hints of all, whichever of the two a proxy takes."""
     twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
@@ -552,18 +453,6 @@ def test_a_ready_pod_without_a_zone_chooses_before_one_that_is_not_ready(where: 
     assert (labels["x-0000"], labels["x-0001"]) == (own("b"), own("c"))
 
 
-@pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
-def test_who_served_a_zone_that_is_gone_counts_as_moved(encoding: Encoding) -> None:
-    """Zone c's Node is not ready any more, so that no traffic starts there: its five serve zones a and b."""
-    settled = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).settled()
-    nodes = (*nodes_in({"a": 4, "b": 4}), a_node("node-c", "c", ready=False))
-    family = only_family(settled.with_(nodes=nodes).plan())
-    assert family.decision.active
-    assert family.decision.moved == 5
-    assert family.decision.allocation is not None
-    assert sum(use(family, "zoneward", zone)[1].get(("c", 1.0), 0) for zone in "ab") == 5
-
-
 @pytest.mark.parametrize(
     ("approach", "where"), [(approach, where) for approach in ("local", "local-shared") for where in PLACES]
 )
@@ -580,37 +469,6 @@ def test_pods_without_a_zone_stay_where_they_were_put(approach: str, where: str)
     assert labels_in(only_family(plan).slices) == {**before, "c-0004": own("c")}
     assert only_family(plan).decision.moved == 0
     assert [label_of(each) for each in written(plan)] == [own("c")]
-
-
-def test_required_pods_without_a_zone_stay_where_they_were_put() -> None:
-    """Those of a zone where no traffic starts have a group of their own there, which nobody asks for."""
-    settled = with_strangers("without a zone", {"a": 5, "b": 4, "c": 4, "x": 2}, REQUIRE).settled()
-    before = labels_in(settled.slices)
-    assert (before["x-0000"], before["x-0001"]) == (own("b"), own("c"))
-    later = settled.with_(pods=pods_in({"a": 5, "b": 4, "c": 9, "x": 2})).settled()
-    assert labels_in(later.slices).items() >= before.items()
-    elsewhere = labels_in(
-        with_strangers("where nobody asks", {"a": 5, "b": 4, "c": 4, "x": 2}, REQUIRE).settled().slices
-    )
-    assert (elsewhere["x-0000"], elsewhere["x-0001"]) == (own("x"), own("x"))
-
-
-@pytest.mark.parametrize("where", PLACES)
-@pytest.mark.parametrize("approach", APPROACHES)
-def test_with_no_zones_at_all_the_pods_are_spread_all_the_same(approach: str, where: str) -> None:
-    """Twelve strangers: four for each zone, whatever the approach, but for random, which needs no zones."""
-    cluster = with_strangers(where, {"x": 12}, approach)
-    family = only_family(cluster.plan())
-    zone = "" if where == "without a zone" else "x"
-    if approach == REQUIRE and zone:
-        # Their own zone has a group then, though no traffic starts there: all zones fall back to it.
-        assert set(labels_in(family.slices).values()) <= {own("a"), own("b"), own("c"), own("x")}
-    for each in EVEN:
-        rule, found = use(family, "zoneward", each)
-        if approach == "random" or (approach == REQUIRE and zone):
-            assert found == {(zone, 1.0): 12}
-        else:
-            assert (rule, found) == (SelectionRule.ZONE_SLICES, {(zone, 1.0): 4})
 
 
 # --- ports and families -----------------------------------------------------------------------------------------------
@@ -650,49 +508,7 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
     assert not written(cluster.settled().plan())
 
 
-def test_each_address_family_is_decided_for_itself() -> None:
-    """Twelve Pods, one of which has no IPv6 address: IPv4 has groups, IPv6 stays below the starting threshold."""
-    pods = pods_in({"a": 4, "b": 4, "c": 4}, dual_stack=True)
-    last = pods[-1]
-    alone = a_pod(last.metadata.name, last.spec.node_name, ips=((last.status.pod_ips or ())[0].ip,))
-    cluster = Cluster(service=the_service("local", families=DUAL_STACK), nodes=nodes_in(EVEN), pods=(*pods[:-1], alone))
-    four, six = cluster.plan().families
-    assert (four.address_type, four.decision.active) == ("IPv4", True)
-    assert (six.address_type, six.decision.active) == ("IPv6", False)
-    assert sorted(map(label_of, four.changes.after)) == [own("a"), own("b"), own("c")]
-    assert [label_of(each) for each in six.changes.after] == [(None, None)]
-    # With the address back, both have groups, under names of their own.
-    both = cluster.with_(pods=pods).plan()
-    assert [len(family.changes.after) for family in both.families] == [3, 3]
-    assert len({each.metadata.name for each in slices_after(both)}) == 6
-    assert not written(cluster.with_(pods=pods).after(both).plan())
-
-
-# --- laziness without any tolerance -----------------------------------------------------------------------------------
-
-
-def test_an_update_that_costs_no_traffic_in_its_zone_is_only_the_update_at_any_tolerance() -> None:
-    """Nothing at all may be lost, and nothing is: another Pod in zone a stays there, where two are in need alike."""
-    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}).with_(
-        configuration=Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(0)))
-    )
-    plan = cluster.settled().with_(pods=pods_in({"a": 6, "b": 5, "c": 5})).plan()
-    rules = {rule.rule: rule.passed for rule in only_family(plan).decision.rules}
-    assert rules["lazy-rebalance"]
-    assert [label_of(each) for each in written(plan)] == [own("a")]
-
-
 # --- slices of others -------------------------------------------------------------------------------------------------
-
-
-def test_slices_of_others_without_a_label_are_used_in_every_zone() -> None:
-    """They are never written; a zone uses its own group and theirs."""
-    theirs = a_slice("theirs", an_endpoint("10.200.0.1", "b"), manager="somebody")
-    cluster = a_cluster("local", EVEN, {"a": 4, "b": 4, "c": 4}).with_(slices=(theirs,))
-    family = only_family(cluster.plan())
-    assert theirs not in written(cluster.plan())
-    assert use(family, "zoneward", "a")[1] == {("a", 1.0): 4, ("b", 1.0): 1}
-    assert use(family, "zoneward", "b")[1] == {("b", 1.0): 5}
 
 
 def test_slices_of_the_built_in_controller_are_replaced_by_groups() -> None:

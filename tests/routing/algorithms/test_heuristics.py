@@ -10,38 +10,8 @@ from zoneward.routing.algorithms.heuristics import (
     Heuristic,
     find_heuristic,
 )
-from zoneward.routing.algorithms.local import local
 from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
-from zoneward.routing.algorithms.local_opt import local_opt
-from zoneward.routing.algorithms.local_shared import local_shared
-from zoneward.routing.algorithms.local_weighted import local_weighted
-from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.same_zone import same_zone
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
-
-
-def test_there_are_ten() -> None:
-    """Four for hints, of which one balances and one hints to nodes; six for slice groups; each under its own name."""
-    assert list(HEURISTICS.values()) == [
-        Heuristic("ProportionalZoneCPU", proportional_zone_cpu, balances=True),
-        Heuristic("PreferZone", same_zone),
-        Heuristic("PreferSameZone", same_zone),
-        Heuristic("PreferSameNode", same_zone, node_hints=True),
-        Heuristic("local", local, balances=True, subsets=True),
-        Heuristic("local-shared", local_shared, balances=True, subsets=True),
-        Heuristic("local-weighted", local_weighted, balances=True, subsets=True, weighs=True),
-        Heuristic("local-opt", local_opt, balances=True, subsets=True, weighs=True),
-        Heuristic("random", one_group, balances=True, subsets=True),
-        Heuristic("RequireZone", same_zone, subsets=True),
-    ]
-    assert all(name == heuristic.name for name, heuristic in HEURISTICS.items())
-
-
-def test_the_algorithms_of_subsetting_are_those_that_balance() -> None:
-    assert dict(SUBSETTING_ALGORITHMS) == {
-        name: heuristic for name, heuristic in HEURISTICS.items() if heuristic.balances and heuristic.subsets
-    }
 
 
 def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_local() -> None:

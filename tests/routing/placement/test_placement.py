@@ -57,19 +57,6 @@ def test_who_was_placed_before_stays() -> None:
     assert placed([0, 0, 0], [1, 0, 0], {(0, 0): 2, (0, 1): 1}) == [1, 0, 0]
 
 
-def test_new_ones_take_what_is_left_home_first() -> None:
-    assert placed([1, 1, 1], [-1, -1, -1], {(1, 0): 1, (1, 1): 1, (1, 2): 1}) == [1, 0, 2]
-    assert placed([1, 1, 1], [-1, 0, -1], {(1, 0): 1, (1, 1): 2}) == [1, 0, 1]
-
-
-def test_the_last_by_identity_leave() -> None:
-    assert placed([0, 0, 0], [0, 0, 0], {(0, 0): 2, (0, 1): 1}) == [0, 0, 1]
-
-
-def test_who_loses_its_place_goes_home_first() -> None:
-    assert placed([0, 0], [1, 1], {(0, 0): 2}) == [0, 0]
-
-
 def test_who_was_in_a_group_that_zones_share_stays_there() -> None:
     assert placed([0, 0, 0], [0, 4, -1], {(0, 0): 2, (0, 4): 1}) == [0, 4, 0]
 
@@ -80,10 +67,6 @@ def test_new_ones_take_a_group_that_zones_share_after_all_that_one_zone_has() ->
 
 def test_who_was_in_a_group_that_is_no_more_goes_home_first() -> None:
     assert placed([0, 0], [4, 4], {(0, 0): 1, (0, 3): 1}) == [0, 3]
-
-
-def test_nobody_is_placed_where_nobody_is() -> None:
-    assert placed([], [], {}) == []
 
 
 small = st.lists(

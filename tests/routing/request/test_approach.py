@@ -19,7 +19,7 @@ from zoneward.routing.configuration import (
     HintsSettings,
     SubsettingSettings,
 )
-from zoneward.routing.request.annotations import SHARE_EXPECTED, topology_annotation
+from zoneward.routing.request.annotations import SHARE_EXPECTED
 from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 from zoneward.routing.rules import Reason, Rule, RuleLog
@@ -138,11 +138,6 @@ def test_every_value_that_is_known_to_any_place_is_in_the_table() -> None:
     assert (known - {"none"}) | ours <= VALUES.keys()
 
 
-def test_without_settings_nothing_is_asked_for() -> None:
-    found = asked(a_service())
-    assert (found.approach, found.heuristic, found.refusal, found.accepted) == (Approach.CLUSTER_WIDE, None, None, None)
-
-
 # --- precedence -------------------------------------------------------------------------------------------------------
 
 SAME_ZONE: Final = "TrafficDistribution/PreferSameZone"
@@ -226,86 +221,7 @@ def test_precedence(setting: str, value: str | None) -> None:
         assert got == expected_of(value, hints, gate=gate, default=default, keys=bool(keys)), (gate, default, keys)
 
 
-def test_the_old_annotation_hides_the_new_one_even_where_it_is_empty() -> None:
-    assert topology_annotation(a_service("Auto", old="")) == (OLD, "")
-    assert topology_annotation(a_service("Auto")) == (NEW, "Auto")
-    assert topology_annotation(a_service()) is None
-
-
 # --- rules ------------------------------------------------------------------------------------------------------------
-
-NO_SUBSETTING: Final = Configuration(gates=FeatureGates(topology_aware_subsetting=False))
-BY_DEFAULT: Final = Configuration(default_approach="Subsetting")
-NO_HINTS: Final = (("annotation", False), ("traffic-distribution", False))
-SUBSETTING_WINS: Final = (("subsetting-annotation", True), ("gate-topology-aware-subsetting", True))
-RULES: Final[Mapping[str, tuple[Service, Configuration, tuple[tuple[str, bool], ...]]]] = {
-    "nothing": (a_service(), Configuration(), NO_HINTS),
-    "annotation over a field": (
-        a_service("Auto", distribution="PreferClose"),
-        Configuration(),
-        (("annotation", True), ("traffic-distribution", False), ("gate-topology-aware-hints", True)),
-    ),
-    "unknown annotation beside a field": (
-        a_service("Banana", distribution="PreferSameNode"),
-        Configuration(),
-        (
-            ("annotation", False),
-            ("traffic-distribution", True),
-            ("gate-service-traffic-distribution", True),
-            ("gate-topology-aware-hints", True),
-            ("gate-prefer-same-traffic-distribution", True),
-        ),
-    ),
-    "topologyKeys": (a_service("Auto", subsetting="Auto", keys=("*",)), Configuration(), (("topology-keys", False),)),
-    "Require": (a_service(subsetting="Require"), Configuration(), SUBSETTING_WINS),
-    "Disabled": (a_service(subsetting="Disabled"), Configuration(), (("subsetting-annotation", False), *NO_HINTS)),
-    "gate off": (
-        a_service(subsetting="Auto"),
-        NO_SUBSETTING,
-        (("subsetting-annotation", True), ("gate-topology-aware-subsetting", False), *NO_HINTS),
-    ),
-    "gate off, beside hints": (
-        a_service("Auto", subsetting="Auto"),
-        NO_SUBSETTING,
-        (
-            ("subsetting-annotation", True),
-            ("gate-topology-aware-subsetting", False),
-            ("annotation", True),
-            ("gate-topology-aware-hints", True),
-        ),
-    ),
-    "over both hints settings": (
-        a_service("Auto", distribution="PreferSameZone", subsetting="Auto"),
-        Configuration(),
-        (*SUBSETTING_WINS, *NO_HINTS),
-    ),
-    "over hints settings that request nothing": (
-        a_service("Disabled", subsetting="Auto"),
-        Configuration(),
-        SUBSETTING_WINS,
-    ),
-    "default": (
-        a_service(),
-        BY_DEFAULT,
-        (*NO_HINTS, ("gate-topology-aware-subsetting", True), ("default-approach", True)),
-    ),
-    "default, gate off": (
-        a_service(),
-        dataclasses.replace(BY_DEFAULT, gates=NO_SUBSETTING.gates),
-        (*NO_HINTS, ("gate-topology-aware-subsetting", False)),
-    ),
-    "own algorithm and threshold": (
-        a_service(subsetting="Auto", algorithm="Banana", starting="2"),
-        Configuration(),
-        (("subsetting-algorithm", False), ("starting-threshold-annotation", True), *SUBSETTING_WINS),
-    ),
-}
-
-
-@pytest.mark.parametrize("what", RULES)
-def test_every_setting_that_is_read_is_a_rule_in_order(what: str) -> None:
-    service, configuration, expected = RULES[what]
-    assert tuple(rules(service, configuration)) == expected
 
 
 def test_rules_say_what_was_read_and_what_it_comes_to() -> None:
@@ -515,31 +431,11 @@ def test_an_invalid_starting_threshold_is_the_controller_s(value: str) -> None:
     assert len(rule.detail) < 200
 
 
-def test_two_invalid_values_are_both_told() -> None:
-    service = a_service(subsetting="Auto", algorithm="Banana", starting="Banana")
-    assert rules(service)[:2] == [("subsetting-algorithm", False), ("starting-threshold-annotation", False)]
-    for name in (names.SUBSETTING_ALGORITHM_ANNOTATION, names.STARTING_THRESHOLD_ANNOTATION):
-        assert f"{name}: 'Banana'" in asked(service).accepted_detail
-
-
 @pytest.mark.parametrize("value", ["Require", "Disabled", "Banana"])
 def test_algorithm_and_threshold_matter_only_where_something_is_balanced(value: str) -> None:
     """Beside the other values nobody asks about them."""
     with_them, without = a_service(subsetting=value, algorithm="Banana", starting="Banana"), a_service(subsetting=value)
     assert (asked(with_them), recorded(with_them)) == (asked(without), recorded(without))
-
-
-def test_they_count_for_the_default_too() -> None:
-    """What is invalid there is told, though the default itself is no setting of the Service."""
-    service = a_service(algorithm="local-opt", starting="2")
-    found = asked(service, BY_DEFAULT)
-    assert (outcome(service, BY_DEFAULT), found.starting_threshold, found.accepted) == (
-        "Subsetting/local-opt",
-        Fraction(2),
-        None,
-    )
-    service = a_service(algorithm="Banana")
-    assert (outcome(service, BY_DEFAULT), asked(service, BY_DEFAULT).accepted) == (LOCAL, False)
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------
@@ -612,12 +508,6 @@ def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() 
     found = asked(a_service(), configuration)
     assert (found.heuristic, found.refusal, found.accepted) == (None, None, None)
     assert ("gate-topology-aware-hints", False) in rules(a_service(), configuration)
-
-
-def test_a_refused_annotation_wins_all_the_same() -> None:
-    """With its gate off the annotation gives no hints, and the field beside it does not step in."""
-    off = Configuration(gates=FeatureGates(topology_aware_hints=False))
-    assert outcome(a_service("Auto", distribution="PreferClose"), off) == "FeatureGateOff"
 
 
 # --- as upstream ------------------------------------------------------------------------------------------------------

@@ -80,12 +80,6 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
     }
 
 
-def test_what_if_leaves_the_service_itself_alone() -> None:
-    service = a_service("Auto", distribution="PreferClose")
-    as_if_requested(service, "none")
-    assert service == a_service("Auto", distribution="PreferClose")
-
-
 @pytest.mark.parametrize(
     "value", ["PreferClose", "auto", "Banana", "", "zoneward.dev/PreferZone", "Require", "Prefer", "Disabled", "Local"]
 )

@@ -54,12 +54,6 @@ def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
     assert (b.demand, b.located, b.consumed, b.expected, b.overload) == (0.25, 2, 2, 1.0, -0.5)
 
 
-def test_an_endpoint_lent_to_another_zone_takes_traffic_out_of_that_zone() -> None:
-    traffic = predicted(*some(2, "a", to="a"), *some(1, "a", to="b", block=1), *some(1, "b", to="b", block=2))
-    assert traffic.load == loads(0.25, 0.25, 0.25, 0.25)
-    assert traffic.in_zone == 0.75
-
-
 def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
     """Half of the traffic is spread over both endpoints of zone a, and all of it is used there."""
     traffic = predicted(*some(2, "a", to="a"), demand=EQUAL)
@@ -67,26 +61,6 @@ def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
     assert (traffic.in_zone, traffic.max_overload) == (0.5, 0.0)
     b = traffic.zones["b"]
     assert (b.located, b.consumed, b.expected, b.overload) == (0, 2, 1.0, -0.5)
-
-
-def test_a_fall_back_loads_those_that_others_use_already() -> None:
-    """Zones a and b have two endpoints and one of their own; c falls back to all three."""
-    endpoints = (*some(2, "a", to="a"), *some(1, "b", to="b", block=1))
-    traffic = predicted(*endpoints, demand=demand_in(a=1, b=1, c=1))
-    assert traffic.load == loads(1 / 6 + 1 / 9, 1 / 6 + 1 / 9, 1 / 3 + 1 / 9)
-    assert traffic.in_zone == pytest.approx(2 / 3)
-    assert traffic.max_overload == pytest.approx(1 / 3)
-
-
-def test_one_endpoint_without_hints_sends_everybody_everywhere() -> None:
-    traffic = predicted(*some(1, "a", to="a"), *some(1, "b", block=1))
-    assert (traffic.load, traffic.in_zone) == (loads(0.5, 0.5), 0.5)
-
-
-def test_a_proxy_that_heeds_no_hints_uses_all() -> None:
-    endpoints = (*some(1, "a", to="a"), *some(3, "b", to="b", block=1))
-    traffic = predicted(*endpoints, honored=HonoredHints(zones=False, nodes=False))
-    assert traffic.load == loads(0.25, 0.25, 0.25, 0.25)
 
 
 def test_a_zone_with_endpoints_but_without_demand_has_no_overload() -> None:
@@ -108,15 +82,6 @@ def on_node(address: str, node: str, zone: str) -> Endpoint:
     return an_endpoint(address, zone, node=node, hinted=hints(zone, nodes=[node]))
 
 
-def test_hints_for_nodes_are_weighed_by_each_nodes_share() -> None:
-    """Node n1 has 6 of 10 CPU and an endpoint of its own. Node n2 (2 CPU) shares its zone and so uses the same one; n3
-    in zone b has its own."""
-    demand = compute_demand(nodes(("n1", "a", 6), ("n2", "a", 2), ("n3", "b", 2)))
-    traffic = predicted(on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n3", "b"), demand=demand)
-    assert traffic.load == loads(0.8, 0.2)
-    assert traffic.in_zone == 1.0
-
-
 def test_nodes_of_a_zone_may_pick_differently() -> None:
     """n1 uses its own endpoint, n2 its own two, n3 all three of the zone: three in all are consumed there."""
     demand = compute_demand(nodes(("n1", "a", 2), ("n2", "a", 4), ("n3", "a", 2), ("n4", "b", 8)))
@@ -126,12 +91,6 @@ def test_nodes_of_a_zone_may_pick_differently() -> None:
     assert traffic.load == loads(2 / 16 + third, 2 / 16 + third, 2 / 16 + third, 0.5)
     assert traffic.zones["a"].consumed == 3
     assert traffic.in_zone == pytest.approx(1.0)
-
-
-def test_a_node_without_endpoints_in_a_zone_without_them_falls_back_to_all() -> None:
-    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
-    traffic = predicted(on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n1", "a"), demand=demand)
-    assert (traffic.load, traffic.in_zone) == (loads(0.5, 0.5), 0.5)
 
 
 def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None:
@@ -176,13 +135,6 @@ def test_terminating_endpoints_take_all_traffic_as_the_last_resort() -> None:
     assert traffic.load == loads(0.5, 0.5, 0.0)
     assert (traffic.zones["a"].located, traffic.zones["b"].located) == (2, 0)
     assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (0.5, 0.0, 0.0)
-
-
-def test_beside_ready_ones_terminating_endpoints_get_nothing_and_count_nothing() -> None:
-    leaving = an_endpoint("10.0.0.9", "b", ready=False, serving=True, terminating=True)
-    traffic = predicted(*some(1, "a"), leaving)
-    assert traffic.load == loads(1.0, 0.0)
-    assert (traffic.zones["b"].located, traffic.max_overload) == (0, 0.0)
 
 
 @pytest.mark.parametrize("endpoints", [[], [an_endpoint(ready=False)]], ids=["none", "none ready"])

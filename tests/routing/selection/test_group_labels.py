@@ -81,11 +81,6 @@ def test_every_group_comes_back_from_its_label_and_annotation(group: ZoneGroup) 
     assert group_of_slice(each, reads="ignored") is None
 
 
-def test_what_is_in_no_group_has_neither_label_nor_annotation() -> None:
-    assert (zone_label(None), zones_annotation(None)) == (None, None)
-    assert group_of_slice(labelled(None)) is None
-
-
 TEXTS: Final[Mapping[str, tuple[ZoneGroup, str, str | None]]] = {
     "own": (own_group("a"), "a", None),
     "shared": (ZoneGroup(("a", "b"), (1.0, 1.0)), "a", "a,b"),
@@ -226,10 +221,6 @@ def test_a_proxy_uses_slices_labelled_for_its_zone_and_those_without_a_label(con
         assert (ends(selection), selection.rule) == (expected, rule), zone
 
 
-def test_every_kind_of_proxy_is_in_the_table() -> None:
-    assert USED.keys() == CONSUMERS.keys()
-
-
 @pytest.mark.parametrize("consumer", ["zoneward", "zone-slices"])
 def test_where_labels_leave_nothing_all_are_used(consumer: str) -> None:
     """KEP-2004 § Rollout: a proxy falls back to all endpoints if none are there for its zone."""
@@ -272,12 +263,6 @@ def weights(zone: str | None) -> dict[int, float] | None:
         return None
     pairs = zip(selection.cluster or (), selection.weights, strict=True)
     return {int((each.addresses or ("",))[0].rsplit(".", 1)[1]): weight for each, weight in pairs}
-
-
-@pytest.mark.parametrize("consumer", ["zone-slices", "current"])
-def test_a_proxy_that_reads_no_annotation_knows_no_weights(consumer: str) -> None:
-    for zone in ("a", "b", "c", None):
-        assert use(SLICES, zone, consumer).weights is None
 
 
 def test_hints_count_within_the_slices_of_the_zone() -> None:
@@ -349,14 +334,7 @@ def numbers_used(cluster: Cluster, consumer: str) -> dict[str, tuple[int, Select
     return {zone: (len(selection.cluster or ()), selection.rule) for zone, selection in selections.items()}
 
 
-OF_GROUPS: Final = dict.fromkeys("abc", (4, SelectionRule.ZONE_SLICES))
 RANDOM: Final = dict.fromkeys("abc", (12, SelectionRule.ALL))
-
-
-def test_a_new_controller_and_a_new_proxy_use_groups() -> None:
-    """What both skews are compared with."""
-    assert numbers_used(a_cluster(), "zoneward") == OF_GROUPS
-    assert numbers_used(a_cluster(), "zone-slices") == OF_GROUPS
 
 
 def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> None:

@@ -48,12 +48,6 @@ def test_the_share_is_of_connections_whichever_zone_they_come_from() -> None:
     assert {zone: each.share for zone, each in cart.zones.items()} == {"a": 0.9, "b": 0.5}
 
 
-def test_nodes_of_a_zone_add_up() -> None:
-    found, cart = together(counted("n1", "a", {"a": 1}), counted("n2", "a", {"a": 2, "b": 3}))
-    assert cart.zones["a"].to == {"a": 3, "b": 3}
-    assert found.nodes == {"a": {"n1", "n2"}}
-
-
 def test_of_one_life_of_a_proxy_the_last_document_counts_and_several_lives_add_up() -> None:
     early, late = counted("n1", "a", {"a": 1}), counted("n1", "a", {"a": 10}, hours=2)
     other = counted("n1", "a", {"a": 100}, since=START + timedelta(days=1))

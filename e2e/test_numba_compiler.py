@@ -1,0 +1,151 @@
+"""What numba compiles does what Python does, and other processes find the machine code that was kept."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.routing.test_numba_compiler import drawn, every_result, plain, uncompiled
+
+from zoneward.routing import numba_compiler
+from zoneward.routing.numba_compiler import compile_function
+
+
+def test_numba_makes_of_every_function_what_it_is() -> None:
+    """Groups, weights and measures are the same to the last bit on 1,000 random inputs."""
+    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
+    numpy = pytest.importorskip("numpy")
+    for each in drawn(1000):
+        assert every_result(compile_function, numpy.array, each) == every_result(uncompiled, plain, each), each
+
+
+# --- kept machine code ------------------------------------------------------------------------------------------------
+
+
+KEEPING: Final = """
+import json, sys
+from zoneward.routing.numba_compiler import compile_function
+
+def step(number):
+    return number + 1
+
+def two_steps(number):
+    return number + 2
+
+def stepped(number):
+    return step(number) * 10
+
+kept = {
+    "one": compile_function(stepped, cache_dir=sys.argv[1], cache_name="one"),
+    "two": compile_function(stepped, cache_dir=sys.argv[1], cache_name="two", step=two_steps),
+}
+found = {name: function(1) for name, function in kept.items()}
+hits = {name: sum(function.stats.cache_hits.values()) for name, function in kept.items()}
+print(json.dumps([found, hits]))
+"""
+
+SCORING: Final = """
+import json
+import numpy as np
+from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.scoring import kernel, machine_code_directory, score_columns
+
+(contender,) = parse_contenders(["PreferSameZone"])
+found = score_columns(contender, np.array([[1, 1]]), np.array([[2, 2]]))[0].tolist()
+stats = kernel(contender).stats
+print(json.dumps([found, sum(stats.cache_hits.values()), machine_code_directory().name]))
+"""
+
+
+def run_program(program: Path, *arguments: str, **environment: str) -> Any:
+    ran = subprocess.run(
+        [sys.executable, str(program), *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+    return json.loads(ran.stdout)
+
+
+def kept_files(directory: Path) -> dict[str, int]:
+    """Files of machine code, and when each was written."""
+    return {str(path.relative_to(directory)): path.stat().st_mtime_ns for path in sorted(directory.rglob("*.nb*"))}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], Path]:
+    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
+
+    def written(text: str) -> Path:
+        path = tmp_path / "program.py"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_another_process_finds_what_was_kept(program: Callable[[str], Path], tmp_path: Path) -> None:
+    """Each function under its own name, and nothing is written again."""
+    path, directory = program(KEEPING), tmp_path / "kept"
+    results = {"one": 20, "two": 30}
+    assert run_program(path, str(directory)) == [results, {"one": 0, "two": 0}]
+    files = kept_files(directory)
+    assert len(files) == 4  # an index and the code of each
+    assert run_program(path, str(directory)) == [results, {"one": 1, "two": 1}]
+    assert kept_files(directory) == files
+    assert run_program(path, str(tmp_path / "elsewhere")) == [results, {"one": 0, "two": 0}]
+
+
+def copy_of_the_package(directory: Path) -> Path:
+    """Without anything compiled."""
+    sources = Path(numba_compiler.__file__).parents[1]
+    shutil.copytree(sources, directory / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))
+    return directory
+
+
+def without_own_groups(package: Path) -> None:
+    """A change of a rule that every result shows: endpoints serve their zone no longer."""
+    source = package / "zoneward" / "routing" / "algorithms" / "same_zone.py"
+    text = source.read_text(encoding="utf-8")
+    changed = text.replace("weights[zone * zones + zone] = 1.0", "weights[zone * zones + zone] = 0.0")
+    assert changed != text
+    source.write_text(changed, encoding="utf-8")
+
+
+def test_a_rule_that_was_changed_is_compiled_anew(program: Callable[[str], Path], tmp_path: Path) -> None:
+    """What was kept of the lab's rules is found as long as no source is another; then it is left where it is."""
+    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
+    cache = tmp_path / "cache"
+    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}
+    found, hits, directory = run_program(path, **environment)
+    assert (found, hits) == ([1.0], 0)
+    files = kept_files(cache)
+    assert len(files) == 2
+    assert all(name.startswith(f"zoneward/{directory}/") for name in files)
+    assert run_program(path, **environment) == [found, 1, directory]
+    assert kept_files(cache) == files
+
+    without_own_groups(package)
+    found, hits, other = run_program(path, **environment)
+    assert (found, hits) == ([0.5], 0)
+    assert other != directory
+    after = kept_files(cache)
+    assert len(after) == 4
+    assert files.items() <= after.items()
+
+
+def test_a_rule_that_was_changed_is_compiled_anew_where_there_is_no_directory_for_caches(
+    program: Callable[[str], Path], tmp_path: Path
+) -> None:
+    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
+    (tmp_path / "file").touch()
+    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
+    assert run_program(path, **environment)[0] == [1.0]
+    without_own_groups(package)
+    assert run_program(path, **environment)[0] == [0.5]
