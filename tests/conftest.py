@@ -1,5 +1,8 @@
 """Properties look at the same examples in every run: a commit passes or does not. ``make search`` looks at others."""
 
+import asyncio
+import inspect
+
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
@@ -20,6 +23,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     text = "what tests/contract and tests/scenarios run on: sandbox, real, or the path of a kubeconfig"
     parser.addoption("--server", default="sandbox", help=text)
     parser.addoption("--properties", action="store_true", help="only tests that draw examples")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine in an event loop of its own, for a minute at most."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(run())
+    return True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -98,7 +98,7 @@ def run(command: str, directory: Path) -> list[str]:
     with chdir(directory), redirect_stdout(out), redirect_stderr(err if rest else out):
         cli_run(shlex.split(ours)[1:])
     out.flush()
-    printed = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    printed = out.buffer.getvalue().decode()
     if rest:
         printed = err.getvalue() + in_a_shell(f"cat {rest[0]}", directory, printed)
     return printed.splitlines()
