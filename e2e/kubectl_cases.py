@@ -356,7 +356,6 @@ ASKING: Final = Scenario(
         Case(command="api-resources --namespaced=false", lines=rf"^({_KINDS}) "),
         Case(command="api-resources --categories=all --api-group=''", lines=rf"^({_KINDS}) "),
         "get --raw /apis/discovery.k8s.io",
-        "get --raw /apis/discovery.k8s.io/v1",
         "get --raw /apis/nope.k8s.io",
         "get --raw /healthz",
         "get --raw /readyz",

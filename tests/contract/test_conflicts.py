@@ -49,22 +49,6 @@ def test_an_older_version_is_not_written_over_a_newer(api: Api, namespace: str, 
     assert api.read(old) == newer
 
 
-def test_a_conflict_names_the_object(api: Api, namespace: str) -> None:
-    old = api.create(a_lease("lease", namespace=namespace))
-    api.patch(old, {"spec": {"holderIdentity": "you"}})
-    status = api.send("PUT", path_of(old), old).object
-    assert status == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": f'Operation cannot be fulfilled on leases.coordination.k8s.io "lease": {MODIFIED}',
-        "reason": "Conflict",
-        "details": {"name": "lease", "group": "coordination.k8s.io", "kind": "leases"},
-        "code": 409,
-    }
-
-
 def test_services_and_leases_are_replaced_without_a_version_others_not(api: Api, namespace: str) -> None:
     found = {}
     for resource, thing in some_kinds(namespace):
@@ -101,12 +85,6 @@ def test_a_patch_that_names_an_older_version_is_refused(api: Api, namespace: str
         "Conflict",
         f'Operation cannot be fulfilled on leases.coordination.k8s.io "lease": {MODIFIED}',
     )
-
-
-def test_a_patch_that_names_the_version_of_now_is_done(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": {"holderIdentity": "you"}}
-    assert api.patch(lease, patch, content_type=MERGE_PATCH)["spec"]["holderIdentity"] == "you"
 
 
 def test_the_object_of_another_uid_is_not_replaced(api: Api, namespace: str) -> None:
@@ -150,18 +128,3 @@ def test_another_object_than_the_one_meant_is_not_deleted(api: Api, namespace: s
     told = f'Operation cannot be fulfilled on Lease.coordination.k8s.io "lease": {problem}'
     assert answer.refusal == (409, "Conflict", told.format(lease["metadata"][name]))
     assert api.read(lease) == lease
-
-
-def test_the_object_that_is_meant_is_deleted(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    meant = {name: lease["metadata"][name] for name in ("uid", "resourceVersion")}
-    assert api.send("DELETE", path_of(lease), {"preconditions": meant}).code == 200
-    assert api.send("GET", path_of(lease)).code == 404
-
-
-def test_the_first_of_two_writers_wins(api: Api, namespace: str) -> None:
-    seen = api.create(a_lease("lease", namespace=namespace))
-    first, second = (seen | {"spec": {"holderIdentity": name}} for name in ("first", "second"))
-    api.replace(first)
-    assert api.send("PUT", path_of(seen), second).code == 409
-    assert api.read(seen)["spec"]["holderIdentity"] == "first"

@@ -3,7 +3,6 @@
 import pytest
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of
 from tests.contract.objects import (
-    HOSTNAME,
     ZONE,
     a_bare_node,
     a_bare_pod,
@@ -16,32 +15,6 @@ from tests.contract.objects import (
     an_event,
     with_field,
 )
-
-TOLERATIONS = [
-    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-    for name in ("not-ready", "unreachable")
-]
-POD = {
-    "containers": [
-        {
-            "name": "main",
-            "image": "main",
-            "resources": {},
-            "terminationMessagePath": "/dev/termination-log",
-            "terminationMessagePolicy": "File",
-            "imagePullPolicy": "Always",
-        }
-    ],
-    "restartPolicy": "Always",
-    "terminationGracePeriodSeconds": 30,
-    "dnsPolicy": "ClusterFirst",
-    "securityContext": {},
-    "schedulerName": "default-scheduler",
-    "tolerations": TOLERATIONS,
-    "priority": 0,
-    "enableServiceLinks": True,
-    "preemptionPolicy": "PreemptLowerPriority",
-}
 
 
 def created(api: Api, thing: Object) -> Object:
@@ -109,11 +82,6 @@ def test_a_node_is_not_ready_at_first(api: Api, namespace: str) -> None:
     assert "conditions" not in node["status"]
 
 
-def test_a_nodes_labels_are_its_own(api: Api, namespace: str) -> None:
-    node = api.request("POST", "/api/v1/nodes", a_node(f"{namespace}-node", zone="b"))
-    assert node["metadata"]["labels"] == {HOSTNAME: f"{namespace}-node", ZONE: "b"}
-
-
 def test_a_slice_says_that_it_is_about_tcp(api: Api, namespace: str) -> None:
     slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["ports"] = [{"port": 80}]
@@ -121,7 +89,7 @@ def test_a_slice_says_that_it_is_about_tcp(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("ports", [None, []])
-def test_no_ports_of_a_slice_are_told(api: Api, namespace: str, ports: object) -> None:
+def test_no_ports_of_a_slice_are_null(api: Api, namespace: str, ports: object) -> None:
     slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["ports"] = ports
     assert created(api, slice_)["ports"] is None
@@ -131,10 +99,6 @@ def test_an_endpoints_conditions_stay_unknown(api: Api, namespace: str) -> None:
     slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["endpoints"] = [{"addresses": ["10.0.0.1"]}]
     assert created(api, slice_)["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
-
-
-def test_a_lease_gets_nothing(api: Api, namespace: str) -> None:
-    assert created(api, a_lease("lease", namespace=namespace)) == {"spec": {"holderIdentity": "me"}}
 
 
 def test_an_event_shows_the_times_that_it_lacks(api: Api, namespace: str) -> None:

@@ -139,21 +139,6 @@ def test_the_time_can_be_said(api: Api, running: Object, where: str) -> None:
     assert api.read(running)["metadata"]["deletionGracePeriodSeconds"] == 5
 
 
-def test_the_time_can_be_shortened_but_not_extended(api: Api, running: Object) -> None:
-    found = []
-    for seconds in (20, 10, 25):
-        api.request("DELETE", path_of(running), {"gracePeriodSeconds": seconds})
-        found.append(api.read(running)["metadata"]["deletionGracePeriodSeconds"])
-    assert found == [20, 10, 10]
-
-
-def test_without_time_a_pod_goes_at_once(api: Api, running: Object) -> None:
-    api.request("DELETE", path_of(running))
-    answer = api.send("DELETE", path_of(running), {"gracePeriodSeconds": 0})
-    assert (answer.code, answer.object["kind"]) == (200, "Pod")
-    assert not exists(api, running)
-
-
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_goes_at_once(api: Api, running: Object, phase: str) -> None:
     api.patch(running, {"status": {"phase": phase}}, subresource="status")
@@ -214,14 +199,6 @@ def test_what_waits_can_change_but_gets_no_new_finalizers(api: Api, namespace: s
     without_finalizers(api, lease)
 
 
-def test_watches_see_an_object_wait_and_go(api: Api, namespace: str) -> None:
-    lease = api.create(with_finalizer(a_lease("it", namespace=namespace)))
-    with api.watch(collection_of(lease), {"resourceVersion": lease["metadata"]["resourceVersion"]}) as watch:
-        api.request("DELETE", path_of(lease))
-        without_finalizers(api, lease)
-        assert watch.take(2) == [("MODIFIED", "it"), ("DELETED", "it")]
-
-
 def test_a_name_is_taken_until_the_object_is_gone(api: Api, namespace: str) -> None:
     lease = api.create(with_finalizer(a_lease("it", namespace=namespace)))
     api.request("DELETE", path_of(lease))
@@ -246,20 +223,6 @@ def test_a_selection_is_deleted(api: Api, namespace: str) -> None:
     assert [each["metadata"]["name"] for each in api.get(path)["items"]] == ["b"]
     api.request("DELETE", path)
     assert api.get(path)["items"] == []
-
-
-def test_other_namespaces_keep_theirs(api: Api, namespace: str) -> None:
-    api.create(a_namespace(f"{namespace}-b"))
-    kept = api.create(a_lease("it", namespace=f"{namespace}-b"))
-    api.request("DELETE", collection_of(api.create(a_lease("it", namespace=namespace))))
-    assert exists(api, kept)
-
-
-def test_many_can_be_deleted_for_trial(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("it", namespace=namespace))
-    deleted = api.request("DELETE", collection_of(lease), query={"dryRun": "All"})
-    assert [each["metadata"]["name"] for each in deleted["items"]] == ["it"]
-    assert exists(api, lease)
 
 
 def test_namespaces_are_deleted_one_by_one(api: Api) -> None:
@@ -302,13 +265,6 @@ def test_who_has_two_owners_stays_with_the_other(api: Api, namespace: str) -> No
     api.delete(first)
     until(lambda: len(api.read(child)["metadata"]["ownerReferences"]) == 1)
     api.delete(second)
-    until(lambda: not exists(api, child))
-
-
-def test_a_dependent_of_nobody_goes(api: Api, namespace: str) -> None:
-    owner = api.create(a_lease("owner", namespace=namespace))
-    api.delete(owner)
-    child = api.create(owned_by(owner, a_lease("child", namespace=namespace)))
     until(lambda: not exists(api, child))
 
 

@@ -54,13 +54,6 @@ def test_all_fields_have_two_names(api: Api, namespace: str) -> None:
     assert new["series"] == event["series"]
 
 
-def test_events_of_both_sorts_are_listed_together(api: Api, namespace: str) -> None:
-    api.create(a_core_event("old", namespace=namespace))
-    api.create(an_event("new", namespace=namespace))
-    for path in (f"/api/v1/namespaces/{namespace}/events", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"):
-        assert [each["metadata"]["name"] for each in api.get(path)["items"]] == ["new", "old"]
-
-
 def test_events_of_both_sorts_are_watched_together(api: Api, namespace: str) -> None:
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
     with api.watch(path, {"resourceVersion": api.get(path)["metadata"]["resourceVersion"]}) as watch:
@@ -70,13 +63,6 @@ def test_events_of_both_sorts_are_watched_together(api: Api, namespace: str) -> 
         assert (event["object"]["apiVersion"], event["object"]["note"]) == ("events.k8s.io/v1", "it was tested")
         api.delete(a_core_event("old", namespace=namespace))
         assert watch.take(1) == [("DELETED", "old")]
-
-
-def test_a_name_is_taken_in_both_groups(api: Api, namespace: str) -> None:
-    api.create(a_core_event("event", namespace=namespace))
-    event = an_event("event", namespace=namespace)
-    answer = api.send("POST", collection_of(event), event)
-    assert answer.refusal == (409, "AlreadyExists", 'events.events.k8s.io "event" already exists')
 
 
 def test_an_event_of_one_group_is_deleted_through_the_other(api: Api, namespace: str) -> None:

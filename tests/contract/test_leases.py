@@ -1,7 +1,7 @@
 """Leases: how those who elect a leader, and kubelets, use them."""
 
 import pytest
-from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
+from tests.contract.api import MERGE_PATCH, Api, Object, collection_of
 from tests.contract.objects import a_lease, with_field
 
 
@@ -14,37 +14,6 @@ def a_held_lease(namespace: str) -> Object:
         "leaseTransitions": 0,
     }
     return a_lease("leader", namespace=namespace) | {"spec": spec}
-
-
-def test_a_held_lease_is_kept_as_it_is(api: Api, namespace: str) -> None:
-    lease = a_held_lease(namespace)
-    assert api.create(lease)["spec"] == lease["spec"]
-
-
-def test_a_leader_renews(api: Api, namespace: str) -> None:
-    lease = api.create(a_held_lease(namespace))
-    for second in range(1, 4):
-        spec = lease["spec"] | {"renewTime": f"2026-01-01T00:00:0{second}.123456Z"}
-        renewed = api.replace(lease | {"spec": spec})
-        assert renewed["spec"] == spec
-        assert int(renewed["metadata"]["resourceVersion"]) > int(lease["metadata"]["resourceVersion"])
-        lease = renewed
-
-
-def test_of_two_who_want_to_lead_one_does(api: Api, namespace: str) -> None:
-    seen = api.create(a_held_lease(namespace))
-    answers = [
-        api.send("PUT", path_of(seen), seen | {"spec": seen["spec"] | {"holderIdentity": name, "leaseTransitions": 1}})
-        for name in ("second", "third")
-    ]
-    assert [answer.code for answer in answers] == [200, 409]
-    assert api.read(seen)["spec"]["holderIdentity"] == "second"
-
-
-def test_a_leader_lets_go(api: Api, namespace: str) -> None:
-    lease = api.create(a_held_lease(namespace))
-    spec = lease["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
-    assert api.replace(lease | {"spec": spec})["spec"] == spec
 
 
 @pytest.mark.parametrize(
@@ -75,15 +44,3 @@ def test_a_time_can_be_taken_away(api: Api, namespace: str) -> None:
     lease = api.create(a_held_lease(namespace))
     patched = api.patch(lease, {"spec": {"renewTime": None}}, content_type=MERGE_PATCH)
     assert "renewTime" not in patched["spec"]
-
-
-def test_a_renewal_is_one_event(api: Api, namespace: str) -> None:
-    lease = api.create(a_held_lease(namespace))
-    query = {"resourceVersion": lease["metadata"]["resourceVersion"], "fieldSelector": "metadata.name=leader"}
-    with api.watch(collection_of(lease), query) as watch:
-        renewed = api.replace(with_field(lease, "spec.renewTime", "2026-01-01T00:00:01.000000Z"))
-        assert watch.next() == {"type": "MODIFIED", "object": renewed}
-
-
-def test_the_leases_of_nodes_have_their_namespace(api: Api) -> None:
-    assert api.get("/api/v1/namespaces/kube-node-lease")["status"]["phase"] == "Active"

@@ -34,11 +34,6 @@ def test_a_grace_period_is_a_number(api: Api, namespace: str, number: str) -> No
     assert answer.refusal == (400, "BadRequest", message)
 
 
-@pytest.mark.parametrize("number", ["+5", "-5", "005"])
-def test_signs_and_zeros_do_no_harm(api: Api, namespace: str, number: str) -> None:
-    assert api.send("GET", f"/api/v1/namespaces/{namespace}/pods", query={"limit": number}).code == 200
-
-
 @pytest.mark.parametrize("number", [*WRONG, "+5", "-5"])
 def test_the_version_of_a_list_is_a_number_without_a_sign(api: Api, namespace: str, number: str) -> None:
     answer = api.send("GET", f"/api/v1/namespaces/{namespace}/pods", query={"resourceVersion": number})

@@ -62,22 +62,6 @@ def test_what_was_read_can_be_written_again_and_changes_nothing(api: Api, namesp
     assert api.read(before) == before
 
 
-@pytest.mark.parametrize("index", range(7))
-def test_what_was_deleted_is_not_found(api: Api, namespace: str, index: int) -> None:
-    """But namespaces, the last of all kinds: they take a while (test_deletion.py)."""
-    thing = each_kind(namespace)[index]
-    api.create(thing)
-    assert api.send("DELETE", path_of(thing)).code == 200
-    plural = collection_of(thing).rsplit("/", 1)[1]
-    group = thing["apiVersion"].partition("/")[0] if "/" in thing["apiVersion"] else ""
-    resource = f"{plural}.{group}" if group else plural
-    name = thing["metadata"]["name"]
-    for method in ("GET", "DELETE"):
-        answer = api.send(method, path_of(thing))
-        assert answer.refusal == (404, "NotFound", f'{resource} "{name}" not found')
-        assert answer.object["details"] == {"name": name, **({"group": group} if group else {}), "kind": plural}
-
-
 def test_a_new_object_gets_its_own_metadata(api: Api, namespace: str) -> None:
     earlier = int(time.time())
     metadata = api.create(a_service("cart", namespace=namespace))["metadata"]
@@ -131,30 +115,11 @@ def test_a_name_can_be_made_up(api: Api, namespace: str) -> None:
     assert len({metadata["name"] for metadata in names}) == 5
 
 
-def test_a_long_beginning_of_a_name_is_cut(api: Api, namespace: str) -> None:
-    thing = a_lease("", namespace=namespace)
-    thing["metadata"] = {"generateName": "a" * 63, "namespace": namespace}
-    assert re.fullmatch(r"a{58}[a-z0-9]{5}", api.request("POST", collection_of(thing), thing)["metadata"]["name"])
-
-
-def test_the_name_wins_over_its_beginning(api: Api, namespace: str) -> None:
-    thing = a_lease("lease", namespace=namespace)
-    thing["metadata"]["generateName"] = "other-"
-    assert api.create(thing)["metadata"]["name"] == "lease"
-
-
 def test_the_namespace_may_be_left_to_the_path(api: Api, namespace: str) -> None:
     thing = a_lease("lease", namespace=namespace)
     collection = collection_of(thing)
     del thing["metadata"]["namespace"]
     assert api.request("POST", collection, thing)["metadata"]["namespace"] == namespace
-
-
-def test_kind_and_version_may_be_left_to_the_path(api: Api, namespace: str) -> None:
-    thing = a_lease("lease", namespace=namespace)
-    bare = {name: value for name, value in thing.items() if name not in {"kind", "apiVersion"}}
-    created = api.request("POST", collection_of(thing), bare)
-    assert (created["kind"], created["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
 
 
 def test_another_namespace_than_the_paths_is_refused(api: Api, namespace: str) -> None:
@@ -204,13 +169,6 @@ def test_replacing_takes_away_what_is_not_sent(api: Api, namespace: str) -> None
     assert changed["spec"] == {}
 
 
-def test_what_does_not_change_keeps_its_version(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    assert version(api.patch(lease, {"spec": {"holderIdentity": "me"}})) == version(lease)
-    assert version(api.patch(lease, {}, content_type=MERGE_PATCH)) == version(lease)
-    assert version(api.patch(lease, {"spec": {"holderIdentity": "you"}})) > version(lease)
-
-
 def test_pods_have_a_generation_and_most_others_have_none(api: Api, namespace: str) -> None:
     generations = {thing["kind"]: api.create(thing)["metadata"].get("generation") for thing in each_kind(namespace)}
     assert generations == {
@@ -240,15 +198,6 @@ def test_the_generation_of_a_pod_grows_with_its_spec(api: Api, namespace: str) -
     assert labelled["metadata"]["generation"] == 1
     changed = api.patch(pod, {"spec": {"containers": [{"name": "main", "image": "newer"}]}})
     assert changed["metadata"]["generation"] == 2
-
-
-def test_uid_and_creation_stay(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    sent = a_lease("lease", namespace=namespace, holder="you")
-    sent["metadata"]["resourceVersion"] = lease["metadata"]["resourceVersion"]
-    changed = api.replace(sent)
-    for name in ("uid", "creationTimestamp"):
-        assert changed["metadata"][name] == lease["metadata"][name]
 
 
 def test_a_new_object_of_the_same_name_is_another(api: Api, namespace: str) -> None:

@@ -8,7 +8,7 @@ from tests.contract.api import (
     Object,
     path_of,
 )
-from tests.contract.objects import a_bare_node, a_bare_pod, a_lease, a_service, an_endpoint_slice, with_field
+from tests.contract.objects import a_bare_node, a_lease, a_service, an_endpoint_slice, with_field
 
 
 @pytest.fixture
@@ -88,29 +88,6 @@ def test_a_condition_keeps_what_a_patch_does_not_say(api: Api, namespace: str) -
     ]
 
 
-def test_a_kubelet_keeps_the_order_of_conditions(api: Api, namespace: str) -> None:
-    node = api.create(a_bare_node(f"{namespace}-node"))
-    types = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
-    first = [{"type": type_, "status": "False"} for type_ in types]
-    api.patch(node, {"status": {"conditions": first}}, subresource="status")
-    order = {"$setElementOrder/conditions": [{"type": type_} for type_ in types]}
-    status = order | {"conditions": [{"type": "Ready", "status": "True"}]}
-    node = api.patch(node, {"status": status}, subresource="status")
-    assert [each["type"] for each in node["status"]["conditions"]] == types
-    assert [each["status"] for each in node["status"]["conditions"]] == ["False", "False", "False", "True"]
-
-
-def test_addresses_of_a_node_are_merged_by_type(api: Api, namespace: str) -> None:
-    node = api.create(a_bare_node(f"{namespace}-node"))
-    for type_, address in (("Hostname", "a"), ("InternalIP", "10.0.0.1"), ("Hostname", "b")):
-        patch = {"status": {"addresses": [{"type": type_, "address": address}]}}
-        node = api.patch(node, patch, subresource="status")
-    assert node["status"]["addresses"] == [
-        {"type": "InternalIP", "address": "10.0.0.1"},
-        {"type": "Hostname", "address": "b"},
-    ]
-
-
 def test_ports_of_a_service_are_merged_by_number(api: Api, service: Object) -> None:
     patched = api.patch(service, {"spec": {"ports": [{"port": 81, "targetPort": 9}]}})
     assert [(each["name"], each["port"], each["targetPort"]) for each in patched["spec"]["ports"]] == [
@@ -175,13 +152,6 @@ def test_endpoints_of_a_slice_are_replaced(api: Api, namespace: str) -> None:
     assert [each["addresses"] for each in patched["endpoints"]] == [["10.0.0.2"]]
 
 
-def test_containers_are_merged_by_name(api: Api, namespace: str) -> None:
-    pod = api.create(a_bare_pod("pod", namespace=namespace))
-    patched = api.patch(pod, {"spec": {"containers": [{"name": "main", "image": "newer"}]}})
-    [container] = patched["spec"]["containers"]
-    assert container == pod["spec"]["containers"][0] | {"image": "newer"}
-
-
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -189,11 +159,6 @@ def test_containers_are_merged_by_name(api: Api, namespace: str) -> None:
 def test_a_patch_of_another_form_is_refused(api: Api, lease: Object, content_type: str) -> None:
     answer = api.send("PATCH", path_of(lease), {}, content_type=content_type)
     assert answer.refusal == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
-
-
-def test_the_character_set_of_a_patch_does_not_matter(api: Api, lease: Object) -> None:
-    answer = api.send("PATCH", path_of(lease), {}, content_type=f"{MERGE_PATCH}; charset=utf-8")
-    assert answer.code == 200
 
 
 @pytest.mark.parametrize("content_type", [MERGE_PATCH, STRATEGIC_PATCH])

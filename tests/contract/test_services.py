@@ -25,13 +25,7 @@ def free_address(api: Api, namespace: str) -> str:
     return address
 
 
-def test_each_service_gets_an_address_of_its_own(api: Api, namespace: str) -> None:
-    addresses = {api.create(a_service(name, namespace=namespace))["spec"]["clusterIP"] for name in "abcde"}
-    assert len(addresses) == 5
-    assert all(ipaddress.ip_address(address).version == 4 for address in addresses)
-
-
-def test_an_address_can_be_asked_for(api: Api, namespace: str) -> None:
+def test_an_address_can_be_requested(api: Api, namespace: str) -> None:
     address = free_address(api, namespace)
     service = with_field(a_service("cart", namespace=namespace), "spec.clusterIP", address)
     created = api.create(service)
@@ -128,14 +122,6 @@ def test_a_service_can_have_the_other_family_alone(api: Api, namespace: str) -> 
 
 
 @pytest.mark.usefixtures("dual_stack")
-def test_the_order_of_the_families_can_be_said(api: Api, namespace: str) -> None:
-    service = with_field(a_service("cart", namespace=namespace), "spec.ipFamilyPolicy", "PreferDualStack")
-    spec = api.create(with_field(service, "spec.ipFamilies", ["IPv6", "IPv4"]))["spec"]
-    assert [ipaddress.ip_address(address).version for address in spec["clusterIPs"]] == [6, 4]
-    assert spec["clusterIP"] == spec["clusterIPs"][0]
-
-
-@pytest.mark.usefixtures("dual_stack")
 def test_a_second_family_comes_and_goes(api: Api, namespace: str) -> None:
     service = api.create(a_service("cart", namespace=namespace))
     first = service["spec"]["clusterIP"]
@@ -169,7 +155,7 @@ def test_each_port_gets_a_node_port(api: Api, namespace: str, type_: str) -> Non
     assert all(port in NODE_PORTS for port in ports)
 
 
-def test_a_node_port_can_be_asked_for_once(api: Api, namespace: str) -> None:
+def test_a_node_port_can_be_requested_once(api: Api, namespace: str) -> None:
     first = api.create(of_type("NodePort", namespace=namespace))
     port = first["spec"]["ports"][0]["nodePort"]
     second = with_field(of_type("NodePort", namespace=namespace, name="second"), "spec.ports[0].nodePort", port)
@@ -237,13 +223,6 @@ def test_a_service_that_goes_elsewhere_gives_its_address_back(api: Api, namespac
     assert api.create(other)["spec"]["clusterIP"] == service["spec"]["clusterIP"]
 
 
-def test_a_service_that_comes_back_gets_an_address(api: Api, namespace: str) -> None:
-    service = with_field(of_type("ExternalName", namespace=namespace), "spec.externalName", "cart.example.com")
-    api.create(service)
-    back = api.patch(service, {"spec": {"type": "ClusterIP", "externalName": None}}, content_type=MERGE_PATCH)
-    assert ipaddress.ip_address(back["spec"]["clusterIP"])
-
-
 def test_traffic_that_stays_on_a_node_is_checked_by_balancers(api: Api, namespace: str) -> None:
     service = with_field(of_type("LoadBalancer", namespace=namespace), "spec.externalTrafficPolicy", "Local")
     assert api.create(service)["spec"]["healthCheckNodePort"] in NODE_PORTS
@@ -260,13 +239,6 @@ def test_traffic_can_be_distributed(api: Api, namespace: str, value: str) -> Non
     assert service["spec"]["trafficDistribution"] == value
     patched = api.patch(service, {"spec": {"trafficDistribution": None}}, content_type=MERGE_PATCH)
     assert "trafficDistribution" not in patched["spec"]
-
-
-def test_services_can_have_no_selector(api: Api, namespace: str) -> None:
-    service = api.create(a_service("cart", namespace=namespace, selector={"app": "cart"}))
-    assert service["spec"]["selector"] == {"app": "cart"}
-    patched = api.patch(service, {"spec": {"selector": None}}, content_type=MERGE_PATCH)
-    assert "selector" not in patched["spec"]
 
 
 def test_the_two_fields_for_the_address_must_agree(api: Api, namespace: str) -> None:

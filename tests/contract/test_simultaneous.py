@@ -35,29 +35,12 @@ def test_no_update_is_lost(api: Api, namespace: str) -> None:
     assert api.read(lease)["spec"]["leaseTransitions"] == 5 * CLIENTS
 
 
-def test_patches_of_different_fields_all_count(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-
-    def label(client: int) -> None:
-        for number in range(5):
-            api.patch(lease, {"metadata": {"labels": {f"label-{client}-{number}": "1"}}})
-
-    at_once(label)
-    assert len(api.read(lease)["metadata"]["labels"]) == 5 * CLIENTS
-
-
 def test_of_many_who_create_the_same_one_does(api: Api, namespace: str) -> None:
     def create(client: int) -> int:
         lease = a_lease("lease", namespace=namespace, holder=str(client))
         return api.send("POST", collection_of(lease), lease).code
 
     assert sorted(map(str, at_once(create))) == ["201", *["409"] * (CLIENTS - 1)]
-
-
-def test_of_many_who_delete_the_same_one_does(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    codes = at_once(lambda _: api.send("DELETE", path_of(lease)).code)
-    assert sorted(map(str, codes)) == ["200", *["404"] * (CLIENTS - 1)]
 
 
 def live(api: Api, namespace: str, client: int) -> None:

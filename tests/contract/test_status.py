@@ -80,18 +80,6 @@ def test_a_status_that_does_not_change_keeps_its_version(api: Api, namespace: st
     assert once == twice
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_status_is_read_with_its_object(api: Api, namespace: str, kind: str) -> None:
-    created = api.create(new(kind, namespace))
-    assert api.get(path_of(created, "status")) == created
-
-
-def test_the_status_of_a_pod_is_no_new_generation(api: Api, namespace: str) -> None:
-    pod = api.create(a_bare_pod("pod", namespace=namespace))
-    after = api.patch(pod, {"status": {"phase": "Running"}}, subresource="status")
-    assert after["metadata"]["generation"] == 1
-
-
 @pytest.mark.parametrize("kind", ["Service", "Pod", "Node"])
 def test_labels_go_with_a_status_but_for_some_kinds(api: Api, namespace: str, kind: str) -> None:
     """What each kind takes along differs; this says how."""
@@ -118,12 +106,6 @@ def test_kinds_without_status_have_no_such_path(api: Api, namespace: str) -> Non
     for method in ("GET", "PUT", "PATCH"):
         answer = api.send(method, path_of(lease, "status"), lease if method != "GET" else None)
         assert answer.refusal == (404, "NotFound", "the server could not find the requested resource")
-
-
-def test_the_status_of_what_is_not_is_not_found(api: Api, namespace: str) -> None:
-    pod = a_bare_pod("pod", namespace=namespace)
-    answer = api.send("PATCH", path_of(pod, "status"), {"status": {}}, content_type=MERGE_PATCH)
-    assert answer.refusal == (404, "NotFound", 'pods "pod" not found')
 
 
 def test_a_status_cannot_be_created_or_deleted(api: Api, namespace: str) -> None:

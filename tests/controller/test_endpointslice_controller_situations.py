@@ -26,7 +26,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration, FeatureGates, SubsettingSettings
-from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.versioned_store import StoredChange
 from zoneward.slices.plan import ServicePlan
 
 Object = dict[str, Any]

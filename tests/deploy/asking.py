@@ -9,8 +9,8 @@ from tests.controller.a_controller import KEPT
 from tests.deploy.manifests import Right
 
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.resource_registry import Registry
+from zoneward.sandbox.server.versioned_store import StoredChange
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 OWNER: Final[Right] = ("", "services/finalizers", "update")

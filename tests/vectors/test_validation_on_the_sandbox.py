@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from tests.contract.api import Answer, path_of
 from tests.contract.objects import a_service, an_endpoint_slice
-from tests.sandbox.server.asking import Asked, asked
+from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
@@ -17,7 +17,7 @@ from zoneward.sandbox.server.catalog import GATES, ServerGates, parse_gates
 from zoneward.sandbox.server.persistence import new_registry
 
 Object = dict[str, Any]
-Sandboxes = Callable[[ServerGates], Asked]
+Sandboxes = Callable[[ServerGates], RunningSandbox]
 """One for each set of gates."""
 
 SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -175,11 +175,11 @@ def test_every_case_is_run_here_or_cannot_be() -> None:
 @pytest.fixture(scope="module")
 def sandboxes() -> Iterator[Sandboxes]:
     with ExitStack() as stack:
-        found: dict[ServerGates, Asked] = {}
+        found: dict[ServerGates, RunningSandbox] = {}
 
-        def sandbox(gates: ServerGates) -> Asked:
+        def sandbox(gates: ServerGates) -> RunningSandbox:
             if gates not in found:
-                found[gates] = stack.enter_context(asked(new_registry(gates=gates)))
+                found[gates] = stack.enter_context(run_sandbox(new_registry(gates=gates)))
             return found[gates]
 
         yield sandbox
@@ -193,7 +193,7 @@ def test_the_sandbox_is_as_upstream(case: Case, sandboxes: Sandboxes) -> None:
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-def sent(sandbox: Asked, path: str, thing: Object) -> Answer:
+def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
     """The answer to creating it; what is created is gone again afterwards."""
     answer = sandbox.api.send("POST", path, thing)
     assert answer.code in (201, 422), answer.object
@@ -202,7 +202,7 @@ def sent(sandbox: Asked, path: str, thing: Object) -> Answer:
     return answer
 
 
-def restored(sandbox: Asked, resource: str, thing: Object) -> Object:
+def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
     """As if it had been stored before a gate was switched off; in place of the last one."""
     thing = thing | {"metadata": thing["metadata"] | {"name": "stored"}}
     sandbox.inside(lambda registry: registry.restore(registry.kinds[resource], thing))

@@ -14,8 +14,8 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.resource_registry import LocalClient
+from zoneward.sandbox.server.versioned_store import StoredChange
 
 WRITES = {"adopt": 4, "release": 3}
 """Label, selector, our slice, theirs; and selector, ours, marks."""

@@ -14,8 +14,8 @@ from tests.controller.model.network import Link, Sent
 
 from zoneward.kube.objects import ObjectKey
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import Record, StoredChange
 from zoneward.sandbox.server.requests import ResourcePath
+from zoneward.sandbox.server.versioned_store import Record, StoredChange
 
 Address = tuple[str, str]
 """Of an endpoint: the Service, and its address."""

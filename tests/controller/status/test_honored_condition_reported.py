@@ -24,7 +24,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.versioned_store import StoredChange
 
 NAMESPACE: Final = "kube-system"
 SAME_ZONE: Final = {"traffic_distribution": "PreferSameZone"}

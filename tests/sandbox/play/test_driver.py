@@ -41,7 +41,7 @@ def a_kind(kind: str, plural: str, *, is_namespaced: bool = True, has_status: bo
         is_namespaced=is_namespaced,
         has_status=has_status,
         strategy=Strategy(),
-        cells=lambda _thing, _now: [],
+        columns=(),
     )
 
 
@@ -153,7 +153,7 @@ def run(
     return lines, time
 
 
-def test_a_play_is_done_and_told() -> None:
+def test_a_play_is_done_and_reported() -> None:
     server = Server()
     lines, _ = run(a_play(RollOut(workload="shop/cart"), Scale(workload="shop/cart", replicas=6)), server)
     assert [is_ready(pod) for pod in server.pods()] == [True] * 6
@@ -246,7 +246,7 @@ def test_an_annotation_on_the_service_scales_the_workload() -> None:
 
     lines, _ = run(a_play(), server, at={12: annotate})
     assert len(server.pods()) == 7
-    assert lines[1].endswith("s: shop/cart is scaled to 7, as its Service asks for")
+    assert lines[1].endswith("s: shop/cart is scaled to 7, as its Service says")
 
 
 def test_what_is_there_already_is_taken_as_it_is() -> None:
@@ -300,7 +300,7 @@ def test_a_conflict_is_tried_again() -> None:
     assert refused.count("patch_status") > 8
 
 
-def test_a_conflict_that_never_ends_is_told_and_does_not_end_the_play() -> None:
+def test_a_conflict_that_never_ends_is_reported_and_does_not_end_the_play() -> None:
     server = Server()
     server.refuse = lambda verb, kind: modified(KINDS["v1", kind], "it") if verb == "patch_status" else None
     lines, _ = run(a_play(Scale(workload="shop/cart", replicas=6)), server)
@@ -308,7 +308,7 @@ def test_a_conflict_that_never_ends_is_told_and_does_not_end_the_play() -> None:
     assert len(server.pods()) == 6
 
 
-def test_a_namespace_that_is_deleted_is_told_once_and_the_play_goes_on_when_it_is_back() -> None:
+def test_a_namespace_that_is_deleted_is_reported_once_and_the_play_continues_when_it_is_back() -> None:
     server = Server()
 
     def gone(verb: str, kind: str) -> StatusError | None:

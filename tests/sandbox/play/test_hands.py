@@ -1,6 +1,5 @@
 """What others do to a played cluster is taken as it is, and the play goes on from there."""
 
-import pytest
 from tests.sandbox.play.a_world import (
     CART,
     World,
@@ -17,9 +16,8 @@ from zoneward.sandbox.play.play_model import (
     AddNodes,
     Play,
     Scale,
-    WorkloadService,
 )
-from zoneward.sandbox.play.played_cluster import REPLICAS_ANNOTATION, PlayedCluster
+from zoneward.sandbox.play.played_cluster import PlayedCluster
 
 
 def after(play: Play, *, until: float) -> tuple[PlayedCluster, World]:
@@ -46,15 +44,6 @@ def test_a_pod_that_somebody_deletes_is_replaced_and_ended_by_its_kubelet() -> N
     assert len(world.ready_pods()) == 9
 
 
-def test_a_pod_that_is_gone_at_once_is_replaced() -> None:
-    cluster, world = after(a_play(), until=15)
-    key = next(key for key in world.objects if key[0] == "Pod")
-    del world.objects[key]
-    cluster.observe("Pod", "shop", key[2], None)
-    go_on(cluster, world, until=40)
-    assert len(world.ready_pods()) == len(world.of("Pod")) == 9
-
-
 def test_a_node_that_somebody_cordons_takes_no_more_pods() -> None:
     cluster, world = after(a_play(Scale(workload=CART, replicas=30)), until=15)
     for name in ("a-1", "a-2"):
@@ -72,15 +61,6 @@ def test_a_node_that_somebody_deletes_takes_its_pods_with_it() -> None:
     go_on(cluster, world, until=40)
     assert world.zones() == {"b": 5, "c": 4}
     assert len(world.ready_pods()) == len(world.of("Pod")) == 9
-
-
-@pytest.mark.parametrize(("text", "pods"), [("4", 4), ("0", 0), ("many", 9), ("-1", 9), ("99999", 9), (None, 9)])
-def test_an_annotation_of_the_service_scales_its_workload(text: str | None, pods: int) -> None:
-    cluster, world = after(a_play(workloads=(a_workload(replicas=9, service=WorkloadService()),)), until=15)
-    annotations = {} if text is None else {REPLICAS_ANNOTATION: text}
-    cluster.observe("Service", "shop", "cart", {"metadata": {"annotations": annotations}})
-    go_on(cluster, world, until=40)
-    assert len(world.pods()) == pods
 
 
 def test_a_pod_that_the_server_refuses_is_tried_again_under_another_name_after_a_while() -> None:

@@ -40,7 +40,7 @@ def read(**fields: Any) -> Play:
     return play_from("p.yaml", yaml.safe_dump(HEAD | fields).encode())
 
 
-def told(**fields: Any) -> str:
+def error_of(**fields: Any) -> str:
     with pytest.raises(InputError) as caught:
         read(**fields)
     return str(caught.value)
@@ -167,7 +167,7 @@ def with_step(**step: Any) -> dict[str, Any]:
     return {"nodes": NODES, "workloads": WORKLOADS, "steps": [{"at": 1} | step]}
 
 
-KINDS = "Service, Node, Pod, Event, Namespace, EndpointSlice, Lease"
+KINDS = "Service, Node, Pod, Event, Namespace, Endpoints, EndpointSlice, Lease"
 STEP_ACTIONS = ("scale", "rollout", "autoscale", "flap", "outage", "drain", "addNodes", "removeNodes")
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"kind": "Cluster"}, "p.yaml: kind: expected Play, got 'Cluster'"),
@@ -287,8 +287,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "message"), MISTAKES, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_mistake_is_told_with_its_place(fields: dict[str, Any], message: str) -> None:
-    assert told(**fields) == message
+def test_a_mistake_is_reported_with_its_place(fields: dict[str, Any], message: str) -> None:
+    assert error_of(**fields) == message
 
 
 def test_one_document_is_a_play_and_two_are_none() -> None:
@@ -298,12 +298,12 @@ def test_one_document_is_a_play_and_two_are_none() -> None:
         play_from("p.yaml", b"")
 
 
-def test_malformed_yaml_is_told_with_its_line() -> None:
+def test_malformed_yaml_is_reported_with_its_line() -> None:
     with pytest.raises(InputError, match=r"^p\.yaml: line 2, column \d+: "):
         play_from("p.yaml", b"a: 1\n  b: [\n")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a readable file, got: No such file or directory"):
         read_play(str(tmp_path / "none.yaml"))
 
@@ -314,7 +314,3 @@ def test_the_examples_are_sound_plays(file: Path) -> None:
     world = played(play, until=11 * 3_600 if play.speed > 100 else 900)
     assert {pod["metadata"]["namespace"] for pod in world.ready_pods()} == {"shop"}
     assert len(world.lines) > 4
-
-
-def test_there_are_three_examples() -> None:
-    assert [file.stem for file in EXAMPLES] == ["autoscaling-day", "rollout", "zone-outage"]

@@ -1,4 +1,4 @@
-"""Pods that are asked to end do so by themselves, by the clock."""
+"""Deleted pods end by themselves, by the clock."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,7 +45,7 @@ def pods() -> Pods:
     return Pods()
 
 
-def test_a_pod_ends_two_seconds_after_it_is_asked_to(pods: Pods) -> None:
+def test_a_pod_ends_two_seconds_after_its_deletion(pods: Pods) -> None:
     pods.add("a")
     pods.add("b")
     assert pods.wait(100) == "a b"

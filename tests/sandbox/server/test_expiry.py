@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.sandbox.server.asking import Asked, asked
+from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
@@ -15,12 +15,12 @@ PATH = "/apis/coordination.k8s.io/v1/leases"
 
 
 @pytest.fixture
-def scene() -> Iterator[Asked]:
-    with asked(new_registry()) as found:
+def scene() -> Iterator[RunningSandbox]:
+    with run_sandbox(new_registry()) as found:
         yield found
 
 
-def add(scene: Asked, *names: str) -> None:
+def add(scene: RunningSandbox, *names: str) -> None:
     def work(registry: Registry) -> None:
         kind = registry.kinds["leases.coordination.k8s.io"]
         for name in names:
@@ -30,13 +30,13 @@ def add(scene: Asked, *names: str) -> None:
     scene.inside(work)
 
 
-def remove(scene: Asked, name: str) -> None:
+def remove(scene: RunningSandbox, name: str) -> None:
     scene.inside(
         lambda registry: LocalClient(registry).delete(registry.kinds["leases.coordination.k8s.io"], "default", name)
     )
 
 
-def compact(scene: Asked) -> int:
+def compact(scene: RunningSandbox) -> int:
     """All that was is forgotten; the version of now."""
 
     def work(registry: Registry) -> int:
@@ -50,7 +50,7 @@ def names(found: Object) -> list[str]:
     return [each["metadata"]["name"] for each in found["items"]]
 
 
-def test_a_watch_from_a_forgotten_version_is_one_error_event(scene: Asked) -> None:
+def test_a_watch_from_a_forgotten_version_is_one_error_event(scene: RunningSandbox) -> None:
     add(scene, "a")
     version = compact(scene)
     with scene.api.watch(PATH, {"resourceVersion": "1"}) as watch:
@@ -70,7 +70,7 @@ def test_a_watch_from_a_forgotten_version_is_one_error_event(scene: Asked) -> No
         ]
 
 
-def test_a_watch_from_the_oldest_version_that_is_known_goes_on(scene: Asked) -> None:
+def test_a_watch_from_the_oldest_version_that_is_known_goes_on(scene: RunningSandbox) -> None:
     add(scene, "a")
     version = compact(scene)
     add(scene, "b")
@@ -78,7 +78,7 @@ def test_a_watch_from_the_oldest_version_that_is_known_goes_on(scene: Asked) -> 
         assert watch.take(1) == [("ADDED", "b")]
 
 
-def test_a_watch_that_has_missed_something_is_told_so_while_it_is_open(scene: Asked) -> None:
+def test_a_watch_that_has_missed_something_gets_410_while_it_is_open(scene: RunningSandbox) -> None:
     add(scene, "a")
     with scene.api.watch(PATH) as watch:
         assert watch.take(1) == [("ADDED", "a")]
@@ -95,21 +95,21 @@ def test_a_watch_that_has_missed_something_is_told_so_while_it_is_open(scene: As
     assert [(event["type"], event["object"]["code"]) for event in last] == [("ERROR", 410)]
 
 
-def test_a_list_of_exactly_a_forgotten_version_is_refused(scene: Asked) -> None:
+def test_a_list_of_exactly_a_forgotten_version_is_refused(scene: RunningSandbox) -> None:
     add(scene, "a")
     compact(scene)
     answer = scene.api.send("GET", PATH, query={"resourceVersion": "1", "resourceVersionMatch": "Exact"})
     assert answer.refusal == (410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
-def test_a_list_not_older_than_a_forgotten_version_is_that_of_now(scene: Asked) -> None:
+def test_a_list_not_older_than_a_forgotten_version_is_that_of_now(scene: RunningSandbox) -> None:
     add(scene, "a")
     compact(scene)
     found = scene.api.get(PATH, resourceVersion="1", resourceVersionMatch="NotOlderThan")
     assert names(found) == ["a"]
 
 
-def test_a_forgotten_continue_token_comes_with_one_that_goes_on_as_it_is_now(scene: Asked) -> None:
+def test_a_forgotten_continue_token_comes_with_one_that_goes_on_as_it_is_now(scene: RunningSandbox) -> None:
     add(scene, *"abcde")
     page = scene.api.get(PATH, limit="2")
     remove(scene, "c")
@@ -130,7 +130,7 @@ def test_a_forgotten_continue_token_comes_with_one_that_goes_on_as_it_is_now(sce
     assert rest["metadata"] == {"resourceVersion": str(version)}
 
 
-def test_a_continue_token_stays_good_while_its_version_is_known(scene: Asked) -> None:
+def test_a_continue_token_stays_good_while_its_version_is_known(scene: RunningSandbox) -> None:
     add(scene, *"abcd")
     compact(scene)
     page = scene.api.get(PATH, limit="2")

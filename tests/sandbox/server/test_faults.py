@@ -1,6 +1,4 @@
-"""Faults happen as often as asked, to the requests that they are about, and the same each time."""
-
-from collections import Counter
+"""Faults happen with their probability, to their requests, and the same each time."""
 
 import pytest
 
@@ -71,10 +69,6 @@ def test_what_is_no_fault_is_refused_with_what_was_expected(text: str, expected:
     assert str(caught.value) == expected
 
 
-def test_every_kind_of_fault_can_be_read() -> None:
-    assert {parse_fault(f"{kind}=1s" if kind == "latency" else kind).kind for kind in FaultKind} == set(FaultKind)
-
-
 # --- which requests they meet -----------------------------------------------------------------------------------------
 
 
@@ -117,11 +111,6 @@ def test_health_never_suffers(path: str) -> None:
     assert call("500", "GET", path=path) == call("latency=1s", "GET", path=path) == ""
 
 
-def test_a_late_answer_can_be_a_refusal() -> None:
-    hit = faults("latency=1s", "503").on_request("GET", PODS)
-    assert hit == RequestFault(latency=1, code=503)
-
-
 def test_of_two_refusals_the_first_given_counts() -> None:
     assert faults("503", "500").on_request("GET", PODS) == RequestFault(code=503)
 
@@ -150,7 +139,7 @@ def test_too_many_requests_say_when_to_come_again() -> None:
 # --- chance -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fault_is_as_frequent_as_asked() -> None:
+def test_a_fault_is_as_frequent_as_its_probability() -> None:
     assert 150 < len([hit for hit in reads(faults("500@0.1")) if hit]) < 250
     assert 150 < len([1 for of in [faults("drop-watch@0.1")] for _ in range(2_000) if of.on_event()]) < 250
 
@@ -186,11 +175,6 @@ def test_a_higher_probability_adds_hits_and_keeps_those_of_a_lower_one() -> None
     assert len([hit for hit in many if hit]) > 500
 
 
-def test_two_of_one_kind_are_two() -> None:
-    hits = Counter(hit.latency for hit in reads(faults("latency=1s@0.5", "latency=2s@0.5")) if hit)
-    assert set(hits) == {1, 2, 3}
-
-
 @pytest.mark.parametrize("fault", WatchFault)
 def test_watches_meet_every_fault_of_watches(fault: WatchFault) -> None:
     assert faults(fault.value).on_event() is fault
@@ -201,8 +185,3 @@ def test_requests_and_events_of_a_kind_draw_apart() -> None:
     for _ in range(50):
         other.on_request("GET", PODS, is_watch=True)
     assert [one.on_event() for _ in range(100)] == [other.on_event() for _ in range(100)]
-
-
-def test_without_faults_nothing_goes_wrong() -> None:
-    assert set(reads(faults())) == {None}
-    assert faults().on_event() is None

@@ -92,16 +92,6 @@ def test_a_circle_of_owners_ends(owners: Owners) -> None:
     assert owners.left == ""
 
 
-def test_an_object_that_owns_itself_does_not_keep_the_collector_busy(owners: Owners) -> None:
-    owners.add("a")
-    owners.own("a", "a")
-    owners.collect()
-    assert owners.left == "a"
-    owners.delete("a")
-    owners.collect()
-    assert owners.left == ""
-
-
 def test_what_has_another_owner_stays_with_that(owners: Owners) -> None:
     owners.add("a", "b", "c")
     owners.own("c", "a", "b")

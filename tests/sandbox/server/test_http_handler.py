@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.sandbox.server.asking import Asked, asked
+from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.persistence import new_registry
@@ -22,12 +22,12 @@ NAMESPACES = "/api/v1/namespaces"
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Asked]:
-    with asked(new_registry()) as found:
+def sandbox() -> Iterator[RunningSandbox]:
+    with run_sandbox(new_registry()) as found:
         yield found
 
 
-def raw(sandbox: Asked, head: bytes) -> bytes:
+def raw(sandbox: RunningSandbox, head: bytes) -> bytes:
     """The answer to a request that no library would send."""
     parts = urlsplit(sandbox.api.address)
     assert parts.hostname is not None
@@ -41,8 +41,8 @@ def fails(*_given: object, **_named: object) -> Any:
     raise LookupError("nobody thought of this")
 
 
-def test_a_mistake_of_ours_is_told_as_upstream_does_and_logged(
-    sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_bug_is_reported_as_upstream_does_and_logged(
+    sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Registry, "create", fails)
     answer = sandbox.api.send("POST", LEASES, {"metadata": {"name": "cart"}})
@@ -65,7 +65,7 @@ def test_a_mistake_of_ours_is_told_as_upstream_does_and_logged(
 
 
 def test_a_mistake_during_a_watch_ends_it_with_an_error(
-    sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.CRITICAL), sandbox.api.watch(NAMESPACES) as watch:
         watch.take(4)
@@ -76,7 +76,7 @@ def test_a_mistake_during_a_watch_ends_it_with_an_error(
 
 
 def test_what_goes_on_by_itself_survives_a_mistake(
-    sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(GarbageCollector, "collect", fails)
     sandbox.api.request("POST", NAMESPACES, {"metadata": {"name": "going"}})
@@ -86,7 +86,7 @@ def test_what_goes_on_by_itself_survives_a_mistake(
     wait(lambda: sandbox.api.send("GET", f"{NAMESPACES}/going").code == 404)
 
 
-def test_an_object_that_may_not_go_keeps_nobody_else_from_going(sandbox: Asked) -> None:
+def test_an_object_that_may_not_go_keeps_nobody_else_from_going(sandbox: RunningSandbox) -> None:
     gone = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}
     default = sandbox.api.get(f"{NAMESPACES}/default")
     default["metadata"]["ownerReferences"] = [gone]
@@ -96,7 +96,7 @@ def test_an_object_that_may_not_go_keeps_nobody_else_from_going(sandbox: Asked) 
     assert sandbox.api.get(f"{NAMESPACES}/default")["status"] == {"phase": "Active"}
 
 
-def test_a_watch_whose_client_is_gone_ends_with_it(sandbox: Asked) -> None:
+def test_a_watch_whose_client_is_gone_ends_with_it(sandbox: RunningSandbox) -> None:
     server = sandbox.serving._server
     with sandbox.api.watch(LEASES):
         wait(lambda: len(server._watches) == 1)
@@ -111,13 +111,13 @@ def test_a_watch_whose_client_is_gone_ends_with_it(sandbox: Asked) -> None:
         pytest.param(b"Accept: */*", id="no header"),
     ],
 )
-def test_who_does_not_know_the_token_is_turned_away(sandbox: Asked, line: bytes) -> None:
+def test_who_does_not_know_the_token_is_turned_away(sandbox: RunningSandbox, line: bytes) -> None:
     for path in (b"/api/v1/pods", b"/", b"/%ff/api", b"/wrong/api/v1/pods", b"/wrong/healthz", b"/livez/ping"):
         answer = raw(sandbox, b"GET " + path + b" HTTP/1.1\r\n" + line)
         assert answer.startswith(b"HTTP/1.1 401 "), path
 
 
-def test_the_token_alone_is_no_path(sandbox: Asked) -> None:
+def test_the_token_alone_is_no_path(sandbox: RunningSandbox) -> None:
     assert raw(sandbox, b"GET /" + sandbox.serving.token.encode() + b" HTTP/1.1").startswith(b"HTTP/1.1 401 ")
 
 
@@ -139,7 +139,7 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("way", ["create", "merge", "strategic", "JSON patch", "apply", "YAML", "delete"])
-def test_nonsense_is_refused_and_nothing_breaks(sandbox: Asked, way: str, body: str) -> None:
+def test_nonsense_is_refused_and_nothing_breaks(sandbox: RunningSandbox, way: str, body: str) -> None:
     sandbox.api.send("POST", LEASES, {"metadata": {"name": "patched"}})
     method, path, content_type = {
         "create": ("POST", LEASES, "application/json"),

@@ -14,6 +14,7 @@ from zoneward.cli.snapshot import command
 from zoneward.kube.input_error import InputError
 from zoneward.sample import cluster
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.kubectl_tables import table_of_one
 from zoneward.sandbox.server.persistence import NAMESPACES, load_objects, new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
@@ -130,7 +131,7 @@ WRONG: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_the_first_object_that_cannot_be_taken_is_told(case: str) -> None:
+def test_the_first_object_that_cannot_be_taken_is_reported(case: str) -> None:
     thing, problem = WRONG[case]
     data = json.dumps(a_lease("fine")).encode() + json.dumps(a_lease("wrong") | thing).encode()
     with pytest.raises(InputError) as error:
@@ -139,7 +140,7 @@ def test_the_first_object_that_cannot_be_taken_is_told(case: str) -> None:
     assert problem in str(error.value)
 
 
-def test_two_services_of_a_file_that_have_one_address_are_told() -> None:
+def test_two_services_of_a_file_that_have_one_address_are_reported() -> None:
     spec = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "ports": [{"port": 80}]}
     pair = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec} for name in "ab"]
     with pytest.raises(InputError) as error:
@@ -208,7 +209,7 @@ def everything(registry: Registry, kind: Kind, namespace: str, name: str) -> lis
         lambda: registry.update(kind, namespace, name, lambda old: old, ME),
         lambda: registry.update(kind, namespace, name, labelled, ME),
         lambda: kind.has_status and registry.update(kind, namespace, name, labelled, STATUS),
-        lambda: kind.cells(registry.get(kind, namespace, name), registry.now),
+        lambda: table_of_one(kind, registry.get(kind, namespace, name), include="None", now=registry.now),
         lambda: registry.delete(kind, namespace, name, Deletion(is_dry_run=True)),
     ]
 

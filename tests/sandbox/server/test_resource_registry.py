@@ -3,19 +3,18 @@
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from zoneward.sandbox.server.catalog import kinds
-from zoneward.sandbox.server.object_store import ObjectStore
 from zoneward.sandbox.server.persistence import a_namespace, new_registry
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.strategies.service_allocation import ServiceAllocator
 from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
+from zoneward.sandbox.server.versioned_store import VersionedStore
 
 Object = dict[str, Any]
 
@@ -32,7 +31,7 @@ class SmallCluster:
         self.allocator = ServiceAllocator(NETWORKS, PORTS)
         strategy = ServiceStrategy(self.allocator)
         known = tuple(replace(kind, strategy=strategy) if kind.kind == "Service" else kind for kind in kinds())
-        self.registry = Registry(ObjectStore(known), known, now=lambda: NOW)
+        self.registry = Registry(VersionedStore(known), known, now=lambda: NOW)
         self.registry.restore(self.registry.kinds["namespaces"], a_namespace("default"))
         self.services = self.registry.kinds["services"]
 
@@ -44,11 +43,8 @@ class SmallCluster:
         return self.registry.create(self.services, "default", decode(thing, self.services)[0], write).object
 
     def taken(self) -> tuple[set[str], set[int]]:
-        ips = {
-            str(ip_network(network)[number])
-            for network, allocator in zip(NETWORKS, self.allocator._ips.values(), strict=True)
-            for number in allocator._numbers._owners
-        }
+        pools = self.allocator._ips.values()
+        ips = {str(address) for pool in pools for address, owner in pool._owners.items() if owner}
         return ips, set(self.allocator._ports._owners)
 
     def held(self) -> tuple[set[str], set[int]]:
@@ -178,7 +174,7 @@ def test_an_object_that_a_file_cannot_replace_keeps_its_address() -> None:
     assert cluster.taken() == cluster.held() == ({"10.0.0.4", "10.0.0.5"}, set())
 
 
-def test_nobody_makes_up_a_name_for_an_object_from_a_file() -> None:
+def test_no_name_is_generated_for_an_object_from_a_file() -> None:
     registry = new_registry()
     with pytest.raises(StatusError, match=r"metadata\.name: Required value"):
         registry.restore(registry.kinds["leases.coordination.k8s.io"], {"metadata": {"generateName": "cart-"}})

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from zoneward.sandbox.server import object_store as stores
+from zoneward.sandbox.server import versioned_store as stores
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.list_pages import list_options
 from zoneward.sandbox.server.persistence import new_registry
@@ -73,20 +73,6 @@ def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() -> Non
     asyncio.run(run())
 
 
-def test_bookmarks_come_only_to_those_who_ask_for_them() -> None:
-    async def run() -> list[str]:
-        async with (
-            SandboxServer(new_registry(), bookmarks=0.01) as serving,
-            aiohttp.ClientSession() as session,
-            a_watch(session, serving) as watching,
-        ):
-            await asyncio.sleep(0.05)
-            add(serving.registry, "a")
-            return [(await event(watching))["type"]]
-
-    assert asyncio.run(run()) == ["ADDED"]
-
-
 def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing() -> None:
     async def run() -> list[str]:
         async with SandboxServer(new_registry(), bookmarks=0.01) as serving, aiohttp.ClientSession() as session:
@@ -105,7 +91,7 @@ def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing
 # --- those who do not keep up -----------------------------------------------------------------------------------------
 
 
-def test_a_watcher_that_falls_behind_the_history_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept for it: it gets what its connection holds, then 410, and all others lose nothing."""
     monkeypatch.setattr(stores, "HISTORY", 40)
     monkeypatch.setattr(stores, "_SPARE", 10)
@@ -202,13 +188,3 @@ def test_it_ends_at_once_though_a_watcher_does_not_read() -> None:
             return took
 
     assert asyncio.run(run()) < PATIENCE
-
-
-def test_its_port_is_free_again_afterwards() -> None:
-    async def run() -> None:
-        async with SandboxServer(new_registry()) as serving:
-            port = int(serving.authority.rpartition(":")[2])
-        async with SandboxServer(new_registry(), port=port) as serving:
-            assert serving.authority == f"127.0.0.1:{port}"
-
-    asyncio.run(run())

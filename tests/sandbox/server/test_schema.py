@@ -74,7 +74,7 @@ def test_empty_fields_are_written_as_go_writes_them(kind: Any, given: Object, fi
     assert decode(given, kind)[0][field] == expected
 
 
-def test_unknown_fields_are_dropped_and_told_with_their_place() -> None:
+def test_unknown_fields_are_dropped_and_reported_with_their_place() -> None:
     given = {"spec": {"size": 1, "ports": [{"port": 80, "Port": 81}]}, "more": {}}
     thing, warnings = decode(given, SERVICE)
     assert "more" not in thing

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.contract.api import APPLY_PATCH, JSON_PATCH, Api, Object
-from tests.sandbox.server.asking import asked
+from tests.sandbox.server.running_sandbox import run_sandbox
 
 from zoneward.sandbox.server.persistence import new_registry
 
@@ -16,7 +16,7 @@ SERVICE = f"{SERVICES}/kubernetes"
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[Api]:
-    with asked(new_registry()) as found:
+    with run_sandbox(new_registry()) as found:
         yield found.api
 
 

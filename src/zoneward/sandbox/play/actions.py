@@ -52,7 +52,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """``grace``: seconds; None: what the pod itself asks for, 0: gone at once."""
+    """``grace``: seconds; None: the pod's own, 0: at once."""
 
     kind: Literal["Pod", "Node"]
     namespace: str = ""
@@ -62,7 +62,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line for whoever watches."""
+    """A line to report."""
 
     line: str
 
@@ -74,7 +74,7 @@ _KEYS: Final[dict[str, Callable[[Object], object]]] = {
     "containerStatuses": lambda item: item["name"],
     "taints": lambda item: (item["key"], item["effect"]),
 }
-"""Lists that others write to as well, and what tells their items apart."""
+"""Lists that other clients write to as well, with the key of an item."""
 
 
 def patched(thing: Object, patch: Object) -> Object:
@@ -107,6 +107,6 @@ def _united(old: list[Object], new: list[Object], key: Callable[[Object], object
             before = items.get(key(item), {})
             items[key(item)] = after = patched(before, item)
             if "lastTransitionTime" in after and before.get("status") == after["status"]:
-                # It is when the status changed, not when somebody looked.
+                # The time when the status changed, not when it was written.
                 after["lastTransitionTime"] = before.get("lastTransitionTime", after["lastTransitionTime"])
     return list(items.values())

@@ -20,7 +20,7 @@ POLL_SECONDS: Final = 1.0
 _BATCH: Final = 50
 """Actions, or objects looked at, until others may go on: a few milliseconds."""
 _SHORTEST: Final = 0.001
-"""Seconds. What is due within them is done at once; a clock may not tell shorter times apart."""
+"""Seconds. Actions due within them are done at once: a clock may not resolve shorter times."""
 _OBJECTS_A_LOOK: Final = 500
 _ATTEMPTS: Final = 3
 
@@ -93,7 +93,7 @@ class _ActionRunner:
     ) -> None:
         self._registry, self._kinds, self._cluster, self._tell = registry, kinds, cluster, tell
         self._polled_until = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def run_action(self, action: Action) -> None:
         if isinstance(action, Message):
@@ -176,8 +176,8 @@ class _ActionRunner:
                 self._cluster.observe(action.kind, action.namespace, action.name, None)
             return
         self._cluster.refused(action)
-        # The same trouble with every pod of a workload is told once.
-        trouble = refusal.message.partition("\n")[0]
-        if trouble.replace(action.name, "") not in self._told:
-            self._told.add(trouble.replace(action.name, ""))
-            self._tell(f"The server refused {action.kind} {action.name}: {trouble}")
+        # The same problem of every pod of a workload is reported once.
+        problem = refusal.message.partition("\n")[0]
+        if problem.replace(action.name, "") not in self._reported:
+            self._reported.add(problem.replace(action.name, ""))
+            self._tell(f"The server refused {action.kind} {action.name}: {problem}")

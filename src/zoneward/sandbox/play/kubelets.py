@@ -1,4 +1,4 @@
-"""What the kubelets do: pods get addresses, become ready, stop. A kubelet whose node is out does nothing."""
+"""The kubelets: pods get addresses, become ready, stop. The kubelet of a node that is down does nothing."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from zoneward.sandbox.play.actions import Delete, Object, Patch
 from zoneward.sandbox.play.node_pool import Phase, PlayedNode, PlayedPod
 from zoneward.sandbox.play.timeline import Timeline
 
-_FIRST_WORD = 0.1
+_FIRST_REPORT = 0.1
 """Seconds until a kubelet has seen a new pod, at most."""
 _RUNS_AFTER = 0.5
 """Of the startup: the rest is what the application takes until its probe succeeds."""
@@ -29,7 +29,7 @@ class Kubelets:
         """Of a pod that has a node; again, after its kubelet was away."""
         pod.course += 1
         startup = pod.workload.startup.draw(self._timeline.chance)
-        self._later(pod, min(_FIRST_WORD, startup * _RUNS_AFTER), self._create)
+        self._later(pod, min(_FIRST_REPORT, startup * _RUNS_AFTER), self._create)
         self._later(pod, startup * _RUNS_AFTER, self._run)
         self._later(pod, startup, self._succeed)
 
@@ -47,19 +47,19 @@ class Kubelets:
                 pod.course += 1
                 self._later(pod, _CLEANUP, self._finish)
             elif pod.is_ready or pod.is_flapping:
-                self.tell(pod)
+                self.report_readiness(pod)
             else:
                 self.start(pod)
 
-    def tell(self, pod: PlayedPod) -> None:
-        """The API learns whether a pod is ready, where it is wrong about it."""
+    def report_readiness(self, pod: PlayedPod) -> None:
+        """Write whether a pod is ready, unless the API server knows."""
         if pod.is_reported_ready == pod.is_ready or not _is_reachable(pod):
             return
         self._patch(pod, played_objects.readiness(is_ready=pod.is_ready, now=self._timeline.stamp()))
-        self._told(pod, pod.is_ready)
+        self._note_readiness(pod, pod.is_ready)
 
     def mark_unreachable(self, pod: PlayedPod) -> None:
-        """The node lifecycle controller's doing."""
+        """As the node lifecycle controller does."""
         if not pod.is_reported_ready:
             return
         patch = played_objects.on_silent_node(now=self._timeline.stamp())
@@ -72,7 +72,7 @@ class Kubelets:
         )
         self._timeline.do(action)
         self._event(pod, "NodeNotReady", "Node is not ready", component="node-controller", is_warning=True)
-        self._told(pod, False)
+        self._note_readiness(pod, False)
 
     # --- a pod's course -----------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Kubelets:
 
     def _succeed(self, pod: PlayedPod) -> None:
         pod.is_ready = True
-        self.tell(pod)
+        self.report_readiness(pod)
 
     def _end(self, pod: PlayedPod) -> None:
         if pod.phase is not Phase.RUNNING:
@@ -102,7 +102,7 @@ class Kubelets:
         pod.is_ready = False
         now = self._timeline.stamp()
         self._patch(pod, played_objects.ended(pod.workload, template=pod.template, begun=pod.begun, now=now))
-        self._told(pod, False)
+        self._note_readiness(pod, False)
 
     def _finish(self, pod: PlayedPod) -> None:
         self._timeline.do(Delete(kind="Pod", namespace=pod.namespace, name=pod.name, grace=0))
@@ -122,7 +122,7 @@ class Kubelets:
     def _patch(self, pod: PlayedPod, patch: Object) -> None:
         self._timeline.do(Patch(kind="Pod", namespace=pod.namespace, name=pod.name, patch=patch, is_status=True))
 
-    def _told(self, pod: PlayedPod, is_ready: bool) -> None:
+    def _note_readiness(self, pod: PlayedPod, is_ready: bool) -> None:
         pod.is_reported_ready = is_ready
         self._changed(pod)
 

@@ -19,7 +19,7 @@ MOST_PODS: Final = (1 << _BITS) - 2
 
 class Phase(Enum):
     PENDING = "waits for a node, or for its kubelet"
-    CREATING = "told by its kubelet, without an address"
+    CREATING = "reported by its kubelet, without an address"
     RUNNING = "has an address"
 
 
@@ -40,7 +40,7 @@ class PlayedPod:
     is_terminating: bool = False
     is_flapping: bool = False
     course: int = 0
-    """Grows when what was meant to happen to it no longer is."""
+    """Grows when the planned changes of the pod are void."""
 
     @property
     def namespace(self) -> str:
@@ -66,7 +66,7 @@ class PlayedNode:
     """By namespace and name."""
     used_cpu: int = 0
     outage: int = 0
-    """Counts outages, so that a later one is told from an earlier one."""
+    """Counts outages, to tell a later one from an earlier one."""
     _taken: set[int] = field(default_factory=set)
     _next: int = 0
 

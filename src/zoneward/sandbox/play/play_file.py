@@ -73,7 +73,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "addNodes": ("zone", "region", "name", "count", "cpu", "pods", "labels"),
     "removeNodes": ("zone", "count", "nodes"),
 }
-"""The fields of each mapping; those of a step are `STEP`, and one of the happenings."""
+"""The fields of each mapping; a step has those of `STEP`, and one of `STEP_ACTIONS`."""
 STEP: Final = ("at", "every", "until")
 STEP_ACTIONS: Final = ("scale", "rollout", "autoscale", "flap", "outage", "drain", "addNodes", "removeNodes")
 SERVED: Final = (
@@ -82,6 +82,7 @@ SERVED: Final = (
     ("v1", "Pod"),
     ("v1", "Event"),
     ("v1", "Namespace"),
+    ("v1", "Endpoints"),
     ("discovery.k8s.io/v1", "EndpointSlice"),
     ("events.k8s.io/v1", "Event"),
     ("coordination.k8s.io/v1", "Lease"),
@@ -120,7 +121,7 @@ class PlayFields:
         return self.fields.flag(name) if name in self else default
 
     def whole(self, name: str, default: int | None, *, least: int, most: int) -> int:
-        """A whole number; without a default it has to be there."""
+        """A whole number; without a default it is required."""
         value = self.fields.raw(name)
         if value is None and default is not None:
             return default
@@ -138,7 +139,7 @@ class PlayFields:
         return float(value)
 
     def seconds(self, name: str, default: float | None = None, *, above: float | None = None) -> float:
-        """A time; a bare number is seconds. Without a default it has to be there."""
+        """A time; a bare number is seconds. Without a default it is required."""
         if name not in self and default is not None:
             return default
         value = self._parsed(name, parse_duration)
@@ -178,7 +179,7 @@ class PlayFields:
         return value
 
     def label(self, name: str, default: str | None) -> str:
-        """A DNS label, short enough for names made of it; without a default it has to be there."""
+        """A DNS label, short enough for names made of it; without a default it is required."""
         value = self.text(name, default or "")
         if len(value) > 40 or next(formats.label_problems(value), None):
             raise self.wrong(name, "lower case letters, digits and '-', 1 to 40 of them")
@@ -232,7 +233,7 @@ class PlayFields:
 
 
 def read_play(file: str) -> Play:
-    """Raises InputError with file, field, what was expected and what was there."""
+    """Raises InputError with the file, the field, what was expected and what was found."""
     try:
         data = read_small(file, most=_LARGEST)
     except (OSError, ValueError) as error:
@@ -356,7 +357,7 @@ def _object(fields: DocumentFields) -> dict[str, Any]:
     metadata = fields.inner("metadata")
     metadata.required("name")
     thing: dict[str, Any] = {name: fields.raw(name) for name in fields.names()}
-    # What kubectl printed is as good as what somebody wrote.
+    # Output of kubectl is accepted: drop what only a server sets.
     kept = {name: metadata.raw(name) for name in metadata.names() if name not in _SERVERS_OWN}
     if kind not in _CLUSTER_WIDE:
         kept["namespace"] = metadata.text("namespace") or "default"

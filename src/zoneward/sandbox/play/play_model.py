@@ -13,14 +13,14 @@ STARTUP: Final = Span(5, 10)
 TERMINATION: Final = Span(2, 5)
 MAX_REPLICAS: Final = 5_000
 MAX_NODES: Final = 1_000
-"""There at the same time."""
+"""At the same time."""
 
 
 class PodSpread(StrEnum):
     """On which nodes the pods of a workload go."""
 
     EVEN = "even"
-    """To the zone that has the fewest of them, there to the node that has the fewest."""
+    """To the zone with the fewest of them, and in it to the node with the fewest."""
     RANDOM = "random"
     PACKED = "packed"
     """To the fullest node that has room."""
@@ -61,7 +61,7 @@ class Rollout:
     max_unavailable: CountOrPercent = CountOrPercent(25, is_percent=True)
 
     def bounds(self, replicas: int) -> tuple[int, int]:
-        """Pods more than ``replicas`` there may be, and ready pods fewer; never both 0, or nothing would ever move."""
+        """The pods allowed above ``replicas``, and the ready pods allowed below; never both 0: a rollout would hang."""
         surge = self.max_surge.of(replicas, rounded_up=True)
         unavailable = self.max_unavailable.of(replicas, rounded_up=False)
         return surge, unavailable if surge or unavailable else 1
@@ -86,7 +86,7 @@ class Workload:
     labels: Mapping[str, str]
     port: int = 8080
     cpu: int = 100
-    """What a pod asks for, in thousandths of a CPU."""
+    """The request of a pod, in thousandths of a CPU."""
     zones: tuple[str, ...] = ()
     """Where its pods may be; empty: anywhere."""
     spread: PodSpread = PodSpread.EVEN
@@ -228,9 +228,9 @@ class Play:
     speed: float = 1
     """Seconds of the play in a second."""
     events: bool = True
-    """Whether Events tell what happens."""
+    """Whether Events report what happens."""
     nodes: tuple[NodeGroup, ...] = ()
     workloads: tuple[Workload, ...] = ()
     objects: tuple[Object, ...] = ()
-    """Whole manifests, there from the start."""
+    """Whole manifests, created at the start."""
     steps: tuple[PlayStep, ...] = ()

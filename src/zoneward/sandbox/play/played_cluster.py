@@ -1,4 +1,4 @@
-"""A played cluster: given the time, what is to be done next. No clock, no I/O; the same seed gives the same cluster."""
+"""A played cluster: what to do at a time. No clock, no I/O; the same seed makes the same cluster."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -28,14 +28,14 @@ from zoneward.sandbox.play.timeline import Timeline, counted
 from zoneward.sandbox.play.workload_controller import PlayedWorkload, WorkloadController, replicas_at
 
 REPLICAS_ANNOTATION: Final = f"{DOMAIN}/replicas"
-"""On a workload's Service: whoever writes it scales the workload."""
+"""On a workload's Service: scales the workload."""
 Watched = Literal["Pod", "Node", "Service"]
 
 
 class PlayedCluster:
     """``start`` is the time of day when the play begins; all other times are seconds of the play since.
 
-    Whoever does the actions tells what became of them and what others did: `seen` and `refused`.
+    The driver does the actions, and reports refusals and changes by other clients: `refused` and `observe`.
     """
 
     def __init__(self, play: Play, chance: Random, *, start: datetime) -> None:
@@ -64,7 +64,7 @@ class PlayedCluster:
     # --- what others do -----------------------------------------------------------------------------------------------
 
     def watched(self) -> Iterator[tuple[Watched, str, str]]:
-        """What `seen` wants to know of: kind, namespace and name."""
+        """The objects for `observe`: kind, namespace and name."""
         for name in self._node_pool.nodes:
             yield "Node", "", name
         for state in self._workloads.by_path.values():
@@ -75,7 +75,7 @@ class PlayedCluster:
                 yield "Pod", workload.namespace, name
 
     def observe(self, kind: Watched, namespace: str, name: str, thing: Object | None) -> None:
-        """An object as it is now; None: it is not there."""
+        """An object as it is now; None: it does not exist."""
         match kind:
             case "Pod":
                 pod = self._pod(namespace, name)
@@ -93,7 +93,7 @@ class PlayedCluster:
                         self._workloads.read_annotation(state, annotations.get(REPLICAS_ANNOTATION))
 
     def refused(self, action: Action) -> None:
-        """The server would not do it, but not because the object is gone: that is for `seen`."""
+        """The server would not do it, but not because the object is gone: that is for `observe`."""
         if not isinstance(action, Create | Bind) or action.kind != "Pod":
             return
         pod = self._pod(action.namespace, action.name)
@@ -102,7 +102,7 @@ class PlayedCluster:
         if isinstance(action, Create):
             self._workloads.refuse(pod)
         else:
-            # A pod that cannot get its node (somebody else gave it another) makes room for one that is born with it.
+            # A pod that cannot be bound (another client bound it) makes room for a new one.
             self._workloads.discard(pod)
             self._workloads.reconcile(self._workloads.state_of(pod))
 
@@ -112,18 +112,18 @@ class PlayedCluster:
             self._workloads.forget(pod)
             self._workloads.reconcile(state)
         elif "deletionTimestamp" in thing["metadata"] and not pod.is_terminating:
-            self._timeline.report(f"pod {pod.namespace}/{pod.name} was deleted by somebody, and is replaced")
+            self._timeline.report(f"pod {pod.namespace}/{pod.name} was deleted by another client and is replaced")
             self._workloads.end(pod)
             self._workloads.reconcile(state)
 
     def _see_node(self, node: PlayedNode, thing: Object | None) -> None:
         if thing is None:
-            self._timeline.report(f"node {node.name} was deleted by somebody")
+            self._timeline.report(f"node {node.name} was deleted by another client")
             self._nodes.forget(node)
             return
         is_cordoned = bool((thing.get("spec") or {}).get("unschedulable"))
         if is_cordoned != node.is_cordoned:
-            self._timeline.report(f"node {node.name} was {'' if is_cordoned else 'un'}cordoned by somebody")
+            self._timeline.report(f"node {node.name} was {'' if is_cordoned else 'un'}cordoned by another client")
             self._nodes.cordon(node, is_cordoned=is_cordoned)
 
     def _pod(self, namespace: str, name: str) -> PlayedPod | None:
@@ -146,12 +146,12 @@ class PlayedCluster:
             self._nodes.add(group)
         for state in self._workloads.by_path.values():
             self._workloads.reconcile(state)
-        told = {
+        counts = {
             "node": len(self._node_pool.nodes),
             "workload": len(self._workloads.by_path),
             "pod": sum(state.replicas for state in self._workloads.by_path.values()),
         }
-        self._timeline.report(", ".join(counted(count, what) for what, count in told.items()))
+        self._timeline.report(", ".join(counted(count, what) for what, count in counts.items()))
         for step in self.play.steps:
             self._plan(step, step.at)
 
@@ -183,8 +183,8 @@ class PlayedCluster:
             case Flap() as flap:
                 self._flap(flap)
             case Outage(which=which) as outage:
-                lasting = "for good" if outage.duration is None else f"for {written(outage.duration)}"
-                self._timeline.report(f"{which}: silent {lasting}")
+                duration = "for good" if outage.duration is None else f"for {written(outage.duration)}"
+                self._timeline.report(f"{which}: silent {duration}")
                 self._nodes.fail(self._node_pool.select_nodes(which), outage)
             case Drain(which=which, duration=duration):
                 self._timeline.report(f"{which}: drained")
@@ -254,7 +254,7 @@ class PlayedCluster:
             is_last = self._timeline.now >= end
             pod.is_ready = is_last or not pod.is_ready
             pod.is_flapping = not is_last
-            self._workloads.kubelets.tell(pod)
+            self._workloads.kubelets.report_readiness(pod)
             if not is_last:
                 self._timeline.after(min(flap.period / 2, end - self._timeline.now), turn)
 
@@ -265,9 +265,9 @@ def _missing_namespaces(play: Play) -> Iterator[Object]:
     """Those that the play needs and has no manifests for."""
     needed = [workload.namespace for workload in play.workloads]
     needed += [thing["metadata"].get("namespace", "") for thing in play.objects]
-    given = {thing["metadata"]["name"] for thing in play.objects if thing["kind"] == "Namespace"}
+    own = {thing["metadata"]["name"] for thing in play.objects if thing["kind"] == "Namespace"}
     for name in dict.fromkeys(needed):
-        if name and name not in given:
+        if name and name not in own:
             yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 

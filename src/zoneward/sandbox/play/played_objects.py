@@ -110,7 +110,7 @@ def readiness(*, is_ready: bool, now: str) -> Object:
 
 
 def ended(workload: Workload, *, template: str, begun: str, now: str) -> Object:
-    """Its containers have stopped; the last that is heard of a pod that is deleted."""
+    """Its containers have stopped: the last status of a deleted pod."""
     patch = readiness(is_ready=False, now=now)
     over = {"exitCode": 0, "reason": "Completed", "startedAt": begun, "finishedAt": now}
     container = _container(workload, template) | {
@@ -123,15 +123,15 @@ def ended(workload: Workload, *, template: str, begun: str, now: str) -> Object:
 
 
 def on_silent_node(*, now: str) -> Object:
-    """What the node lifecycle controller writes: containers are as last heard of."""
+    """What the node lifecycle controller writes; the status of containers stays."""
     condition: Object = {"type": "Ready", "status": "False", "lastTransitionTime": now}
     return {"status": {"conditions": [condition]}}
 
 
 def ready_conditions(*, is_ready: bool, now: str) -> list[Object]:
     reason, message = (None, None) if is_ready else _NOT_READY
-    told = {"reason": reason, "message": message}
-    return [_condition(kind, is_ready, now) | told for kind in ("Ready", "ContainersReady")]
+    because = {"reason": reason, "message": message}
+    return [_condition(kind, is_ready, now) | because for kind in ("Ready", "ContainersReady")]
 
 
 def _condition(kind: str, is_true: bool, now: str) -> Object:

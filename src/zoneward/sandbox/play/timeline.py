@@ -17,7 +17,7 @@ def counted(count: int, what: str) -> str:
 class Timeline:
     """``now`` is in seconds of the play; ``start`` is the time of day when it begins, ``speed`` how much faster it is.
 
-    What is due runs in the order of its time, at its time, however late it is asked for: how often time moves on makes
+    What is due runs in the order of its time, at its time, even if `run` is called late: how often it is called makes
     no difference.
     """
 
@@ -35,7 +35,7 @@ class Timeline:
         return self._due[0][0] if self._due else None
 
     def number(self) -> int:
-        """One that was not given before."""
+        """A new number each time."""
         self._numbers += 1
         return self._numbers
 
@@ -72,7 +72,7 @@ class Timeline:
         component: str,
         is_warning: bool = False,
     ) -> None:
-        """Tell of an object, where Events are wanted; whoever does it adds the object's UID."""
+        """Create an Event about an object, if Events are wanted; the driver adds the object's UID."""
         if not self._events:
             return
         about = {"apiVersion": "v1", "kind": kind, "name": name}

@@ -26,7 +26,7 @@ class PlayedWorkload:
         self.pods: dict[str, PlayedPod] = {}
         self.curve = 0
         """Counts what rules the replicas, so that an earlier curve ends."""
-        self.asked: str | None = None
+        self.annotation: str | None = None
         """The annotation, as last seen."""
         self.is_backing_off = False
 
@@ -58,17 +58,17 @@ class WorkloadController:
         self.reconcile(state)
 
     def read_annotation(self, state: PlayedWorkload, text: str | None) -> None:
-        """What somebody wrote on the workload's Service, if it is news."""
-        if text == state.asked:
+        """Scale the workload if the annotation on its Service has changed."""
+        if text == state.annotation:
             return
-        state.asked = text
+        state.annotation = text
         if text is None:
             return
         if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MAX_REPLICAS):
             self._timeline.report(f"{state.workload.path}: expected 0 to {MAX_REPLICAS} replicas, got {show(text)}")
             return
         state.curve += 1
-        self._timeline.report(f"{state.workload.path} is scaled to {int(text)}, as its Service asks for")
+        self._timeline.report(f"{state.workload.path} is scaled to {int(text)}, as its Service says")
         self.scale(state, int(text))
 
     def reconcile(self, state: PlayedWorkload) -> None:
@@ -115,7 +115,7 @@ class WorkloadController:
         self.end(pod)
 
     def end(self, pod: PlayedPod) -> None:
-        """It has got its deletion timestamp, from whomever."""
+        """The pod has a deletion timestamp."""
         pod.is_terminating = True
         self.kubelets.stop(pod)
 
@@ -140,7 +140,7 @@ class WorkloadController:
             self._node_pool.nodes.pop(node.name, None)
 
     def refuse(self, pod: PlayedPod) -> None:
-        """The server would not have it: try another one in a while."""
+        """The server refused the pod: try another one later."""
         state = self.state_of(pod)
         self.forget(pod)
         if state.is_backing_off:
@@ -154,7 +154,7 @@ class WorkloadController:
         self._timeline.after(_PATIENCE, again)
 
     def place_waiting(self) -> None:
-        """There is room that was not there before."""
+        """Place pods that wait for a node."""
         for path, pod in list(self._waiting.items()):
             state = self.state_of(pod)
             node = self._node_pool.place(pod.workload, pod.template, state.pods.values(), self._timeline.chance)
@@ -245,7 +245,7 @@ def _dispensable(pods: list[PlayedPod]) -> list[PlayedPod]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaChange:
-    """Pods to create, and of those that there are, to delete."""
+    """Numbers of pods to create and to delete."""
 
     create: int = 0
     delete_new: int = 0

@@ -56,7 +56,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
         fields=_event_fields,
         selectable=event_strategies.SELECTABLE,
         columns=kubectl_tables.EVENT_COLUMNS,
-        cells=kubectl_tables.event_cells,
         is_created_by_update=True,
     )
     return (
@@ -70,7 +69,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             fields=node_strategies.namespace_fields,
             selectable=node_strategies.NAMESPACE_SELECTABLE,
             columns=kubectl_tables.NAMESPACE_COLUMNS,
-            cells=kubectl_tables.namespace_cells,
             returns_deleted=True,
         ),
         Kind(
@@ -83,7 +81,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             fields=node_strategies.node_fields,
             selectable=node_strategies.NODE_SELECTABLE,
             columns=kubectl_tables.NODE_COLUMNS,
-            cells=kubectl_tables.node_cells,
         ),
         Kind(
             kind="Pod",
@@ -95,7 +92,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             fields=pod_strategy.pod_fields,
             selectable=pod_strategy.SELECTABLE,
             columns=kubectl_tables.POD_COLUMNS,
-            cells=kubectl_tables.pod_cells,
             returns_deleted=True,
         ),
         Kind(
@@ -111,7 +107,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             fields=service_strategy.service_fields,
             selectable=frozenset({"spec.clusterIP", "spec.type"}),
             columns=kubectl_tables.SERVICE_COLUMNS,
-            cells=kubectl_tables.service_cells,
             is_created_by_update=True,
             returns_deleted=True,
         ),
@@ -123,7 +118,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
                 zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
             ),
             columns=kubectl_tables.ENDPOINT_SLICE_COLUMNS,
-            cells=kubectl_tables.endpoint_slice_cells,
         ),
         Kind(
             kind="Endpoints",
@@ -132,7 +126,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
             strategy=EndpointsStrategy(),
             columns=kubectl_tables.ENDPOINTS_COLUMNS,
-            cells=kubectl_tables.endpoints_cells,
             is_created_by_update=True,
         ),
         Kind(
@@ -141,7 +134,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             group="coordination.k8s.io",
             strategy=node_strategies.LeaseStrategy(),
             columns=kubectl_tables.LEASE_COLUMNS,
-            cells=kubectl_tables.lease_cells,
             is_created_by_update=True,
             needs_version=True,
         ),
@@ -155,7 +147,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             strategy=event_strategies.NewerEventStrategy(),
             selectable=event_strategies.NEWER_SELECTABLE,
             columns=kubectl_tables.EVENT_COLUMNS,
-            cells=kubectl_tables.event_cells,
             is_created_by_update=True,
             stored_as=stored_events,
             to_stored=event_strategies.to_stored,

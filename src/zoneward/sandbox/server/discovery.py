@@ -1,60 +1,45 @@
-"""What the server says it has: versions, groups and resources, for clients that ask before they do anything else."""
+"""Discovery: the versions, groups and resources that clients ask for before they do anything else."""
 
-from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""The content type of ``aggregated``. Its forerunner v2beta1 is refused, as Kubernetes 1.36 does: old clients take the
-plain documents.
-"""
+"""The content type of `aggregated`."""
 OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPENAPI_V2: Final = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
-"""``/openapi/v2`` without any kind: kubectl asks for it, in protobuf, about kinds that ``/openapi/v3`` does not have,
-and gives up where it gets none at all.
+"""``/openapi/v2`` without any kind: kubectl reads it, in protobuf, for kinds that ``/openapi/v3`` does not have, and
+fails without it.
 """
 _UNDESCRIBED: Final = (
     "The sandbox does not support descriptions of fields (kubectl explain): use a real cluster, KWOK or kind."
 )
-PATHS: Final = ("/healthz", "/livez", "/openapi/v3", "/readyz", "/version")
-"""What there is besides resources."""
-
 _MAJOR, _MINOR, _PATCH = 1, 36, 3
 _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-_NOT_FOR_ALL: Final = frozenset({"Namespace"})
-"""Upstream has no deletecollection for them."""
-_SUBRESOURCES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
-    {"Namespace": MappingProxyType({"finalize": ("update",)})}
-)
-"""Besides the status, and what may be done with them."""
-_STORED_IN: Final[Mapping[str, str]] = MappingProxyType({"events.k8s.io": ""})
-"""Groups whose objects are kept as those of another one."""
+_STATUS_VERBS: Final = ("get", "patch", "update")
 
 
 def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None:
     """Of a path without its last slash; ``address`` is ``host:port``. None for a path without one."""
     match path.strip("/").split("/"):
-        case [""]:
-            return paths(kinds)
         case ["version"]:
             return version()
         case ["api"]:
-            return core_versions(address=address)
+            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
         case ["apis"]:
-            return groups(kinds)
-        case ["apis", group_name]:
-            return group(kinds, group_name)
-        case ["api", version_name]:
-            return resources(kinds, version_name)
-        case ["apis", group_name, version_name]:
-            return resources(kinds, f"{group_name}/{version_name}")
+            found = [_group(api) for api in _apis(kinds) if "/" in api]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+        case ["apis", name]:
+            one = next((_group(api) for api in _apis(kinds) if api.startswith(f"{name}/")), None)
+            return None if one is None else {"kind": "APIGroup", "apiVersion": "v1"} | one
+        case ["api", name]:
+            return resources(kinds, name)
+        case ["apis", group, name]:
+            return resources(kinds, f"{group}/{name}")
         case ["openapi", "v3"]:
-            apis = dict.fromkeys(kind.api for kind in kinds)
-            return {"paths": {_root(api): {"serverRelativeURL": f"/openapi/v3/{_root(api)}"} for api in apis}}
+            return {"paths": {_root(api): {"serverRelativeURL": f"/openapi/v3/{_root(api)}"} for api in _apis(kinds)}}
         case ["openapi", "v3", *rest]:
             return openapi(kinds, "/".join(rest))
     return None
@@ -105,106 +90,42 @@ def version() -> Object:
     }
 
 
-def core_versions(*, address: str) -> Object:
-    """``/api``; ``address`` is ``host:port``."""
-    return {
-        "kind": "APIVersions",
-        "versions": ["v1"],
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
-    }
-
-
-def groups(kinds: Sequence[Kind]) -> Object:
-    """``/apis``: all groups but the core one, in their order in ``kinds``."""
-    found = [_group(name, versions) for name, versions in _versions(kinds).items() if name]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
-
-
-def group(kinds: Sequence[Kind], name: str) -> Object | None:
-    """``/apis/GROUP``; None for a group that is not there."""
-    versions = _versions(kinds).get(name)
-    return {"kind": "APIGroup", "apiVersion": "v1"} | _group(name, versions) if name and versions else None
-
-
 def resources(kinds: Sequence[Kind], api: str) -> Object | None:
-    """``/api/v1``, ``/apis/GROUP/VERSION``; ``api`` is ``v1`` or ``GROUP/VERSION``. None if nothing is of that."""
-    found = [entry for kind in _sorted(kinds, api) for entry in _resource(kind)]
+    """``/api/v1``, ``/apis/GROUP/VERSION``; ``api`` is ``v1`` or ``GROUP/VERSION``. None for one without kinds."""
+    found: list[Object] = []
+    for kind in _of_api(kinds, api):
+        own = {"namespaced": kind.is_namespaced, "kind": kind.kind}
+        whole = {"name": kind.plural, "singularName": kind.singular} | own | {"verbs": _verbs(kind)}
+        found.append(whole | _names(kind))
+        for name, verbs in _subresources(kind):
+            found.append({"name": f"{kind.plural}/{name}", "singularName": ""} | own | {"verbs": verbs})
     if not found:
         return None
     # Upstream's oldest document has no version of its own.
-    own = {"apiVersion": "v1"} if "/" in api else {}
-    return {"kind": "APIResourceList"} | own | {"groupVersion": api, "resources": found}
+    version = {"apiVersion": "v1"} if "/" in api else {}
+    return {"kind": "APIResourceList"} | version | {"groupVersion": api, "resources": found}
 
 
 def aggregated(kinds: Sequence[Kind], *, core: bool) -> Object:
-    """``/api`` (``core``) and ``/apis`` for clients that accept ``AGGREGATED``: all resources at once."""
+    """``/api`` (``core``) and ``/apis`` for clients that accept ``AGGREGATED``: all resources in one document."""
     items = []
-    for name, versions in _versions(kinds).items():
-        if core == (not name):
-            told = [
-                {
-                    "version": each,
-                    "resources": [_aggregated(kind) for kind in _sorted(kinds, f"{name}/{each}".removeprefix("/"))],
-                    "freshness": "Current",
-                }
-                for each in versions
-            ]
-            items.append({"metadata": {"name": name} if name else {}, "versions": told})
+    for api in _apis(kinds):
+        group, _, version = api.rpartition("/")
+        if core == (not group):
+            entry = {
+                "version": version,
+                "resources": [_aggregated(kind) for kind in _of_api(kinds, api)],
+                "freshness": "Current",
+            }
+            items.append({"metadata": {"name": group} if group else {}, "versions": [entry]})
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def paths(kinds: Sequence[Kind]) -> Object:
-    """``/``."""
-    found = {"/api", "/apis", *PATHS}
-    for name, versions in _versions(kinds).items():
-        root = f"/apis/{name}" if name else "/api"
-        found |= {root, *(f"{root}/{each}" for each in versions)}
-    return {"paths": sorted(found)}
-
-
-def _versions(kinds: Iterable[Kind]) -> dict[str, list[str]]:
-    """Of each group, the preferred one first."""
-    found: dict[str, list[str]] = {}
-    for kind in kinds:
-        versions = found.setdefault(kind.group, [])
-        if kind.version not in versions:
-            versions.append(kind.version)
-    return found
-
-
-def _group(name: str, versions: Sequence[str]) -> Object:
-    told = [{"groupVersion": f"{name}/{each}", "version": each} for each in versions]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
-
-
-def _sorted(kinds: Iterable[Kind], api: str) -> list[Kind]:
-    return sorted((kind for kind in kinds if kind.api == api), key=lambda kind: kind.plural)
-
-
-def _resource(kind: Kind) -> Iterable[Object]:
-    yield {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.is_namespaced,
-        "kind": kind.kind,
-        "verbs": _verbs(kind),
-    } | (_names(kind) | {"storageVersionHash": _storage_hash(kind)})
-    for name, of, verbs in _subresources(kind):
-        yield {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.is_namespaced,
-            "kind": of,
-            "verbs": list(verbs),
-        }
 
 
 def _aggregated(kind: Kind) -> Object:
     # The group and version are those around it.
     response = {"group": "", "version": "", "kind": kind.kind}
     subresources = [
-        {"subresource": name, "responseKind": response | {"kind": of}, "verbs": list(verbs)}
-        for name, of, verbs in _subresources(kind)
+        {"subresource": name, "responseKind": response, "verbs": verbs} for name, verbs in _subresources(kind)
     ]
     resource = {
         "resource": kind.plural,
@@ -216,13 +137,24 @@ def _aggregated(kind: Kind) -> Object:
     return resource | _names(kind) | ({"subresources": subresources} if subresources else {})
 
 
+def _apis(kinds: Iterable[Kind]) -> list[str]:
+    """``v1``, ``discovery.k8s.io/v1``: each group has one version."""
+    return list(dict.fromkeys(kind.api for kind in kinds))
+
+
+def _group(api: str) -> Object:
+    name, _, version = api.partition("/")
+    entry = {"groupVersion": api, "version": version}
+    return {"name": name, "versions": [entry], "preferredVersion": entry}
+
+
+def _of_api(kinds: Iterable[Kind], api: str) -> list[Kind]:
+    return sorted((kind for kind in kinds if kind.api == api), key=lambda kind: kind.plural)
+
+
 def _verbs(kind: Kind) -> list[str]:
-    return [verb for verb in _VERBS if verb != "deletecollection" or kind.kind not in _NOT_FOR_ALL]
-
-
-def _storage_hash(kind: Kind) -> str:
-    stored = f"{_STORED_IN.get(kind.group, kind.group)}/{kind.version}/{kind.kind}"
-    return b64encode(sha256(stored.encode()).digest()[:8]).decode()
+    # Upstream cannot delete many Namespaces at once.
+    return [verb for verb in _VERBS if verb != "deletecollection" or kind.kind != "Namespace"]
 
 
 def _names(kind: Kind) -> Object:
@@ -230,8 +162,6 @@ def _names(kind: Kind) -> Object:
     return {key: value for key, value in names.items() if value}
 
 
-def _subresources(kind: Kind) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Name, kind and verbs of each."""
-    status = {"status": ("get", "patch", "update")} if kind.has_status else {}
-    found = [(name, kind.kind, verbs) for name, verbs in {**_SUBRESOURCES.get(kind.kind, {}), **status}.items()]
-    return sorted(found)
+def _subresources(kind: Kind) -> list[tuple[str, list[str]]]:
+    """Name and verbs of each."""
+    return [(name, ["update"] if name == "finalize" else list(_STATUS_VERBS)) for name in sorted(kind.subresources)]

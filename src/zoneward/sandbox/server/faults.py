@@ -1,7 +1,7 @@
-"""What goes wrong on purpose: answers that are late, refusals, lost answers, watches that end, or fall silent.
+"""Injected faults: slow answers, errors, lost answers, watches that end or send nothing more.
 
-Which calls meet which fault is drawn from a seed, for each fault from a stream of its own: the same calls meet the same
-faults, and one more ``--fault`` changes nothing about the others.
+Each fault draws from a random stream of its own, made from the seed: the same requests get the same faults, and one
+more ``--fault`` does not change the others.
 """
 
 import re
@@ -18,7 +18,7 @@ Code = Literal[409, 410, 429, 500, 503]
 RETRY_AFTER: Final = 1
 """Seconds, where the fault does not say how many."""
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
-"""Paths that never suffer: whoever starts the sandbox waits for them."""
+"""Paths without faults: programs that start the sandbox wait for them."""
 _WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
 _UPDATES: Final = ("PUT", "PATCH")
 
@@ -37,7 +37,7 @@ class FaultKind(StrEnum):
 
 
 class WatchFault(StrEnum):
-    """What becomes of a watch instead of its next event; nothing comes after it."""
+    """The fault that a watch gets instead of its next event; no event follows."""
 
     DROP = "drop-watch"
     """The connection breaks between two events."""
@@ -71,10 +71,10 @@ class RequestFault:
     retry_after: int | None = None
     """Seconds, for the header ``Retry-After``."""
     is_answer_lost: bool = False
-    """All is done as asked, and the connection breaks before the answer."""
+    """The request is done, and the connection breaks before the answer."""
 
     def refusal(self) -> StatusError | None:
-        """The answer; its words name no object, for none was looked at."""
+        """The answer. Its message names no object, because the request was not handled."""
         if self.code is None:
             return None
         reason, message = _WORDS[self.code]
@@ -132,7 +132,7 @@ class FaultInjector:
     def on_request(
         self, method: str, path: str, *, is_watch: bool = False, is_continued: bool = False
     ) -> RequestFault | None:
-        """``is_continued``: a list with a ``continue`` token. Of several refusals the first given counts."""
+        """``is_continued``: a list with a ``continue`` token. The first of several errors wins."""
         if path.startswith(HEALTH):
             return None
         latency, hit = 0.0, None
@@ -155,7 +155,7 @@ class FaultInjector:
         return RequestFault(latency=latency, code=_CODES[hit.kind], retry_after=retry_after)
 
     def on_event(self) -> WatchFault | None:
-        """Of several the first given counts."""
+        """The first of several wins."""
         hits = [fault for fault, chance in self._events if chance.random() < fault.probability]
         return _WATCH_FAULTS[hits[0].kind] if hits else None
 

@@ -1,7 +1,7 @@
-"""What goes by itself: objects whose owners are gone, and what is in a namespace that ends.
+"""Deletes objects whose owners are gone, and the content of namespaces that end.
 
-What the garbage collector and the namespace controller of a cluster do. Owners of kinds that the server does not have
-(a ReplicaSet) count as there.
+The garbage collector and the namespace controller of a cluster do this. Owners of kinds that the server does not
+have (a ReplicaSet) count as existing.
 """
 
 from collections import OrderedDict, defaultdict
@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import Key, StoredChange
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.versioned_store import Key, StoredChange
 
 Place = tuple[str, Key]
 """Of an object: the resource of its kind, and its key."""
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 500
 
 
 class GarbageCollector:
-    """Listens to the store of a registry; `collect` does what there is to do."""
+    """Listens to the store of a registry; `collect` deletes what is due."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -41,7 +41,7 @@ class GarbageCollector:
         return not self._pending
 
     def collect(self, *, most: int = 500) -> None:
-        """Some of what there is to do; more may follow from it."""
+        """Handle at most so many pending objects; more may follow."""
         for _ in range(min(most, len(self._pending))):
             (resource, key), _ = self._pending.popitem(last=False)
             kind = self._registry.kinds[resource]
@@ -51,7 +51,7 @@ class GarbageCollector:
             try:
                 self._collect(kind, key, record.object())
             except StatusError:
-                # Somebody was faster (it is gone), or it may not go at all.
+                # Another client deleted the object first, or it cannot be deleted.
                 continue
 
     def _note(self, kind: Kind, change: StoredChange) -> None:

@@ -1,4 +1,4 @@
-"""The API over HTTP: who asks, for what, in which form, and the answer."""
+"""The API over HTTP: authentication, the verbs, and the form of the answer."""
 
 import asyncio
 import gzip
@@ -20,11 +20,9 @@ from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server.faults import FaultInjector, WatchFault
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import ListResult, is_true, list_objects, list_options
-from zoneward.sandbox.server.object_store import head_of
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
 from zoneward.sandbox.server.requests import (
     JSON,
-    YAML,
     AnswerForm,
     ResourcePath,
     ResourcePaths,
@@ -38,7 +36,7 @@ from zoneward.sandbox.server.requests import (
     validation_of,
     write_options,
 )
-from zoneward.sandbox.server.resource_registry import Registry, Write, WriteResult
+from zoneward.sandbox.server.resource_registry import Registry, WriteResult
 from zoneward.sandbox.server.status_errors import (
     StatusError,
     bad_request,
@@ -49,6 +47,7 @@ from zoneward.sandbox.server.status_errors import (
     unauthorized,
     unexpected,
 )
+from zoneward.sandbox.server.versioned_store import head_of
 from zoneward.sandbox.server.watches import BOOKMARKS, error_line, watch
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
@@ -62,7 +61,7 @@ _UNSUPPORTED_PATCHES: Final = {
 
 
 class ApiHandler:
-    """Answers requests to a registry, of those who know the token."""
+    """Answers the requests of clients that know the token."""
 
     def __init__(
         self,
@@ -86,13 +85,13 @@ class ApiHandler:
         try:
             path = unquote(request.rel_url.raw_path)
             first, slash, rest = path.removeprefix("/").partition("/")
-            if slash and compare_digest(_octets(first), self._token):
+            if slash and compare_digest(_bytes(first), self._token):
                 path = f"/{rest}"
             elif path in _HEALTH:
                 return healthy(request)
-            elif not compare_digest(_octets(request.headers.get("Authorization", "")), self._bearer):
+            elif not compare_digest(_bytes(request.headers.get("Authorization", "")), self._bearer):
                 raise unauthorized()
-            return await self._met(request, path)
+            return await self._answer_with_faults(request, path)
         except StatusError as refusal:
             return refused(refusal, request)
         except web.RequestPayloadError as error:
@@ -101,21 +100,21 @@ class ApiHandler:
             # Bodies nested so deep that they can be read, and not merged or written; YAML may even hold itself.
             return refused(bad_request("the body is nested too deep"), request)
         except (ConnectionError, ClientPayloadError):
-            # Who asked is gone: there is nobody to tell.
+            # The client is gone.
             raise
         except Exception as error:
             _LOG.exception("%s %s", request.method, request.rel_url.raw_path.replace(self._token.decode(), "..."))
             return refused(unexpected(error), request)
 
     async def end_watches(self, *, within: float) -> None:
-        """So that clients see an end rather than a break. Those who don't read are left after so many seconds."""
+        """End them properly; after so many seconds, drop clients that do not read."""
         self._is_ending = True
         for task in self._watches:
             task.cancel()
         if self._watches:
             await asyncio.wait(self._watches, timeout=within)
 
-    async def _met(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _answer_with_faults(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """The answer, or what a fault makes of it."""
         if path in _HEALTH or path.startswith(("/livez/", "/readyz/")):
             return healthy(request)
@@ -124,16 +123,16 @@ class ApiHandler:
             is_watch, is_continued = is_true(request.query.get("watch")), bool(request.query.get("continue"))
             fault = self._faults.on_request(request.method, path, is_watch=is_watch, is_continued=is_continued)
         if fault is None:
-            return await self._answered(request, path)
+            return await self._answer_path(request, path)
         await asyncio.sleep(fault.latency)
         if (refusal := fault.refusal()) is not None:
             raise refusal
-        answer = await self._answered(request, path)
+        answer = await self._answer_path(request, path)
         if fault.is_answer_lost:
-            _break(request)
+            _abort(request)
         return answer
 
-    async def _answered(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _answer_path(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         route = self._routes.route(path)
         if route is None:
             return self._discover(request, path.rstrip("/"))
@@ -145,7 +144,7 @@ class ApiHandler:
     async def _answer_route(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         is_whole = route.subresource in ("", "status")
         match request.method:
-            case "GET" if route.is_watch or (is_true(request.query.get("watch")) and not route.name):
+            case "GET" if is_true(request.query.get("watch")) and not route.name:
                 return await self._watch(request, route)
             case "GET" if is_whole:
                 return self._get(request, route)
@@ -174,7 +173,7 @@ class ApiHandler:
             return web.Response(status=404, text="404 page not found\n")
         if request.method != "GET":
             raise not_allowed()
-        return encoded(request, msgspec.json.encode(document), form)
+        return encoded(request, msgspec.json.encode(document))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -183,8 +182,8 @@ class ApiHandler:
         if route.name:
             record = self._registry.record(kind, route.namespace, route.name)
             if not form.shape and kind.stored_as is None:
-                return encoded(request, record.data, form)
-            return self._answer_shaped(request, kind, kind.from_stored(record.object()), form)
+                return encoded(request, record.data)
+            return self._answer_object(request, kind, kind.from_stored(record.object()), form)
         options = list_options(kind, request.query, namespace=route.namespace)
         return self._list(request, kind, list_objects(self._store, kind.stored, options), form)
 
@@ -194,32 +193,31 @@ class ApiHandler:
             raise not_acceptable(
                 f"you requested {form.shape}, but the requested object is a list (*{_in_go(kind)}List)"
             )
-        if form.shape or kind.stored_as is not None:
+        if form.shape == "Table":
             things = [kind.from_stored(record.object()) for _, record in found.records]
-            if form.shape == "Table":
-                include = tables.inclusion(request.query.get("includeObject", ""))
-                now, version = self._registry.now, form.version
-                document = tables.table(kind, things, metadata=metadata, include=include, now=now, version=version)
-                return encoded(request, msgspec.json.encode(document), form)
-            if form.shape:
-                document = tables.partial_list(things, metadata=metadata, version=form.version)
-                return encoded(request, msgspec.json.encode(document), form)
-            items = [msgspec.json.encode(_without_head(thing)) for thing in things]
-        else:
+            include, now = tables.inclusion(request.query.get("includeObject", "")), self._registry.now
+            document = tables.table(kind, things, metadata=metadata, include=include, with_columns=True, now=now)
+            return encoded(request, msgspec.json.encode(document))
+        if kind.stored_as is None:
             head = len(head_of(kind))
             items = [b"{" + record.data[head:] for _, record in found.records]
+        else:
+            decoded = (kind.from_stored(record.object()) for _, record in found.records)
+            items = [
+                msgspec.json.encode({name: thing[name] for name in thing if name not in ("kind", "apiVersion")})
+                for thing in decoded
+            ]
         body = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
             kind.kind.encode(),
             kind.api.encode(),
             msgspec.json.encode(metadata),
             b",".join(items),
         )
-        return encoded(request, body, form)
+        return encoded(request, body)
 
     async def _watch(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "").replace(";stream=watch", "")), route.kind
-        query = {**request.query, "watch": "true"}
-        options = list_options(kind, query, namespace=route.namespace, name=route.name)
+        options = list_options(kind, request.query, namespace=route.namespace)
         events = watch(
             self._store, kind.stored, options, shaper=self._shaper(request, kind, form), bookmarks=self._bookmarks
         )
@@ -264,10 +262,10 @@ class ApiHandler:
                     return False
                 case WatchFault.CUT:
                     await answer.write(line[: len(line) // 2])
-                    _break(request)
+                    _abort(request)
                     return False
                 case WatchFault.DROP:
-                    _break(request)
+                    _abort(request)
                     return False
                 case WatchFault.SILENCE:
                     while request.transport is not None and not request.transport.is_closing():
@@ -281,20 +279,14 @@ class ApiHandler:
         include = tables.inclusion(request.query.get("includeObject", ""))
         with_columns = True
 
-        def shaped(thing: Object) -> Object:
+        def shaped(stored: Object) -> Object:
             nonlocal with_columns
-            if form.shape != "Table":
-                return tables.partial(kind.from_stored(thing), version=form.version)
-            told = tables.table_of_one(
-                kind,
-                kind.from_stored(thing),
-                include=include,
-                with_columns=with_columns,
-                now=self._registry.now,
-                version=form.version,
-            )
+            thing, now = kind.from_stored(stored), self._registry.now
+            if form.shape == "PartialObjectMetadata":
+                return tables.partial(thing)
+            document = tables.table_of_one(kind, thing, include=include, with_columns=with_columns, now=now)
             with_columns = False
-            return told
+            return document
 
         return shaped
 
@@ -304,21 +296,27 @@ class ApiHandler:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
         if kind.is_namespaced and not route.namespace:
             raise not_allowed()
-        write, validation = _write(request, route, "CreateOptions"), validation_of(request.query)
+        write, validation = (
+            write_options(request.query, subresource=route.subresource, options="CreateOptions"),
+            validation_of(request.query),
+        )
         thing, warnings = decode_object(await read_body(request), content_type_of(request), kind, validation=validation)
         done = self._registry.create(kind, route.namespace, thing, write)
-        return self._told(request, kind, done, form, warnings)
+        return self._answer_write(request, kind, done, form, warnings)
 
     async def _replace(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
-        write, validation = _write(request, route, "UpdateOptions"), validation_of(request.query)
+        write, validation = (
+            write_options(request.query, subresource=route.subresource, options="UpdateOptions"),
+            validation_of(request.query),
+        )
         thing, warnings = decode_object(await read_body(request), content_type_of(request), kind, validation=validation)
         is_new = kind.is_created_by_update and not route.subresource
         if is_new and self._store.get(kind.stored, (route.namespace, route.name)) is None:
             done = self._registry.create(kind, route.namespace, thing, write)
         else:
             done = self._registry.update(kind, route.namespace, route.name, lambda _old: thing, write)
-        return self._told(request, kind, done, form, warnings)
+        return self._answer_write(request, kind, done, form, warnings)
 
     async def _patch(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
@@ -327,17 +325,20 @@ class ApiHandler:
             raise unsupported_body(*_UNSUPPORTED_PATCHES[content_type])
         if content_type not in (MERGE_PATCH, STRATEGIC_PATCH):
             raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-        write, validation = _write(request, route, "PatchOptions"), validation_of(request.query)
+        write, validation = (
+            write_options(request.query, subresource=route.subresource, options="PatchOptions"),
+            validation_of(request.query),
+        )
         body = await read_body(request)
         warnings: list[str] = []
 
         def change(old: Object) -> Object:
-            new, told = patch_object(old, body, kind, content_type=content_type, validation=validation)
-            warnings.extend(told)
+            new, found = patch_object(old, body, kind, content_type=content_type, validation=validation)
+            warnings.extend(found)
             return new
 
         done = self._registry.update(kind, route.namespace, route.name, change, replace(write, is_patch=True))
-        return self._told(request, kind, done, form, warnings)
+        return self._answer_write(request, kind, done, form, warnings)
 
     async def _delete(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
@@ -345,8 +346,8 @@ class ApiHandler:
         if route.name:
             done = self._registry.delete(kind, route.namespace, route.name, deletion)
             if done.is_gone and not kind.returns_deleted:
-                return encoded(request, msgspec.json.encode(_success(kind, done.object)), form)
-            return self._told(request, kind, done, form)
+                return encoded(request, msgspec.json.encode(_success(kind, done.object)))
+            return self._answer_write(request, kind, done, form)
         if (kind.is_namespaced and not route.namespace) or (not kind.is_namespaced and kind.plural == "namespaces"):
             raise not_allowed()
         options = list_options(kind, request.query, namespace=route.namespace)
@@ -357,16 +358,16 @@ class ApiHandler:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _told(
+    def _answer_write(
         self, request: web.BaseRequest, kind: Kind, done: WriteResult, form: AnswerForm, warnings: Sequence[str] = ()
     ) -> web.StreamResponse:
         headers = warning_headers(warnings)
         status = 201 if done.is_new else 200
         if done.record is not None and kind.stored_as is None and not form.shape:
-            return encoded(request, done.record.data, form, status=status, headers=headers)
-        return self._answer_shaped(request, kind, kind.from_stored(done.object), form, status=status, headers=headers)
+            return encoded(request, done.record.data, status=status, headers=headers)
+        return self._answer_object(request, kind, kind.from_stored(done.object), form, status=status, headers=headers)
 
-    def _answer_shaped(
+    def _answer_object(
         self,
         request: web.BaseRequest,
         kind: Kind,
@@ -379,25 +380,18 @@ class ApiHandler:
         document = thing
         if form.shape == "Table":
             include = tables.inclusion(request.query.get("includeObject", ""))
-            document = tables.table_of_one(kind, thing, include=include, now=self._registry.now, version=form.version)
-        elif form.shape == "PartialObjectMetadataList":
-            told = f"you requested {form.shape}, but the requested object is not a list (*{_in_go(kind)})"
-            raise not_acceptable(told)
-        elif form.shape:
-            document = tables.partial(thing, version=form.version)
-        return encoded(request, msgspec.json.encode(document), form, status=status, headers=headers)
+            document = tables.table_of_one(kind, thing, include=include, now=self._registry.now)
+        elif form.shape == "PartialObjectMetadata":
+            document = tables.partial(thing)
+        return encoded(request, msgspec.json.encode(document), status=status, headers=headers)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def _octets(text: str) -> bytes:
-    """Of a header or a path, as they came."""
+def _bytes(text: str) -> bytes:
+    """Of a header or a path."""
     return text.encode(errors="surrogateescape")
-
-
-def _write(request: web.BaseRequest, route: ResourcePath, options: str) -> Write:
-    return write_options(request.query, subresource=route.subresource, options=options)
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -409,22 +403,11 @@ _PRETTY: Final = ("curl/", "Wget/", "Mozilla/")
 
 
 def encoded(
-    request: web.BaseRequest,
-    body: bytes,
-    form: AnswerForm,
-    *,
-    status: int = 200,
-    headers: Sequence[tuple[str, str]] = (),
+    request: web.BaseRequest, body: bytes, *, status: int = 200, headers: Sequence[tuple[str, str]] = ()
 ) -> web.Response:
-    """JSON as the request wants it: as YAML, to be read by people, compressed."""
-    content_type = JSON
-    if form.is_yaml:
-        content_type, body = YAML, _as_yaml(body)
-    elif _is_pretty(request):
-        body = _pretty(body)
-    else:
-        body += b"\n"
-    fields = [("Content-Type", content_type), ("Cache-Control", "no-cache, private"), *headers]
+    """JSON, indented or compressed if the client wants it."""
+    body = _pretty(body) if _is_pretty(request) else body + b"\n"
+    fields = [("Content-Type", JSON), ("Cache-Control", "no-cache, private"), *headers]
     if len(body) > _GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
         fields += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         body = gzip.compress(body, compresslevel=1, mtime=0)
@@ -463,14 +446,7 @@ def _pretty(body: bytes) -> bytes:
     return json.dumps(json.loads(body), indent=2, ensure_ascii=False).encode()
 
 
-def _as_yaml(body: bytes) -> bytes:
-    import yaml
-
-    text: str = yaml.dump(json.loads(body), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), allow_unicode=True)
-    return text.encode()
-
-
-def _break(request: web.BaseRequest) -> None:
+def _abort(request: web.BaseRequest) -> None:
     if request.transport is not None:
         request.transport.abort()
 
@@ -484,7 +460,3 @@ def _success(kind: Kind, thing: Object) -> Object:
     metadata = thing["metadata"]
     details = details_of(kind, metadata["name"], plural=True) | {"uid": metadata["uid"]}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-
-
-def _without_head(thing: Object) -> Object:
-    return {name: value for name, value in thing.items() if name not in ("kind", "apiVersion")}

@@ -1,9 +1,9 @@
-"""What the server has to know of a kind: its names, its strategy, its table. ``catalog`` puts the kinds together."""
+"""What the server knows about a kind: names, strategy, table. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from zoneward.kube.validation import FieldError
 
@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 class ObjectReader(Protocol):
-    """What a strategy may need to know of the other objects."""
+    """The other objects, as strategies read them."""
 
     @property
     def now(self) -> datetime: ...
@@ -42,7 +42,7 @@ class Strategy:
 
     # --- creating and changing ----------------------------------------------------------------------------------------
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         """What clients cannot set is dropped (status), what admission adds is added."""
 
     def metadata_errors(self, new: Object) -> Iterable[FieldError]:
@@ -51,7 +51,7 @@ class Strategy:
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         """The status is that of ``old``; what an update cannot change by silence is taken from it."""
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -60,7 +60,7 @@ class Strategy:
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
         """All but the status is that of ``old``."""
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -83,7 +83,7 @@ class Strategy:
         return ()
 
     def release(self, new: Object | None, old: Object) -> None:
-        """Gives back what ``old`` has and ``new`` has not."""
+        """Releases what ``old`` has and ``new`` does not."""
 
     def restore(self, new: Object) -> Iterable[FieldError]:
         """Takes what an object from a file has."""
@@ -91,7 +91,7 @@ class Strategy:
 
     # --- going --------------------------------------------------------------------------------------------------------
 
-    def grace(self, thing: Object, asked: int | None) -> int:
+    def grace(self, thing: Object, wanted: int | None) -> int:
         """Seconds that an object may take to end; 0: it goes at once."""
         return 0
 
@@ -113,18 +113,18 @@ class Strategy:
         return is_ending and not metadata.get("finalizers") and not self.holds(new)
 
 
+Cell = Callable[[Object, datetime], object]
+"""The text or number of a column for one object, at a time (ages)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Of the table that ``kubectl get`` prints. ``priority`` 1: only with ``-o wide``."""
+    """Of the table that ``kubectl get`` prints, which gets objects in their stored version."""
 
     name: str
-    type: str = "string"
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-
-
-NAME: Final = Column("Name", format="name", description="Name must be unique within a namespace.")
+    cell: Cell
+    is_wide: bool = False
+    """Shown only with ``-o wide``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +143,11 @@ class Kind:
     """Whether it has the status subresource."""
     strategy: Strategy
     fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
-    """What field selectors may ask for, and its value, besides ``metadata.name`` and ``metadata.namespace``."""
+    """The values that field selectors compare, besides ``metadata.name`` and ``metadata.namespace``."""
     selectable: frozenset[str] = frozenset()
-    """The names that ``fields`` gives; empty values may be left out there."""
+    """The names that field selectors may use; ``fields`` may leave out empty values."""
     is_created_by_update: bool = False
-    """Whether PUT creates an object that is not there."""
+    """Whether PUT creates an object that does not exist."""
     warning: str = ""
     """What each answer about the kind warns of."""
     returns_deleted: bool = False
@@ -160,9 +160,7 @@ class Kind:
     """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
-    columns: tuple[Column, ...] = (NAME,)
-    cells: Callable[[Object, datetime], list[object]]
-    """A value for each column, at that time (ages)."""
+    columns: tuple[Column, ...]
 
     @property
     def subresources(self) -> frozenset[str]:

@@ -1,23 +1,19 @@
-"""Objects as a ``Table``, with the columns that ``kubectl get`` prints, or their metadata alone: what clients get that
-ask for ``as=Table``, ``as=PartialObjectMetadata`` or ``as=PartialObjectMetadataList``.
-"""
+"""Objects as a ``Table`` with the columns that ``kubectl get`` prints, or as ``PartialObjectMetadata``."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, cast, get_args
 
 from zoneward.kube.formats import quoted
-from zoneward.sandbox.server.kinds import NAME, Column, Kind, Object
+from zoneward.sandbox.server.kinds import Cell, Column, Kind, Object
 from zoneward.sandbox.server.status_errors import bad_request
 
 Inclusion = Literal["None", "Metadata", "Object"]
 """How much of an object comes with its row."""
-Version = Literal["v1", "v1beta1"]
-"""Of ``meta.k8s.io``."""
 
 
 def inclusion(text: str) -> Inclusion:
-    """What the parameter ``includeObject`` says. Raises StatusError."""
+    """The parameter ``includeObject``. Raises StatusError."""
     if not text:
         return "Metadata"
     if text not in get_args(Inclusion):
@@ -27,99 +23,59 @@ def inclusion(text: str) -> Inclusion:
 
 
 def table(
-    kind: Kind,
-    things: Iterable[Object],
-    *,
-    metadata: Object,
-    include: Inclusion = "Metadata",
-    with_columns: bool = True,
-    now: datetime,
-    version: Version = "v1",
+    kind: Kind, things: Iterable[Object], *, metadata: Object, include: Inclusion, with_columns: bool, now: datetime
 ) -> Object:
-    """A row for each of ``things``, which are not copied.
-
-    ``metadata`` is that of the list: resourceVersion, continue, remainingItemCount. ``table_of_one`` is for anything
-    but a list.
-    """
-    has_conditions = kind.kind == "Pod"
+    """A row for each object; ``metadata`` is that of the list. The objects are not copied."""
+    definitions = [
+        {
+            "name": column.name,
+            "type": "string",
+            "format": "name" if column.name == "Name" else "",
+            "description": column.name,
+            "priority": int(column.is_wide),
+        }
+        for column in kind.columns
+    ]
+    rows = []
+    for thing in things:
+        stored = kind.to_stored(thing)
+        row: Object = {"cells": [column.cell(stored, now) for column in kind.columns]}
+        if kind.kind == "Pod" and (phase := _phase(thing, now)) in _FINISHED:
+            message = _FINISHED[phase]
+            row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
+        row["object"] = {"None": None, "Metadata": partial(thing), "Object": thing}[include]
+        rows.append(row)
     return {
         "kind": "Table",
-        "apiVersion": f"meta.k8s.io/{version}",
+        "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": list(map(_definition, kind.columns)) if with_columns else None,
-        "rows": [
-            {"cells": kind.cells(thing, now)}
-            | ({"conditions": told} if has_conditions and (told := pod_row_conditions(thing)) else {})
-            | {"object": _included(thing, include, version)}
-            for thing in things
-        ],
+        "columnDefinitions": definitions if with_columns else None,
+        "rows": rows,
     }
 
 
-def table_of_one(
-    kind: Kind,
-    thing: Object,
-    *,
-    include: Inclusion = "Metadata",
-    with_columns: bool = True,
-    now: datetime,
-    version: Version = "v1",
-) -> Object:
-    """Of a single object, or of a watch event's: in a stream only the first event's table has columns. A bookmark's
-    object may have nothing but its metadata.
+def table_of_one(kind: Kind, thing: Object, *, include: Inclusion, with_columns: bool = True, now: datetime) -> Object:
+    """The table of a single object, or of a watch event: in a stream only the first table has columns. The object of a
+    bookmark has nothing but metadata.
     """
     metadata = {"resourceVersion": thing["metadata"].get("resourceVersion", "")}
-    return table(kind, [thing], metadata=metadata, include=include, with_columns=with_columns, now=now, version=version)
+    return table(kind, [thing], metadata=metadata, include=include, with_columns=with_columns, now=now)
 
 
-def partial(thing: Object, *, version: Version = "v1") -> Object:
+def partial(thing: Object) -> Object:
     """A ``PartialObjectMetadata``. The metadata is not copied."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": thing["metadata"]}
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": thing["metadata"]}
 
 
-def partial_list(things: Iterable[Object], *, metadata: Object, version: Version = "v1") -> Object:
-    """A ``PartialObjectMetadataList``; ``metadata`` is that of the list."""
-    return {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": metadata,
-        "items": [partial(thing, version=version) for thing in things],
-    }
-
-
-def _included(thing: Object, include: Inclusion, version: Version) -> Object | None:
-    match include:
-        case "None":
-            return None
-        case "Metadata":
-            return partial(thing, version=version)
-        case "Object":
-            return thing
-
-
-def _definition(column: Column) -> Object:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.description,
-        "priority": column.priority,
-    }
-
-
-# --- ages -------------------------------------------------------------------------------------------------------------
+# --- cells that several kinds have ------------------------------------------------------------------------------------
 
 UNKNOWN: Final = "<unknown>"
-INVALID: Final = "<invalid>"
-
+_NONE: Final = "<none>"
+_SHOWN: Final = 3
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 365 * _DAY
-_SECOND: Final = timedelta(seconds=1)
-_GRACE: Final = timedelta(seconds=-2)
-"""Clocks differ: what is less than this in the future is now."""
-
 _STEPS: Final = (
     (2 * _MINUTE, 1, "s", 0, ""),
     (10 * _MINUTE, _MINUTE, "m", 1, "s"),
@@ -130,14 +86,14 @@ _STEPS: Final = (
     (2 * _YEAR, _DAY, "d", 0, ""),
     (8 * _YEAR, _YEAR, "y", _DAY, "d"),
 )
-"""Shorter than so many seconds: the unit and its letter, the smaller unit (0: none is told) and its letter."""
+"""Below so many seconds: the unit and its letter, the smaller unit (0: not shown) and its letter."""
 
 
 def human(duration: timedelta) -> str:
-    """At most two units, the second only while it says much: upstream's ``duration.HumanDuration``."""
-    if duration <= _GRACE:
-        return INVALID
-    seconds = max(duration // _SECOND, 0)
+    """At most two units, as upstream's ``duration.HumanDuration``. Clocks differ: two seconds ahead count as now."""
+    if duration <= timedelta(seconds=-2):
+        return "<invalid>"
+    seconds = max(duration // timedelta(seconds=1), 0)
     for limit, unit, letter, smaller, smaller_letter in _STEPS:
         if seconds < limit:
             rest = seconds % unit // smaller if smaller else 0
@@ -146,347 +102,279 @@ def human(duration: timedelta) -> str:
 
 
 def since(timestamp: str | None, now: datetime) -> str:
-    """``timestamp`` as objects have it: RFC 3339, with or without fractions of a second."""
+    """``timestamp``: RFC 3339, with or without fractions of a second."""
     return human(now - datetime.fromisoformat(timestamp)) if timestamp else UNKNOWN
 
 
-AGE: Final = Column("Age", description="How long ago the object was created.")
+def field(path: str, default: str = "") -> Cell:
+    """The cell of a field such as ``status.phase``; ``default`` where it is absent or empty."""
+    names = path.split(".")
+
+    def cell(thing: Object, _now: datetime) -> Any:
+        value: Any = thing
+        for name in names:
+            value = (value or {}).get(name)
+        return value or default
+
+    return cell
 
 
-def age(thing: Object, now: datetime) -> str:
+def _spec(thing: Object) -> Object:
+    return thing.get("spec") or {}
+
+
+def _status(thing: Object) -> Object:
+    return thing.get("status") or {}
+
+
+def _age(thing: Object, now: datetime) -> str:
     return since(thing["metadata"].get("creationTimestamp"), now)
 
 
-# --- Namespaces, Leases, Endpoints, EndpointSlices --------------------------------------------------------------------
-
-_NONE: Final = "<none>"
-NAMESPACE_COLUMNS: Final = (NAME, Column("Status", description="The status of the namespace"), AGE)
-
-
-def namespace_cells(thing: Object, now: datetime) -> list[object]:
-    status = thing.get("status") or {}
-    return [thing["metadata"].get("name", ""), status.get("phase", ""), age(thing, now)]
+def _first(words: Sequence[str], default: str) -> str:
+    """The first three."""
+    more = f" + {len(words) - _SHOWN} more..." if len(words) > _SHOWN else ""
+    return (",".join(words[:_SHOWN]) + more) or default
 
 
-LEASE_COLUMNS: Final = (NAME, Column("Holder", description="Who holds the lease."), AGE)
+_phase: Final = field("status.phase")
+_NAME: Final = Column("Name", field("metadata.name"))
+_AGE: Final = Column("Age", _age)
+NAMESPACE_COLUMNS: Final = (_NAME, Column("Status", _phase), _AGE)
+LEASE_COLUMNS: Final = (_NAME, Column("Holder", field("spec.holderIdentity")), _AGE)
+
+# --- Endpoints and EndpointSlices -------------------------------------------------------------------------------------
 
 
-def lease_cells(thing: Object, now: datetime) -> list[object]:
-    spec = thing.get("spec") or {}
-    return [thing["metadata"].get("name", ""), spec.get("holderIdentity") or "", age(thing, now)]
-
-
-ENDPOINTS_COLUMNS: Final = (NAME, Column("Endpoints", description="The addresses that serve, with their ports."), AGE)
-
-
-def endpoints_cells(thing: Object, now: datetime) -> list[object]:
+def _endpoints(thing: Object, _now: datetime) -> str:
     pairs = [
-        f"{_bracketed(address['ip'])}:{port['port']}" if port else str(address["ip"])
+        (f"[{ip}]" if ":" in ip else ip) + f":{port['port']}" if port else str(ip)
         for subset in thing.get("subsets") or ()
         for port in subset.get("ports") or (None,)
-        for address in subset.get("addresses") or ()
+        for ip in (address["ip"] for address in subset.get("addresses") or ())
     ]
-    shown = ",".join(pairs[:_SHOWN]) or _NONE
-    more = f" + {len(pairs) - _SHOWN} more..." if len(pairs) > _SHOWN else ""
-    return [thing["metadata"].get("name", ""), shown + more, age(thing, now)]
+    return _first(pairs, _NONE)
 
 
-def _bracketed(ip: str) -> str:
-    return f"[{ip}]" if ":" in ip else ip
+def _slice_ports(thing: Object, _now: datetime) -> str:
+    ports = thing.get("ports") or ()
+    return _first(
+        [str(port["port"] if port.get("port") is not None else port.get("name") or "") for port in ports], _UNSET
+    )
 
 
-ENDPOINT_SLICE_COLUMNS: Final = (
-    NAME,
-    Column("AddressType", description="The type of all its addresses."),
-    Column("Ports", description="The ports of each of its endpoints."),
-    Column("Endpoints", description="The addresses of its endpoints."),
-    AGE,
-)
-
-_SHOWN: Final = 3
-
-
-def endpoint_slice_cells(thing: Object, now: datetime) -> list[object]:
+def _slice_addresses(thing: Object, _now: datetime) -> str:
     endpoints = thing.get("endpoints") or ()
-    return [
-        thing["metadata"].get("name", ""),
-        thing.get("addressType", ""),
-        _shortened([_slice_port(port) for port in thing.get("ports") or ()]),
-        _shortened([address for endpoint in endpoints for address in endpoint.get("addresses") or ()]),
-        age(thing, now),
-    ]
+    return _first([address for endpoint in endpoints for address in endpoint.get("addresses") or ()], _UNSET)
 
 
-def _slice_port(port: Object) -> str:
-    number = port.get("port")
-    return str(port.get("name") or "") if number is None else str(number)
-
-
-def _shortened(words: Sequence[str]) -> str:
-    shown = ",".join(words[:_SHOWN])
-    if len(words) > _SHOWN:
-        return f"{shown} + {len(words) - _SHOWN} more..."
-    return shown or "<unset>"
-
+_UNSET: Final = "<unset>"
+ENDPOINTS_COLUMNS: Final = (_NAME, Column("Endpoints", _endpoints), _AGE)
+ENDPOINT_SLICE_COLUMNS: Final = (
+    _NAME,
+    Column("AddressType", field("addressType")),
+    Column("Ports", _slice_ports),
+    Column("Endpoints", _slice_addresses),
+    _AGE,
+)
 
 # --- Services ---------------------------------------------------------------------------------------------------------
 
-SERVICE_COLUMNS: Final = (
-    NAME,
-    Column("Type", description="How the Service is exposed."),
-    Column("Cluster-IP", description="The first of its virtual addresses."),
-    Column("External-IP", description="Its addresses outside of the cluster."),
-    Column("Port(s)", description="The ports it exposes, with their node ports."),
-    AGE,
-    Column("Selector", description="The labels of the pods it sends traffic to.", priority=1),
-)
+
+def _cluster_ip(thing: Object, _now: datetime) -> str:
+    spec = _spec(thing)
+    return str((spec.get("clusterIPs") or [spec.get("clusterIP") or _NONE])[0])
 
 
-def service_cells(thing: Object, now: datetime) -> list[object]:
-    spec = thing.get("spec") or {}
-    addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or _NONE]
-    selector = spec.get("selector") or {}
-    return [
-        thing["metadata"].get("name", ""),
-        spec.get("type", ""),
-        addresses[0],
-        _external(spec, thing.get("status") or {}),
-        ",".join(map(_service_port, spec.get("ports") or ())) or _NONE,
-        age(thing, now),
-        ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or _NONE,
-    ]
-
-
-def _external(spec: Object, status: Object) -> str:
+def _external_ip(thing: Object, _now: datetime) -> str:
+    spec = _spec(thing)
     own = list(spec.get("externalIPs") or ())
     match spec.get("type"):
-        case "ClusterIP" | "NodePort":
-            return ",".join(own) or _NONE
         case "LoadBalancer":
-            ingress = (status.get("loadBalancer") or {}).get("ingress") or ()
-            return ",".join(sorted(set(_entrances(ingress))) + own) or "<pending>"
+            ingress = (_status(thing).get("loadBalancer") or {}).get("ingress") or ()
+            balanced = {each.get("ip") or each.get("hostname") for each in ingress} - {None, ""}
+            return ",".join([*sorted(balanced), *own]) or "<pending>"
         case "ExternalName":
             return str(spec.get("externalName", ""))
-        case _:
-            return "<unknown>"
+    return ",".join(own) or _NONE
 
 
-def _entrances(ingress: Iterable[Object]) -> Iterable[str]:
-    for entrance in ingress:
-        if address := entrance.get("ip") or entrance.get("hostname"):
-            yield address
+def _service_ports(thing: Object, _now: datetime) -> str:
+    ports = (
+        f"{port['port']}{f':{number}' if (number := port.get('nodePort')) else ''}/{port.get('protocol', 'TCP')}"
+        for port in _spec(thing).get("ports") or ()
+    )
+    return ",".join(ports) or _NONE
 
 
-def _service_port(port: Object) -> str:
-    node_port = port.get("nodePort")
-    return f"{port['port']}{f':{node_port}' if node_port else ''}/{port.get('protocol', 'TCP')}"
+def _selector(thing: Object, _now: datetime) -> str:
+    selector = _spec(thing).get("selector") or {}
+    return ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or _NONE
 
+
+SERVICE_COLUMNS: Final = (
+    _NAME,
+    Column("Type", field("spec.type")),
+    Column("Cluster-IP", _cluster_ip),
+    Column("External-IP", _external_ip),
+    Column("Port(s)", _service_ports),
+    _AGE,
+    Column("Selector", _selector, is_wide=True),
+)
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
-NODE_COLUMNS: Final = (
-    NAME,
-    Column("Status", description="The status of the node"),
-    Column("Roles", description="The roles of the node"),
-    AGE,
-    Column("Version", description="Kubelet Version reported by the node."),
-    Column("Internal-IP", description="The first internal address of the node.", priority=1),
-    Column("External-IP", description="The first external address of the node.", priority=1),
-    Column("OS-Image", description="OS Image reported by the node.", priority=1),
-    Column("Kernel-Version", description="Kernel Version reported by the node.", priority=1),
-    Column("Container-Runtime", description="Container runtime and its version reported by the node.", priority=1),
-)
-
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
-_ROLE_LABEL: Final = "kubernetes.io/role"
 
 
-def node_cells(thing: Object, now: datetime) -> list[object]:
-    metadata, spec, status = thing["metadata"], thing.get("spec") or {}, thing.get("status") or {}
-    info = status.get("nodeInfo") or {}
-    addresses = status.get("addresses") or ()
-    return [
-        metadata.get("name", ""),
-        _readiness(status.get("conditions") or ()) + (",SchedulingDisabled" if spec.get("unschedulable") else ""),
-        ",".join(sorted(set(_roles(metadata.get("labels") or {})))) or _NONE,
-        age(thing, now),
-        info.get("kubeletVersion", ""),
-        _node_address(addresses, "InternalIP"),
-        _node_address(addresses, "ExternalIP"),
-        info.get("osImage") or UNKNOWN,
-        _kernel(info),
-        info.get("containerRuntimeVersion") or UNKNOWN,
-    ]
+def _node_status(thing: Object, _now: datetime) -> str:
+    ready = [each.get("status") for each in _status(thing).get("conditions") or () if each.get("type") == "Ready"]
+    word = "Unknown" if not ready else "Ready" if ready[-1] == "True" else "NotReady"
+    return word + (",SchedulingDisabled" if _spec(thing).get("unschedulable") else "")
 
 
-def _kernel(info: Object) -> str:
+def _roles(thing: Object, _now: datetime) -> str:
+    labels = thing["metadata"].get("labels") or {}
+    roles = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)}
+    return ",".join(sorted(roles | {labels.get("kubernetes.io/role", "")} - {""})) or _NONE
+
+
+def _node_address(type_: str) -> Cell:
+    def cell(thing: Object, _now: datetime) -> str:
+        addresses = _status(thing).get("addresses") or ()
+        return next((each["address"] for each in addresses if each.get("type") == type_), _NONE)
+
+    return cell
+
+
+def _kernel(thing: Object, _now: datetime) -> str:
+    info = _status(thing).get("nodeInfo") or {}
     architecture = info.get("architecture")
     return (info.get("kernelVersion") or UNKNOWN) + (f" ({architecture})" if architecture else "")
 
 
-def _readiness(conditions: Iterable[Object]) -> str:
-    readiness = [condition.get("status") == "True" for condition in conditions if condition.get("type") == "Ready"]
-    if not readiness:
-        return "Unknown"
-    return "Ready" if readiness[-1] else "NotReady"
-
-
-def _roles(labels: Object) -> Iterable[str]:
-    for label, value in labels.items():
-        if role := label.removeprefix(_ROLE_PREFIX) if label.startswith(_ROLE_PREFIX) else "":
-            yield role
-        elif label == _ROLE_LABEL and value:
-            yield value
-
-
-def _node_address(addresses: Iterable[Object], address_type: str) -> str:
-    return next((each["address"] for each in addresses if each.get("type") == address_type), _NONE)
-
+NODE_COLUMNS: Final = (
+    _NAME,
+    Column("Status", _node_status),
+    Column("Roles", _roles),
+    _AGE,
+    Column("Version", field("status.nodeInfo.kubeletVersion")),
+    Column("Internal-IP", _node_address("InternalIP"), is_wide=True),
+    Column("External-IP", _node_address("ExternalIP"), is_wide=True),
+    Column("OS-Image", field("status.nodeInfo.osImage", UNKNOWN), is_wide=True),
+    Column("Kernel-Version", _kernel, is_wide=True),
+    Column("Container-Runtime", field("status.nodeInfo.containerRuntimeVersion", UNKNOWN), is_wide=True),
+)
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
-
-POD_COLUMNS: Final = (
-    NAME,
-    Column("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
-    Column("Status", description="The aggregate status of the containers in this pod."),
-    Column("Restarts", description="How often its containers have been restarted, and when the last time."),
-    AGE,
-    Column("IP", description="The first address of the pod.", priority=1),
-    Column("Node", description="The node this pod is on.", priority=1),
-    Column("Nominated Node", description="The node it may get when others have left.", priority=1),
-    Column("Readiness Gates", description="How many of them are open.", priority=1),
-)
 
 _FINISHED: Final = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
-def pod_cells(thing: Object, now: datetime) -> list[object]:
-    metadata, spec, status = thing["metadata"], thing.get("spec") or {}, thing.get("status") or {}
-    containers = status.get("containerStatuses") or ()
-    running = [
-        each for each in containers if each.get("ready") and (each.get("state") or {}).get("running") is not None
-    ]
-    return [
-        metadata.get("name", ""),
-        f"{len(running)}/{len(spec.get('containers') or ())}",
-        _ending(metadata, status) or _reason(status, containers, is_running=bool(running)),
-        _restarts(containers, now),
-        age(thing, now),
-        _pod_address(status) or _NONE,
-        spec.get("nodeName") or _NONE,
-        status.get("nominatedNodeName") or _NONE,
-        _gates(spec.get("readinessGates") or (), status.get("conditions") or ()),
-    ]
+def _containers(thing: Object) -> list[Object]:
+    return _status(thing).get("containerStatuses") or []
 
 
-def pod_row_conditions(thing: Object) -> list[Object]:
-    """Of its row: that there is nothing to be expected any more. Empty while there is."""
-    phase = (thing.get("status") or {}).get("phase", "")
-    if phase not in _FINISHED:
-        return []
-    return [{"type": "Completed", "status": "True", "reason": phase, "message": _FINISHED[phase]}]
+def _running(thing: Object) -> int:
+    return sum(
+        bool(each.get("ready")) and (each.get("state") or {}).get("running") is not None for each in _containers(thing)
+    )
 
 
-def _reason(status: Object, containers: Sequence[Object], *, is_running: bool) -> str:
-    """What is wrong with the first container that is not well, else what the pod itself says."""
-    reason = str(status.get("reason") or status.get("phase", ""))
-    for container in reversed(containers):
+def _pod_status(thing: Object, _now: datetime) -> str:
+    """The reason of the first container that is not well, else that of the pod."""
+    status = _status(thing)
+    phase = str(status.get("phase", ""))
+    if "deletionTimestamp" in thing["metadata"] and phase not in _FINISHED:
+        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    reason = str(status.get("reason") or phase)
+    for container in reversed(_containers(thing)):
         state = container.get("state") or {}
         if waiting := (state.get("waiting") or {}).get("reason"):
             reason = waiting
         elif (ended := state.get("terminated")) is not None:
-            reason = _end(ended)
-    if reason == "Completed" and is_running:
-        conditions = status.get("conditions") or ()
-        is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-        return "Running" if is_ready else "NotReady"
+            signal = ended.get("signal")
+            reason = ended.get("reason") or (f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}")
+    if reason == "Completed" and _running(thing):
+        ready = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
+        return "Running" if "True" in ready else "NotReady"
     return reason
 
 
-def _restarts(containers: Sequence[Object], now: datetime) -> str:
-    """How many, and when the last one was."""
+def _restarts(thing: Object, now: datetime) -> str:
+    containers = _containers(thing)
     count = sum(container.get("restartCount", 0) for container in containers)
-    ended = (((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for container in containers)
+    ended = [((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in containers]
     # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
-    last = max((each for each in ended if each), default="")
+    last = max(filter(None, ended), default="")
     return f"{count} ({since(last, now)} ago)" if count and last else str(count)
 
 
-def _ending(metadata: Object, status: Object) -> str:
-    """What a pod that is being deleted is, whatever its containers are; empty if nothing but that."""
-    if "deletionTimestamp" not in metadata:
-        return ""
-    if status.get("reason") == "NodeLost":
-        return "Unknown"
-    return "" if status.get("phase") in _FINISHED else "Terminating"
+def _pod_ip(thing: Object, _now: datetime) -> str:
+    status = _status(thing)
+    return (status.get("podIPs") or [{"ip": status.get("podIP")}])[0].get("ip") or _NONE
 
 
-def _end(ended: Object) -> str:
-    if reason := ended.get("reason"):
-        return str(reason)
-    signal = ended.get("signal")
-    return f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}"
+def _gates(thing: Object, _now: datetime) -> str:
+    gates = _spec(thing).get("readinessGates") or ()
+    true = {each.get("type") for each in _status(thing).get("conditions") or () if each.get("status") == "True"}
+    return f"{sum(gate.get('conditionType') in true for gate in gates)}/{len(gates)}" if gates else _NONE
 
 
-def _pod_address(status: Object) -> str:
-    addresses: Sequence[Object] = status.get("podIPs") or [{"ip": status.get("podIP")}]
-    return addresses[0].get("ip") or ""
-
-
-def _gates(gates: Sequence[Object], pod_row_conditions: Iterable[Object]) -> str:
-    if not gates:
-        return _NONE
-    fulfilled = {condition.get("type") for condition in pod_row_conditions if condition.get("status") == "True"}
-    return f"{sum(gate.get('conditionType') in fulfilled for gate in gates)}/{len(gates)}"
-
-
-# --- Events of both versions ------------------------------------------------------------------------------------------
-
-EVENT_COLUMNS: Final = (
-    Column("Last Seen", description="When this was last so."),
-    Column("Type", description="Type of this event (Normal, Warning)"),
-    Column("Reason", description="Why, as machines read it."),
-    Column("Object", description="The object that this event is about."),
-    Column("Subobject", description="The part of the object that this event is about.", priority=1),
-    Column("Source", description="The component reporting this event.", priority=1),
-    Column("Message", description="What happened, as humans read it."),
-    Column("First Seen", description="When this was first so.", priority=1),
-    Column("Count", description="The number of times this event has occurred.", priority=1),
-    Column("Name", format="name", description="Name must be unique within a namespace.", priority=1),
+POD_COLUMNS: Final = (
+    _NAME,
+    Column("Ready", lambda thing, _now: f"{_running(thing)}/{len(_spec(thing).get('containers') or ())}"),
+    Column("Status", _pod_status),
+    Column("Restarts", _restarts),
+    _AGE,
+    Column("IP", _pod_ip, is_wide=True),
+    Column("Node", field("spec.nodeName", _NONE), is_wide=True),
+    Column("Nominated Node", field("status.nominatedNodeName", _NONE), is_wide=True),
+    Column("Readiness Gates", _gates, is_wide=True),
 )
 
+# --- Events, as ``v1`` has them ---------------------------------------------------------------------------------------
 
-def event_cells(thing: Object, now: datetime) -> list[object]:
-    about = _either(thing, "involvedObject", "regarding") or {}
+
+def _involved(thing: Object, _now: datetime) -> str:
+    about = thing.get("involvedObject") or {}
     kind, name = str(about.get("kind", "")).lower(), about.get("name")
-    first = since(_either(thing, "firstTimestamp", "deprecatedFirstTimestamp") or thing.get("eventTime"), now)
+    return f"{kind}/{name}" if name else kind
+
+
+def _first_seen(thing: Object, now: datetime) -> str:
+    return since(thing.get("firstTimestamp") or thing.get("eventTime"), now)
+
+
+def _last_seen(thing: Object, now: datetime) -> str:
     if series := thing.get("series"):
-        last, count = since(series.get("lastObservedTime"), now), series.get("count", 0)
-    else:
-        latest = _either(thing, "lastTimestamp", "deprecatedLastTimestamp")
-        last = since(latest, now) if latest else first
-        # Upstream's new recorders leave it out: it happened once.
-        count = _either(thing, "count", "deprecatedCount") or 1
-    return [
-        last,
-        thing.get("type", ""),
-        thing.get("reason", ""),
-        f"{kind}/{name}" if name else kind,
-        about.get("fieldPath", ""),
-        _source(thing),
-        str(_either(thing, "message", "note") or "").strip(),
-        first,
-        count,
-        thing["metadata"].get("name", ""),
-    ]
+        return since(series.get("lastObservedTime"), now)
+    return since(thing["lastTimestamp"], now) if thing.get("lastTimestamp") else _first_seen(thing, now)
 
 
-def _source(thing: Object) -> str:
-    source = _either(thing, "source", "deprecatedSource") or {}
-    component = source.get("component") or _either(thing, "reportingComponent", "reportingController") or ""
+def _source(thing: Object, _now: datetime) -> str:
+    source = thing.get("source") or {}
+    component = source.get("component") or thing.get("reportingComponent") or ""
     instance = source.get("host") or thing.get("reportingInstance")
     return f"{component}, {instance}" if instance else str(component)
 
 
-def _either(thing: Object, core: str, newer: str) -> Any:
-    return thing.get(core) or thing.get(newer)
+def _count(thing: Object, _now: datetime) -> int:
+    # Newer recorders leave the count out: the event happened once.
+    series: Object | None = thing.get("series")
+    count: int = series.get("count", 0) if series else thing.get("count") or 1
+    return count
+
+
+EVENT_COLUMNS: Final = (
+    Column("Last Seen", _last_seen),
+    Column("Type", field("type")),
+    Column("Reason", field("reason")),
+    Column("Object", _involved),
+    Column("Subobject", field("involvedObject.fieldPath"), is_wide=True),
+    Column("Source", _source, is_wide=True),
+    Column("Message", lambda thing, _now: str(thing.get("message") or "").strip()),
+    Column("First Seen", _first_seen, is_wide=True),
+    Column("Count", _count, is_wide=True),
+    Column("Name", field("metadata.name"), is_wide=True),
+)

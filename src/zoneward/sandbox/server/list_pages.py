@@ -14,8 +14,8 @@ from zoneward.kube.formats import quoted
 from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, Record
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, internal, options_invalid
+from zoneward.sandbox.server.versioned_store import Forgotten, Key, Record, VersionedStore
 
 # --- selectors --------------------------------------------------------------------------------------------------------
 
@@ -24,7 +24,7 @@ _TERM: Final = re.compile(r"(?P<name>[^=!]+?)\s*(?P<operator>==|!=|=)\s*(?P<valu
 
 @dataclass(frozen=True, slots=True)
 class ObjectSelector:
-    """Which objects a request is about. A field is wanted to have a value, or not to have it."""
+    """Selects objects by labels, and by fields: name, value, and whether they must be equal."""
 
     labels: LabelSelector
     fields: tuple[tuple[str, str, bool], ...]
@@ -47,7 +47,7 @@ class ObjectSelector:
 
 
 def selection(kind: Kind, *, labels: str, fields: str) -> ObjectSelector:
-    """Of the texts of a request; empty ones select all. Raises StatusError."""
+    """From the texts of a request; empty ones select all. Raises StatusError."""
     try:
         wanted = parse_selector(labels)
     except SelectorError as error:
@@ -76,7 +76,7 @@ _NOT_OLDER: Final = "NotOlderThan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What a list or a watch asks for, as upstream's ``ListOptions``."""
+    """The options of a list or a watch, as upstream's ``ListOptions``."""
 
     namespace: str
     """Empty: of all namespaces."""
@@ -94,7 +94,7 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """Some objects of a state; ``token`` and ``left`` tell of those that did not fit."""
+    """A page of objects; ``token`` and ``left`` are about those that follow."""
 
     records: list[tuple[Key, Record]]
     version: int
@@ -134,7 +134,7 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", n
     return options
 
 
-def list_objects(store: ObjectStore, kind: Kind, options: ListOptions) -> ListResult:
+def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> ListResult:
     """Raises StatusError."""
     version, after, is_going_on = store.version, None, bool(options.token)
     if options.token:
@@ -163,13 +163,13 @@ def list_objects(store: ObjectStore, kind: Kind, options: ListOptions) -> ListRe
     return ListResult(records, version, _token(version, last), left)
 
 
-def too_large(asked: int, version: int) -> StatusError:
-    """For a version that has not been yet; a real server waits three seconds for it first."""
+def too_large(wanted: int, version: int) -> StatusError:
+    """For a version in the future; a real server waits three seconds for it first."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    message = f"Timeout: Too large resource version: {asked}, current: {version}"
+    message = f"Timeout: Too large resource version: {wanted}, current: {version}"
     return StatusError(504, "Timeout", message, details=details)
 
 
@@ -179,38 +179,33 @@ def is_true(text: str | None) -> bool:
 
 
 def _option_errors(options: ListOptions, query: Mapping[str, str]) -> list[FieldError]:
-    match = options.match
-    errors: list[FieldError] = []
-
-    def forbid(field: str, words: str) -> None:
-        errors.append(FieldError("FieldValueForbidden", field, f"Forbidden: {words}"))
-
-    def supports(*known: str) -> None:
-        if match not in known:
-            list_objects = ", ".join(f'"{each}"' for each in known)
-            words = f'Unsupported value: "{match}": supported values: {list_objects}'
-            errors.append(FieldError("FieldValueNotSupported", "resourceVersionMatch", words))
-
+    """What upstream refuses about ``resourceVersionMatch`` and ``sendInitialEvents``."""
+    match, field = options.match, "resourceVersionMatch"
+    found: list[tuple[str, str, bool]] = []
+    known: tuple[str, ...]
     if options.is_watch:
-        if options.wants_initial_events is None and match:
-            words = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            forbid("resourceVersionMatch", words)
-        elif options.wants_initial_events is not None and match != _NOT_OLDER:
-            forbid("resourceVersionMatch", f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}")
-        if match:
-            supports(_NOT_OLDER)
-        return errors
-    if options.wants_initial_events is not None:
-        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
-    if not match:
-        return errors
-    if options.token:
-        forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
-    if not query.get("resourceVersion"):
-        forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    supports(_EXACT, _NOT_OLDER, "")
-    if match == _EXACT and query.get("resourceVersion") == "0":
-        forbid("resourceVersionMatch", f'resourceVersionMatch "{_EXACT.lower()}" is forbidden for resourceVersion "0"')
+        initial, known = options.wants_initial_events is not None, (_NOT_OLDER,)
+        words = f"{field} is forbidden for watch unless sendInitialEvents is provided"
+        found.append((field, words, bool(match) and not initial))
+        words = f"sendInitialEvents requires setting {field} to {_NOT_OLDER}"
+        found.append((field, words, initial and match != _NOT_OLDER))
+    else:
+        version, known = query.get("resourceVersion"), (_EXACT, _NOT_OLDER, "")
+        initial = options.wants_initial_events is not None
+        found.append(("sendInitialEvents", "sendInitialEvents is forbidden for list", initial))
+        words = f"{field} is forbidden when continue is provided"
+        found.append((field, words, bool(match and options.token)))
+        words = f"{field} is forbidden unless resourceVersion is provided"
+        found.append((field, words, bool(match) and not version))
+        words = f'{field} "{_EXACT.lower()}" is forbidden for resourceVersion "0"'
+        found.append((field, words, match == _EXACT and version == "0"))
+    errors = [
+        FieldError("FieldValueForbidden", name, f"Forbidden: {words}") for name, words, is_wrong in found if is_wrong
+    ]
+    if match and match not in known:
+        listed = ", ".join(f'"{each}"' for each in known)
+        problem = f'Unsupported value: "{match}": supported values: {listed}'
+        errors.append(FieldError("FieldValueNotSupported", field, problem))
     return errors
 
 
@@ -258,23 +253,22 @@ class _Token(msgspec.Struct):
 
 _SIGNED: Final = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED: Final = re.compile(r"[0-9]+")
-_DIGITS: Final = 20
-"""More than these, leading zeros aside, are out of any range; Python itself refuses thousands of them."""
 
 
 def parse_int(text: str) -> int:
-    """64 bits. Raises ValueError."""
-    return _parsed(text, _SIGNED, "ParseInt", range(-(1 << 63), 1 << 63))
+    """64 bits. Raises ValueError, as upstream words it."""
+    return _parsed(text, _SIGNED, "ParseInt", 1 << 63)
 
 
 def parse_uint(text: str) -> int:
-    """64 bits, without a sign. Raises ValueError."""
-    return _parsed(text, _UNSIGNED, "ParseUint", range(1 << 64))
+    """64 bits, without a sign. Raises ValueError, as upstream words it."""
+    return _parsed(text, _UNSIGNED, "ParseUint", 1 << 64)
 
 
-def _parsed(text: str, form: re.Pattern[str], function: str, known: range) -> int:
+def _parsed(text: str, form: re.Pattern[str], function: str, limit: int) -> int:
     if form.fullmatch(text) is None:
         raise ValueError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
-    if len(text.lstrip("+-0")) > _DIGITS or (number := int(text)) not in known:
+    # Python refuses to read thousands of digits.
+    if len(text.lstrip("+-0")) > 20 or not -limit <= (number := int(text)) < limit:
         raise ValueError(f"strconv.{function}: parsing {quoted(text)}: value out of range")
     return number

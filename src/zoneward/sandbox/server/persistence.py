@@ -15,9 +15,9 @@ from zoneward.kube.struct_decoder import object_head
 from zoneward.kube.text_encoding import decode_text
 from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import ObjectStore
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.versioned_store import VersionedStore
 
 _BLANK: Final = re.compile(rb"\s*(?:---[ \t]*\r?\n\s*)?")
 _NOT_JSON_AFTER: Final = 1 << 20
@@ -34,7 +34,7 @@ def new_registry(
 ) -> Registry:
     """With what every cluster has: its namespaces, and the Service of the API server, which has no endpoints here."""
     known = kinds(gates)
-    registry = Registry(ObjectStore(known), known, now=now, chance=chance)
+    registry = Registry(VersionedStore(known), known, now=now, chance=chance)
     for name in NAMESPACES:
         registry.restore(registry.kinds["namespaces"], _active(a_namespace(name)))
     registry.restore(registry.kinds["services"], _api_service())
@@ -85,8 +85,8 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
 
 def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
     thing: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
-    told = thing.get("metadata")
-    metadata: Object = told if isinstance(told, dict) else {}
+    found = thing.get("metadata")
+    metadata: Object = found if isinstance(found, dict) else {}
     namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
     try:
         if namespace and registry.find("namespaces", "", namespace) is None:

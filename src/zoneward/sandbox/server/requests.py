@@ -1,4 +1,4 @@
-"""What a request asks for: the object of its path, the form of the answer, its body, its options."""
+"""Requests: the object of the path, the form of the answer, the body, the options."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import msgspec
 from aiohttp import web
 from multidict import MultiMapping
 
-from zoneward.kube.input_error import MalformedText
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import is_true, parse_whole
@@ -28,8 +27,6 @@ class ResourcePath:
     """Empty: of all namespaces, or of a kind without them."""
     name: str = ""
     subresource: str = ""
-    is_watch: bool = False
-    """The older way to ask for a watch: ``/api/v1/watch/pods``."""
 
 
 class ResourcePaths:
@@ -45,9 +42,7 @@ class ResourcePaths:
             api, rest = f"{parts[1]}/{parts[2]}", parts[3:]
         else:
             return None
-        namespace, is_watch = "", rest[0] == "watch"
-        if is_watch:
-            rest = rest[1:] or [""]
+        namespace = ""
         if rest[0] == "namespaces" and len(rest) > 2 and (api, rest[2]) in self._kinds:
             namespace, rest = rest[1], rest[2:]
         kind = self._kinds.get((api, rest[0]))
@@ -58,7 +53,7 @@ class ResourcePaths:
             return None
         if subresource and subresource not in kind.subresources:
             return None
-        return ResourcePath(kind, namespace, name, subresource, is_watch)
+        return ResourcePath(kind, namespace, name, subresource)
 
 
 # --- what the sandbox does not support --------------------------------------------------------------------------------
@@ -78,19 +73,16 @@ def unsupported_body(what: str, instead: str) -> StatusError:
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-_OFFERED: Final = f"{JSON}, {YAML}"
 
-Shape = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
-_SHAPES: Final = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+Shape = Literal["", "Table", "PartialObjectMetadata"]
+_SHAPES: Final = get_args(Shape)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """``shape``: the object itself, or what is made of it, in a version of ``meta.k8s.io``."""
+    """``shape``: empty for the object itself, or what ``meta.k8s.io/v1`` makes of it."""
 
-    is_yaml: bool = False
     shape: Shape = ""
-    version: Literal["v1", "v1beta1"] = "v1"
     is_aggregated: bool = False
     """Discovery: all groups in one document."""
 
@@ -102,29 +94,20 @@ def answer_form(accept: str) -> AnswerForm:
     """The first form of an ``Accept`` header that the server has. Raises StatusError."""
     if accept in ("", "*/*", JSON):
         return _PLAIN
-    is_known = False
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
-        if name not in (JSON, YAML, "*/*", "application/*"):
+        if name not in (JSON, "*/*", "application/*"):
             continue
-        is_known = True
         shape = values.get("as", "")
-        if shape == "APIGroupDiscoveryList":
-            if values.get("v") == "v2":
-                return AnswerForm(is_aggregated=True)
-            continue
-        if shape:
-            if values.get("g") != "meta.k8s.io" or values.get("v") not in ("v1", "v1beta1") or shape not in _SHAPES:
-                continue
-            return AnswerForm(name == YAML, shape, values["v"])  # type: ignore[arg-type]
-        return AnswerForm(is_yaml=name == YAML)
-    if is_known:
-        raise not_acceptable(f"only the following media types are accepted: {_OFFERED}")
-    if _PROTOBUF in accept:
-        raise unsupported(406, "NotAcceptable", "answers in protobuf", f"accept {JSON}")
-    message = f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}, application/json;stream=watch"
-    raise not_acceptable(message)
+        if shape == "APIGroupDiscoveryList" and values.get("v") == "v2":
+            return AnswerForm(is_aggregated=True)
+        if not shape or (shape in _SHAPES and (values.get("g"), values.get("v")) == ("meta.k8s.io", "v1")):
+            return AnswerForm(cast(Shape, shape))
+    for form, media_type in (("protobuf", _PROTOBUF), ("YAML", YAML)):
+        if media_type in accept:
+            raise unsupported(406, "NotAcceptable", f"answers in {form}", f"accept {JSON}")
+    raise not_acceptable(f"only the following media types are accepted: {JSON}")
 
 
 def not_acceptable(message: str) -> StatusError:
@@ -175,28 +158,17 @@ def decode_json(body: bytes) -> Any:
 def _decode_value(body: bytes, content_type: str) -> Any:
     if content_type in _JSON_TYPES:
         return decode_json(body)
-    if content_type == YAML:
-        return _decode_yaml(body)
-    if content_type == _PROTOBUF:
-        raise unsupported_body("bodies in protobuf", "send JSON, as kubectl create -f does")
-    message = f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}"
+    for form, media_type in (("protobuf", _PROTOBUF), ("YAML", YAML)):
+        if content_type == media_type:
+            raise unsupported_body(f"bodies in {form}", "send JSON, as kubectl create -f does")
+    message = f"the body of the request was in an unknown format - accepted media types include: {JSON}"
     raise StatusError(415, "UnsupportedMediaType", message, details={})
 
 
-def _decode_yaml(body: bytes) -> Any:
-    # Only who sends YAML waits for the import.
-    from zoneward.kube.yaml_documents import whole_documents
-
-    try:
-        documents = whole_documents(body)
-    except MalformedText as error:
-        raise bad_request(f"the body is not valid YAML: line {error.line}: {error.problem}") from None
-    return documents[0] if documents else None
-
-
 def _name_in_protobuf(body: bytes) -> str:
-    """The name of the Namespace that ``kubectl create namespace`` sends, which speaks no other format; empty where
-    there is none. The envelope has the object in its field 2, that its metadata in field 1, that the name in field 1.
+    """The name of the Namespace that ``kubectl create namespace`` sends, always in protobuf; empty for other bodies.
+
+    The object is field 2 of the envelope, its metadata field 1 of that, the name field 1 of that.
     """
     if not body.startswith(b"k8s\0"):
         return ""
@@ -241,7 +213,7 @@ class _DeleteOptions(msgspec.Struct):
 
 
 def validation_of(query: Mapping[str, str]) -> Validation:
-    """What is to be done about unknown fields; `write_options` has judged it."""
+    """How to treat unknown fields; `write_options` validates the value."""
     return cast(Validation, query.get("fieldValidation") or "Warn")
 
 
@@ -259,7 +231,7 @@ def write_options(query: MultiMapping[str], *, subresource: str, options: str) -
 
 
 def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -> Deletion:
-    """Of the body, or of the query where there is none. Raises StatusError."""
+    """From the body, or from the query without one. Raises StatusError."""
     if body.strip():
         try:
             options = msgspec.convert(_decode_value(body, content_type) or {}, _DeleteOptions)
@@ -296,10 +268,8 @@ def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -
     )
 
 
-def _dry_run_errors(asked: list[str]) -> list[FieldError]:
-    if not asked or asked == ["All"]:
+def _dry_run_errors(values: list[str]) -> list[FieldError]:
+    if not values or values == ["All"]:
         return []
-    list_objects = " ".join(f'"{each}"' for each in asked)
-    return [
-        FieldError("FieldValueNotSupported", "dryRun", f'Unsupported value: [{list_objects}]: supported values: "All"')
-    ]
+    listed = " ".join(f'"{each}"' for each in values)
+    return [FieldError("FieldValueNotSupported", "dryRun", f'Unsupported value: [{listed}]: supported values: "All"')]

@@ -1,7 +1,7 @@
-"""The verbs of the API on the store: what a write goes through, whoever asks for it.
+"""The verbs of the API on the store.
 
-Nothing here waits, so that every write is done before the next one begins. Dictionaries that are given and returned are
-their owner's to change, with one exception: parts of an object that a write leaves as they were are shared.
+Nothing here waits, so that every write is done before the next one begins. Callers may change the dictionaries that
+they pass and get, except parts of an object that a write left alone: these are shared.
 """
 
 import random
@@ -14,7 +14,6 @@ from typing import Final
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import parse_uint
-from zoneward.sandbox.server.object_store import Key, ObjectStore, Record, new_uid
 from zoneward.sandbox.server.schema import as_time, decode
 from zoneward.sandbox.server.status_errors import (
     StatusError,
@@ -27,6 +26,7 @@ from zoneward.sandbox.server.status_errors import (
     modified,
     not_found,
 )
+from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
@@ -36,7 +36,7 @@ _LONGEST_BASE: Final = 63 - _SUFFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """How a write is meant."""
+    """Options of a write."""
 
     subresource: str = ""
     is_patch: bool = False
@@ -46,7 +46,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What came of a write: the object in its stored version (as it would be, in a dry run)."""
+    """The object in its stored version, after a write or as it would be after a dry run."""
 
     object: Object
     is_new: bool = False
@@ -57,7 +57,7 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """How an object is to go. ``grace`` in seconds; None: as the object says."""
+    """Options of a deletion. ``grace`` in seconds; None: the object's own."""
 
     grace: int | None = None
     uid: str | None = None
@@ -70,7 +70,7 @@ class Registry:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: VersionedStore,
         kinds: Iterable[Kind],
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -80,7 +80,7 @@ class Registry:
         self.kinds: Final = {kind.resource: kind for kind in kinds}
         self._now, self._chance = now, chance or random.Random()
 
-    # --- what rules may ask (kinds.ObjectReader) ----------------------------------------------------------------------
+    # --- what strategies read (kinds.ObjectReader) --------------------------------------------------------------------
 
     @property
     def now(self) -> datetime:
@@ -93,7 +93,7 @@ class Registry:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def record(self, kind: Kind, namespace: str, name: str) -> Record:
-        """Raises StatusError where there is none."""
+        """Raises StatusError if the object does not exist."""
         record = self.store.get(kind.stored, (namespace, name))
         if record is None:
             raise not_found(kind, name)
@@ -108,7 +108,7 @@ class Registry:
         """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
         new = dict(thing)
         metadata = new["metadata"] = dict(new.get("metadata") or {})
-        _put_into(kind, namespace, metadata)
+        _set_namespace(kind, namespace, metadata)
         if metadata.pop("resourceVersion", None):
             raise internal("resourceVersion should not be set on objects to be created")
         self._check_namespace(kind, namespace, metadata.get("name") or "")
@@ -121,16 +121,15 @@ class Registry:
             metadata["generation"] = 1
         kind.strategy.default(new)
         new, strategy = kind.to_stored(new), kind.strategy
-        # Upstream takes addresses first of all, and where it can't it says nothing else.
+        # Upstream allocates addresses first, and reports nothing else where that fails.
         self._raise_errors(kind, new, strategy.allocate(new, None))
-        with _given_back(lambda: strategy.release(None, new)):
+        with _released_on_error(lambda: strategy.release(None, new)):
             strategy.prepare_create(new, self)
             self._raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
             key = (namespace, new["metadata"]["name"])
-            # Whether the name is free is looked at only when the object is good.
-            if (there := self.store.get(kind.stored, key)) is not None:
-                raise already_exists(kind, key[1], is_ending=there.is_ending)
-            new = _in_order(new)
+            # As upstream, an invalid object is refused before its name is looked up.
+            if (found := self.store.get(kind.stored, key)) is not None:
+                raise already_exists(kind, key[1], is_ending=found.is_ending)
             record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
         if record is None:
             strategy.release(None, new)
@@ -144,7 +143,7 @@ class Registry:
         new, _ = decode(thing, kind, validation="Ignore")
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
-        _put_into(kind, namespace, metadata)
+        _set_namespace(kind, namespace, metadata)
         metadata.setdefault("uid", new_uid(self._chance))
         metadata.setdefault("creationTimestamp", self._time())
         if kind.strategy.has_generation:
@@ -154,14 +153,14 @@ class Registry:
             # Snapshots have no period; without one the next update would end it.
             metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
-        # Snapshots have no more than what is read: what else an object would need is not asked for.
+        # Snapshots have only the fields that Zoneward reads: the rest is not validated.
         self._raise_errors(kind, new, kind.strategy.metadata_errors(new))
         if not metadata.get("name"):
-            # Names are made up for those who create, not for those who restore.
+            # Names are generated for new objects only.
             raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
         key = (namespace, metadata["name"])
-        there = self.store.get(kind, key)
-        old = None if there is None else there.object()
+        record = self.store.get(kind, key)
+        old = None if record is None else record.object()
         if old is not None:
             kind.strategy.release(None, old)
         try:
@@ -170,7 +169,6 @@ class Registry:
             if old is not None:
                 kind.strategy.restore(old)
             raise
-        new = _in_order(new)
         self.store.put(kind, key, new)
         return new
 
@@ -187,7 +185,7 @@ class Registry:
         stored = record.object()
         old = kind.from_stored(stored)
         new = self._completed(kind, namespace, name, change(old), record, old, write)
-        return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
+        return self._store_update(kind, (namespace, name), kind.to_stored(new), stored, write)
 
     def _completed(
         self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
@@ -196,7 +194,7 @@ class Registry:
         new, before, strategy = dict(changed), old["metadata"], kind.strategy
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         _check_name(new, name)
-        _put_into(kind, namespace, metadata)
+        _set_namespace(kind, namespace, metadata)
         _check_version(kind, metadata, record, name, is_patch=write.is_patch)
         metadata |= {field: before[field] for field in _KEPT if field in before}
         if strategy.has_generation:
@@ -207,12 +205,12 @@ class Registry:
         strategy.default(new, old)
         return new
 
-    def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
-        """A change of what is stored, judged and made."""
+    def _store_update(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
+        """Validate and store an update."""
         strategy, before = kind.strategy, old["metadata"]
         if not write.subresource:
             self._raise_errors(kind, new, strategy.allocate(new, old))
-        with _given_back(lambda: strategy.release(old, new)):
+        with _released_on_error(lambda: strategy.release(old, new)):
             if write.subresource == "status":
                 strategy.prepare_status(new, old, self)
                 wrong = strategy.validate_status(new, old)
@@ -226,14 +224,13 @@ class Registry:
                 wrong = strategy.validate_update(new, old)
             new["metadata"]["resourceVersion"] = before["resourceVersion"]
             self._raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
-        new = _in_order(new)
         if new == old or write.is_dry_run:
             strategy.release(old, new)
             return WriteResult(new)
         strategy.release(new, old)
-        return self._keep_or_end(kind.stored, key, new)
+        return self._put_or_delete(kind.stored, key, new)
 
-    def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> WriteResult:
+    def _put_or_delete(self, kind: Kind, key: Key, new: Object) -> WriteResult:
         """An object that was only waiting for its finalizers goes with the last of them."""
         if kind.strategy.is_over(new):
             kind.strategy.release(None, new)
@@ -261,7 +258,6 @@ class Registry:
                 if "generation" in metadata and "deletionTimestamp" not in metadata:
                     metadata["generation"] += 1
                 metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
-            new = _in_order(new)
             if deletion.is_dry_run:
                 return WriteResult(new, is_gone=True)
             kind.strategy.release(None, old)
@@ -274,8 +270,7 @@ class Registry:
             metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
             kind.strategy.begin_to_end(new)
         if deletion.is_dry_run or new == old:
-            return WriteResult(_in_order(new))
-        new = _in_order(new)
+            return WriteResult(new)
         self.store.put(kind.stored, (namespace, name), new)
         return WriteResult(new)
 
@@ -314,12 +309,12 @@ class Registry:
 
 
 _KEPT: Final = ("creationTimestamp", "deletionTimestamp")
-"""Of the metadata, what an update cannot change where it is there; rules judge what it adds."""
+"""Metadata that an update cannot change; validation refuses to add it."""
 
 
 @contextmanager
-def _given_back(release: Callable[[], None]) -> Iterator[None]:
-    """What was taken for an object that is not stored in the end, whyever."""
+def _released_on_error(release: Callable[[], None]) -> Iterator[None]:
+    """Releases what was allocated for an object that is not stored, for any reason."""
     try:
         yield
     except BaseException:
@@ -327,7 +322,7 @@ def _given_back(release: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-# --- whether a write means the object that is there -------------------------------------------------------------------
+# --- preconditions ----------------------------------------------------------------------------------------------------
 
 
 def _check_name(thing: Object, name: str) -> None:
@@ -335,7 +330,7 @@ def _check_name(thing: Object, name: str) -> None:
         raise bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
 
 
-def _put_into(kind: Kind, namespace: str, metadata: Object) -> None:
+def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
     """The namespace of an object is that of the request."""
     if not kind.is_namespaced:
         metadata.pop("namespace", None)
@@ -379,35 +374,6 @@ def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, i
         # Alone of all, this one names the resource.
         refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
         raise refusal
-
-
-_ORDER: Final = (
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-)
-
-
-def _in_order(thing: Object) -> Object:
-    """The same, with its metadata in order."""
-    metadata = thing["metadata"]
-    ordered = {name: metadata[name] for name in _ORDER if name in metadata}
-    return {
-        "kind": thing["kind"],
-        "apiVersion": thing["apiVersion"],
-        "metadata": ordered | metadata,
-        **{name: value for name, value in thing.items() if name not in ("kind", "apiVersion", "metadata")},
-    }
 
 
 # --- writers in this process ------------------------------------------------------------------------------------------

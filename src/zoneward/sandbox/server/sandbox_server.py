@@ -17,28 +17,28 @@ from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.http_handler import ApiHandler
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.object_store import Key, Record, StoredChange
 from zoneward.sandbox.server.resource_registry import Deletion, Registry
 from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
 from zoneward.sandbox.server.watches import BOOKMARKS
 
 CONTEXT: Final = "zoneward-sandbox"
 """What the kubeconfig calls everything in it."""
-_TIDYING: Final = 1.0
-"""Seconds between two looks at what time alone brings."""
-_MERCY: Final = 0.2
-"""Seconds until what nobody owns goes: who makes an owner after its dependents is given time to."""
-_LAST_MOMENT: Final = 0.01
-"""Seconds for what is open to end with the server; none at all would mean for ever."""
+_BACKGROUND_PERIOD: Final = 1.0
+"""Seconds between two rounds of work that is due by time."""
+_OWNER_GRACE: Final = 0.2
+"""Seconds until objects without owners are deleted: a client may create the owner after its dependents."""
+_SHUTDOWN: Final = 0.01
+"""Seconds that open connections get at the end; 0 would mean no limit."""
 _LOG: Final = logging.getLogger(__name__)
 _HTTP: Final = logging.getLogger(f"{__name__}.http")
 _HTTP.addFilter(lambda record: not _is_malformed(record))
-_ALIVE: Final = 75.0
+_KEEP_ALIVE: Final = 75.0
 """Seconds for which a connection waits for its next request."""
 
 
 def _is_malformed(record: logging.LogRecord) -> bool:
-    """Whether a request was none. Who sent it is told; here it would be a traceback, and maybe with the token."""
+    """Whether a request was malformed. Logging it would log a traceback, maybe with the token."""
     error = record.exc_info[1] if record.exc_info else None
     return isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
@@ -46,8 +46,8 @@ def _is_malformed(record: logging.LogRecord) -> bool:
 class SandboxServer:
     """Serves from entering the block to leaving it.
 
-    The token is asked for in the ``Authorization`` header, or as the first part of the path: kubectl sends headers of
-    this kind over TLS only. ``ends_pods`` False: somebody else plays kubelet.
+    Clients send the token in the ``Authorization`` header, or as the first part of the path: kubectl sends the header
+    over TLS only. ``ends_pods`` False: a play ends pods.
     """
 
     def __init__(
@@ -87,15 +87,15 @@ class SandboxServer:
     async def __aenter__(self) -> Self:
         """Raises OSError where the port can't be had."""
         runner = web.ServerRunner(
-            # A request whose client is gone is given up: watches would wait for the next change, maybe for an hour.
+            # Requests whose client is gone are cancelled: watches would wait for the next change, maybe for an hour.
             web.Server(
                 self._server.answer,
-                keepalive_timeout=_ALIVE,
+                keepalive_timeout=_KEEP_ALIVE,
                 access_log=None,
                 handler_cancellation=True,
                 logger=_HTTP,
             ),
-            shutdown_timeout=_LAST_MOMENT,
+            shutdown_timeout=_SHUTDOWN,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
@@ -105,9 +105,9 @@ class SandboxServer:
             await self._stack.aclose()
             raise
         self._port = runner.addresses[0][1]
-        self._stack.push_async_callback(self._server.end_watches, within=_LAST_MOMENT)
-        tidying = asyncio.create_task(self._tidy())
-        self._stack.push_async_callback(_ended, tidying)
+        self._stack.push_async_callback(self._server.end_watches, within=_SHUTDOWN)
+        background = asyncio.create_task(self._background_loop())
+        self._stack.push_async_callback(_ended, background)
         return self
 
     async def __aexit__(
@@ -133,25 +133,25 @@ class SandboxServer:
         if not self._garbage.is_idle:
             self._work.set()
 
-    async def _tidy(self) -> None:
+    async def _background_loop(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_TIDYING):
+                async with asyncio.timeout(_BACKGROUND_PERIOD):
                     await self._work.wait()
             if self._work.is_set():
-                await asyncio.sleep(_MERCY)
+                await asyncio.sleep(_OWNER_GRACE)
             self._work.clear()
             try:
-                self._look_after()
+                self._run_background_work()
             except Exception:
-                # A mistake of ours; what else there is to do goes on.
-                _LOG.exception("what goes on by itself")
+                # A bug of the sandbox; the other work goes on.
+                _LOG.exception("background work")
             if not self._garbage.is_idle:
                 # Others want to be served in between.
                 self._work.set()
                 await asyncio.sleep(0)
 
-    def _look_after(self) -> None:
+    def _run_background_work(self) -> None:
         self._garbage.collect()
         if self._ending is not None:
             self._ending.end_pods()

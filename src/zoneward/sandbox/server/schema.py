@@ -22,7 +22,7 @@ from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.status_errors import bad_request
 
 Validation = Literal["Strict", "Warn", "Ignore"]
-"""What ``fieldValidation`` asks for; clients that ask for nothing get ``Warn``."""
+"""The parameter ``fieldValidation``; the default is ``Warn``."""
 
 
 class MisfitError(Exception):
@@ -56,13 +56,13 @@ _COLLECTIONS: Final = (ValueForm.MAP, ValueForm.LIST, ValueForm.ANY)
 
 @dataclass(slots=True, eq=False)
 class Type:
-    """A value's type; not frozen only because types contain each other. Nobody changes one that is loaded."""
+    """A value's type; not frozen only because types contain each other."""
 
     form: ValueForm
     fields: "dict[str, Field]" = field(default_factory=dict)
     """Of a struct, in Go's order."""
     always: "tuple[Field, ...]" = ()
-    """Fields that are written even when nobody set them."""
+    """Fields that are written even when they are not set."""
     items: "Type | None" = None
     """Of a list or map."""
     merge_key: str = ""
@@ -75,7 +75,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A struct's field. In the data its type is followed by ``always`` (written even when nobody set it), ``keep`` (an
+    """A struct's field. In the data its type is followed by ``always`` (written even when it is not set), ``keep`` (an
     empty value is written back) or ``pointer`` (absent and empty differ), and by ``merge`` or ``merge=KEY``.
     """
 
@@ -166,7 +166,7 @@ def fitted(value: object, kind: Kind, *, old: Object | None = None) -> tuple[Obj
 
 
 _Path = tuple[Any, str] | None
-"""Where a value is: its container's path, and its name or index there."""
+"""The path of a value: that of its container, and its name or index."""
 _ABSENT: Final = object()
 _CONTAINERS: Final = frozenset({dict, list})
 # An enumeration's members cost more to reach, and to hash, than all else that is done with a value.
@@ -222,28 +222,28 @@ class _Walk:
 
     def _value(self, value: Any, type_: Type, old: Any, path: _Path) -> Any:
         """``value`` is not None. ``path`` is that of the value itself."""
-        form, given = type_.form, type(value)
-        if given is dict:
+        form, python_type = type_.form, type(value)
+        if python_type is dict:
             if form is _STRUCT:
                 return self.struct(value, type_, old, path)
             if form is _MAP:
                 return self._map(value, type_, path)
-        elif given is list:
+        elif python_type is list:
             if form is _LIST:
                 return self._list(value, type_, old, path)
-        elif given is int:
+        elif python_type is int:
             if type_.limit and -type_.limit <= value < type_.limit:
                 return value
-        elif given is str:
+        elif python_type is str:
             if form is _STRING or form is _INT_OR_STRING:
                 return value
             if form is _TIME or form is _MICRO_TIME:
                 return _read(value, form, path)
-        elif given is bool and form is _BOOLEAN:
+        elif python_type is bool and form is _BOOLEAN:
             return value
         if form is _ANY:
             return value
-        if form is _QUANTITY and given in (str, int, float):
+        if form is _QUANTITY and python_type in (str, int, float):
             return _read(value, form, path)
         raise MisfitError(f"{_written(path)}: expected {form.value}, got {show(value)}")
 
@@ -295,7 +295,7 @@ def _emptied(value: Any, of: Field) -> Any:
 
 
 def _zero(of: Field) -> Any:
-    """What is written for a field that nobody set."""
+    """The value of a field that is not set."""
     return None if of.is_pointer or of.value.form in _COLLECTIONS else _zero_of(of.value)
 
 

@@ -15,7 +15,7 @@ _EXPIRED: Final = (
 
 
 class StatusError(Exception):
-    """What the server says instead of doing it."""
+    """A request that the server refuses."""
 
     def __init__(
         self, code: int, reason: str, message: str, *, details: Object | None = None, metadata: Object | None = None
@@ -75,7 +75,7 @@ def conflict(kind: Kind, name: str, problem: str) -> StatusError:
 
 
 def modified(kind: Kind, name: str) -> StatusError:
-    """Somebody else was faster."""
+    """Another client changed the object first."""
     problem = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(kind, name, problem)
 
@@ -86,20 +86,20 @@ def forbidden(kind: Kind, name: str, problem: str) -> StatusError:
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422, with all that is wrong; ``errors`` has at least one. Words that are the same are said once."""
-    told = list(dict.fromkeys(map(str, errors)))
-    list_objects = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    """422 with every error, of which there is at least one; equal messages appear once."""
+    messages = list(dict.fromkeys(map(str, errors)))
+    message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
     details = details_of(kind, name, plural=False) | {"causes": causes}
-    return StatusError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {list_objects}', details=details)
+    return StatusError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {message}', details=details)
 
 
 def options_invalid(kind: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 for what a request asks for beside its object: ``ListOptions``, ``DeleteOptions``, ``PatchOptions``."""
+    """422 for options of a request: ``ListOptions``, ``DeleteOptions``, ``PatchOptions``."""
     causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
-    list_objects = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
+    message = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
     details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
-    return StatusError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {list_objects}', details=details)
+    return StatusError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {message}', details=details)
 
 
 def expired(*, token: str) -> StatusError:
@@ -113,15 +113,15 @@ def too_old(version: int, oldest: int) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
-    """Without a reason, as upstream's own slips are."""
+    """Without a reason, as upstream's own are."""
     return StatusError(500, "", message)
 
 
 def unexpected(error: Exception) -> StatusError:
-    """For a mistake of ours, in the form of upstream's ``NewInternalError``."""
-    told = f"{type(error).__name__}: {error}"
+    """For a bug of the sandbox, in the form of upstream's ``NewInternalError``."""
+    problem = f"{type(error).__name__}: {error}"
     return StatusError(
-        500, "InternalError", f"Internal error occurred: {told}", details={"causes": [{"message": told}]}
+        500, "InternalError", f"Internal error occurred: {problem}", details={"causes": [{"message": problem}]}
     )
 
 

@@ -9,23 +9,23 @@ import msgspec
 
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import ListOptions, list_objects, too_large
-from zoneward.sandbox.server.object_store import Forgotten, ObjectStore, Record, StoredChange
 from zoneward.sandbox.server.status_errors import StatusError, too_old
+from zoneward.sandbox.server.versioned_store import Forgotten, Record, StoredChange, VersionedStore
 
 Shaper = Callable[[Object], Object]
-"""What becomes of an object before it is sent: a table, its metadata, another version."""
+"""Makes the form in which an object is sent: a table, its metadata, another version."""
 
 LONGEST: Final = 3600.0
-"""Seconds after which a watch ends that asks for no other time."""
+"""Seconds after which a watch ends by default."""
 BOOKMARKS: Final = 60.0
 """Seconds between two bookmarks."""
 _AT_ONCE: Final = 100
-"""Changes; those that a watcher does not take yet wait in the history, where they are kept once for all."""
+"""Changes sent together; the others wait in the history, which all watches share."""
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
 async def watch(
-    store: ObjectStore,
+    store: VersionedStore,
     kind: Kind,
     options: ListOptions,
     *,
@@ -66,8 +66,8 @@ async def watch(
             return
         if changes:
             since = changes[-1].version
-            if told := [line for change in changes for line in lines.of(change)]:
-                yield told
+            if sent := [line for change in changes for line in lines.of(change)]:
+                yield sent
             continue
         now = clock()
         if options.wants_bookmarks and now >= next_bookmark:
@@ -89,7 +89,7 @@ def error_line(refusal: StatusError) -> bytes:
 
 
 class _Lines:
-    def __init__(self, store: ObjectStore, kind: Kind, options: ListOptions, shaper: Shaper | None) -> None:
+    def __init__(self, store: VersionedStore, kind: Kind, options: ListOptions, shaper: Shaper | None) -> None:
         self._store, self._kind, self._shaper = store, kind, shaper
         self._namespace, self._selection = options.namespace, options.selection
 

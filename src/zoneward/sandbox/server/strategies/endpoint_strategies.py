@@ -1,6 +1,6 @@
-"""EndpointSlices and Endpoints: defaults, gates, generations, what is refused (kube-apiserver v1.36).
+"""EndpointSlices and Endpoints: defaults, gates, generations, validation (kube-apiserver v1.36).
 
-What is refused of EndpointSlices is in `zoneward.kube.validation`; here it is asked only about what an update changes.
+The rules of EndpointSlices are in `zoneward.kube.validation`; an update is validated only where it changes something.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,19 +22,18 @@ from zoneward.kube.validation import (
     not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
-class EndpointSliceStrategy(Strategy):
+class EndpointSliceStrategy(metadata.MetadataStrategy):
     """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
     ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
     """
 
     has_generation = True
-    name_problems = staticmethod(metadata.subdomain_name_problems)
 
     def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
         self._zone_hints, self._node_hints = zone_hints, node_hints
@@ -44,11 +43,11 @@ class EndpointSliceStrategy(Strategy):
         if any(port.get("name") is None or port.get("protocol") is None for port in ports):
             new["ports"] = [_with_defaults(port) for port in ports]
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         self._drop(new, None)
         _as_stored(new)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         self._drop(new, old)
         _as_stored(new)
 
@@ -63,7 +62,7 @@ class EndpointSliceStrategy(Strategy):
 
     def _drop(self, new: Object, old: Object | None) -> None:
         endpoints = new.get("endpoints") or ()
-        # This version of the API has no topology: upstream drops what it is given, and writes none.
+        # This version of the API has no topology: upstream drops the field.
         if any("deprecatedTopology" in endpoint for endpoint in endpoints):
             endpoints = new["endpoints"] = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
         if self._zone_hints and self._node_hints:
@@ -79,9 +78,6 @@ class EndpointSliceStrategy(Strategy):
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True)
-
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
         return metadata.common_update_errors(new, old)
 
@@ -95,21 +91,20 @@ class EndpointSliceStrategy(Strategy):
         if type_ != before or new.get("ports") != old.get("ports"):
             yield from _content(new)
         if (endpoints := new.get("endpoints")) and endpoints != old.get("endpoints"):
-            # What is in an endpoint is judged by itself: one that was good is good wherever it stands.
+            # Endpoints that the old slice has are valid, in any place.
             is_same_type = type_ == before
             yield from _endpoints(new, known=_by_address(old.get("endpoints") or ()) if is_same_type else {})
         yield from immutable("addressType", type_, before)
 
 
 def _as_stored(new: Object) -> None:
-    """Who sends an empty list owns it; stored it is null."""
+    """An empty list is stored as null."""
     for name in ("endpoints", "ports"):
         new[name] = new.get(name) or None
 
 
 def _with_defaults(port: Mapping[str, Any]) -> Object:
-    given = {name: value for name, value in port.items() if value is not None}
-    return {"name": "", "protocol": "TCP"} | given
+    return {"name": "", "protocol": "TCP"} | {name: value for name, value in port.items() if value is not None}
 
 
 def _without(part: Mapping[str, Any], name: str) -> Object:
@@ -122,18 +117,18 @@ def _content(slice_: Object) -> Iterator[FieldError]:
 
 
 def _endpoints(slice_: Object, *, known: Mapping[str, Object]) -> Iterator[FieldError]:
-    """``known`` are endpoints that are good, by their first address."""
+    """``known``: valid endpoints by their first address."""
     endpoints = slice_.get("endpoints") or ()
     if len(endpoints) > MAX_ENDPOINTS:
         yield too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
         return
-    judged = {
+    unknown = {
         index: endpoint
         for index, endpoint in enumerate(endpoints)
         if not endpoint.get("addresses") or known.get(endpoint["addresses"][0]) != endpoint
     }
     address_type = slice_.get("addressType") or ""
-    for index, endpoint in zip(judged, msgspec.convert(list(judged.values()), list[Endpoint]), strict=True):
+    for index, endpoint in zip(unknown, msgspec.convert(list(unknown.values()), list[Endpoint]), strict=True):
         yield from endpoint_errors(endpoint, f"endpoints[{index}]", address_type)
 
 
@@ -144,24 +139,18 @@ def _by_address(endpoints: Iterable[Object]) -> dict[str, Object]:
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-class EndpointsStrategy(Strategy):
+class EndpointsStrategy(metadata.MetadataStrategy):
     def default(self, new: Object, old: Object | None = None) -> None:
         subsets = new.get("subsets") or ()
         if any(not port.get("protocol") for subset in subsets for port in subset.get("ports") or ()):
             new["subsets"] = [_with_protocols(subset) for subset in subsets]
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         if not new.get("subsets"):
             new.pop("subsets", None)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
-        self.prepare_create(new, surroundings)
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=metadata.subdomain_name_problems, is_namespaced=True)
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.metadata_update_errors(new, old)
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        self.prepare_create(new, objects)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         for index, subset in enumerate(new.get("subsets") or ()):

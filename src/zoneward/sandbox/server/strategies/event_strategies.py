@@ -1,6 +1,6 @@
 """Events, in two versions of one kind: ``v1``, in which they are stored, and ``events.k8s.io/v1``.
 
-What either version refuses is as in ``pkg/apis/core/validation/events.go`` (v1.36). All checks get Events in ``v1``'s
+Both versions are validated as in ``pkg/apis/core/validation/events.go`` (v1.36). All checks get Events in ``v1``'s
 form; messages of ``events.k8s.io`` name most fields as ``v1`` does, as those of kube-apiserver do.
 """
 
@@ -26,7 +26,7 @@ NEWER_SELECTABLE: Final = frozenset(
 
 
 def event_fields(event: Object) -> dict[str, str]:
-    """What field selectors of ``v1`` may ask for."""
+    """The values that field selectors of ``v1`` compare."""
     source = (event.get("source") or {}).get("component")
     return {
         **_referred(event, "involvedObject"),
@@ -38,7 +38,7 @@ def event_fields(event: Object) -> dict[str, str]:
 
 
 def newer_event_fields(event: Object) -> dict[str, str]:
-    """What field selectors of ``events.k8s.io`` may ask for, of an Event in ``v1``'s form."""
+    """The values that field selectors of ``events.k8s.io`` compare, of an Event in ``v1``'s form."""
     return {
         **_referred(event, "regarding"),
         "reason": event.get("reason") or "",
@@ -53,13 +53,13 @@ def _referred(event: Object, called: str) -> dict[str, str]:
 
 
 class EventStrategy(Strategy):
-    """Of ``v1``: an Event with ``eventTime`` is one of the new sort, and has to be more complete."""
+    """Of ``v1``: an Event with ``eventTime`` is of the new sort and needs more fields."""
 
     name_problems = staticmethod(metadata.path_segment_problems)
 
     def metadata_errors(self, new: Object) -> Iterable[FieldError]:
         if any(_event(new)):
-            return ()  # they stand alone: `validate_create` tells them
+            return ()  # upstream reports these alone: see `validate_create`
         return metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True, any_finalizer=True)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:

@@ -1,7 +1,7 @@
-"""What an API server refuses in ``metadata``, whatever the kind (upstream's ``k8s.io/apimachinery``, v1.36).
+"""Validation of ``metadata`` of every kind (upstream's ``k8s.io/apimachinery``, v1.36).
 
-An update is judged twice: as all kinds are, and as the kind is. Upstream so has most causes twice, and says their words
-once. What is as it was has been judged before: looking at it again would cost more than all other rules of a Pod.
+Upstream validates an update twice, by the rules of all kinds and by those of the kind, and so reports most causes
+twice. Metadata that an update leaves alone is not validated again: that would cost more than all other rules of a Pod.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,10 +20,10 @@ from zoneward.kube.validation import (
     invalid,
     new_metadata_errors,
 )
-from zoneward.sandbox.server.kinds import Object
+from zoneward.sandbox.server.kinds import Object, Strategy
 
 Problems = Callable[[str], Iterable[str]]
-"""What is wrong with a name."""
+"""Problems of a name."""
 
 STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 """The ones that need no domain."""
@@ -80,9 +80,9 @@ def metadata_errors(
     old: Object | None = None,
     any_finalizer: bool = False,
 ) -> tuple[FieldError, ...]:
-    """What is wrong with the metadata of a new object.
+    """Errors in the metadata of a new object.
 
-    ``old`` is what it was, in an update: nothing is judged that is the same there. ``any_finalizer``: this
+    ``old`` is the stored object, in an update: equal metadata is not validated again. ``any_finalizer``: this
     kind's may be without a domain.
     """
     metadata = new["metadata"]
@@ -98,15 +98,12 @@ def metadata_errors(
 
 
 def metadata_update_errors(new: Object, old: Object) -> tuple[FieldError, ...]:
-    """What is wrong with an update's metadata, to any kind and to most again (`Pod`, `Node`, `Service` ...)."""
+    """Errors in the metadata of an update, by the rules of all kinds and of most kinds (Pod, Node, Service)."""
     return (*common_update_errors(new, old), *changed_metadata_errors(new, old))
 
 
 def common_update_errors(new: Object, old: Object) -> tuple[FieldError, ...]:
-    """What upstream's registry says before a kind has its say.
-
-    What an update cannot change by silence (uid, the times, grace) must have been taken from ``old`` already.
-    """
+    """Errors that upstream's registry finds for every kind; `Registry` has filled in uid, times and grace before."""
     metadata, before = new["metadata"], old["metadata"]
     errors: list[FieldError] = []
     if not _are_same(metadata, before, _FREE):
@@ -119,7 +116,7 @@ def common_update_errors(new: Object, old: Object) -> tuple[FieldError, ...]:
 
 
 def changed_metadata_errors(new: Object, old: Object, *, any_finalizer: bool = False) -> tuple[FieldError, ...]:
-    """``ValidateObjectMetaUpdate``: what may not change has not, what may is good."""
+    """``ValidateObjectMetaUpdate``."""
     metadata, before = new["metadata"], old["metadata"]
     is_fixed = _are_same(metadata, before, _FIXED) and metadata.get("resourceVersion")
     is_free = _are_same(metadata, before, _FREE)
@@ -170,7 +167,29 @@ def _unqualified(finalizers: Iterable[str]) -> Iterator[FieldError]:
 
 def _late_finalizers(new: Iterable[str], old: Iterable[str]) -> Iterator[FieldError]:
     if late := sorted(set(new) - set(old)):
-        list_objects = ", ".join(map(formats.quoted, late))
+        listed = ", ".join(map(formats.quoted, late))
         rule = "no new finalizers can be added if the object is being deleted"
-        detail = f"{rule}, found new finalizers []string{{{list_objects}}}"
+        detail = f"{rule}, found new finalizers []string{{{listed}}}"
         yield error("FieldValueForbidden", "metadata.finalizers", detail)
+
+
+# --- strategies -------------------------------------------------------------------------------------------------------
+
+
+class MetadataStrategy(Strategy):
+    """Validates metadata as most kinds do. ``name_problems`` is the rule for names of the kind."""
+
+    name_problems: Callable[..., Iterable[str]] = staticmethod(subdomain_name_problems)
+    is_namespaced: bool = True
+    any_finalizer: bool = False
+
+    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        return metadata_errors(
+            new,
+            name_problems=self.name_problems,
+            is_namespaced=self.is_namespaced,
+            any_finalizer=self.any_finalizer,
+        )
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return metadata_update_errors(new, old)

@@ -1,7 +1,7 @@
-"""Nodes, Leases and Namespaces: defaults, what admission adds, what is refused (kube-apiserver v1.36).
+"""Nodes, Leases and Namespaces: defaults, admission, validation (kube-apiserver v1.36).
 
-Taints, resources and address ranges of Nodes are stored as they come. A Namespace has finalizers of its own in
-``spec``: while there is one it stays, ``Terminating``, until it is empty.
+Taints, resources and address ranges of Nodes are not validated. The finalizer in the ``spec`` of a Namespace keeps it,
+``Terminating``, until it is empty.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from typing import Final
 
 from zoneward.kube import formats
 from zoneward.kube.validation import FieldError, invalid
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -18,11 +18,13 @@ NODE_SELECTABLE: Final = frozenset({"spec.unschedulable"})
 
 
 def node_fields(node: Object) -> dict[str, str]:
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     return {"spec.unschedulable": "true" if (node.get("spec") or {}).get("unschedulable") else "false"}
 
 
-class NodeStrategy(Strategy):
+class NodeStrategy(metadata.MetadataStrategy):
+    is_namespaced = False
+
     def default(self, new: Object, old: Object | None = None) -> None:
         spec, status = new.get("spec") or {}, new.get("status") or {}
         first, every = spec.get("podCIDR"), spec.get("podCIDRs")
@@ -33,24 +35,18 @@ class NodeStrategy(Strategy):
         if status.get("capacity") and not status.get("allocatable"):
             new["status"] = status | {"allocatable": dict(status["capacity"])}
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         # Unlike that of other kinds, a new Node's status is kept: a kubelet may register with it.
         spec = new.get("spec") or {}
         taints = spec.get("taints") or []
         if all((taint.get("key"), taint.get("effect")) != tuple(_NOT_READY.values()) for taint in taints):
             new["spec"] = spec | {"taints": [*taints, dict(_NOT_READY)]}
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old.get("status") or {}
 
-    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"] = old.get("spec") or {}
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=metadata.subdomain_name_problems, is_namespaced=False)
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.metadata_update_errors(new, old)
 
 
 # --- Leases -----------------------------------------------------------------------------------------------------------
@@ -58,17 +54,14 @@ class NodeStrategy(Strategy):
 _GATED: Final = frozenset({"strategy", "preferredHolder"})
 
 
-class LeaseStrategy(Strategy):
-    name_problems = staticmethod(metadata.subdomain_name_problems)
+class LeaseStrategy(metadata.MetadataStrategy):
+    any_finalizer = True
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         _drop_gated(new)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         _drop_gated(new)
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True, any_finalizer=True)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
         changed = metadata.changed_metadata_errors(new, old, any_finalizer=True)
@@ -95,7 +88,7 @@ def _drop_gated(new: Object) -> None:
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 FINALIZER: Final = "kubernetes"
-"""Stands for the contents: whoever has deleted them takes it away."""
+"""Stands for the content: the garbage collector removes it when the namespace is empty."""
 ACTIVE: Final = "Active"
 TERMINATING: Final = "Terminating"
 PROTECTED: Final = frozenset({"default", "kube-system", "kube-public"})
@@ -104,11 +97,12 @@ NAMESPACE_SELECTABLE: Final = frozenset({"status.phase"})
 
 
 def namespace_fields(namespace: Object) -> dict[str, str]:
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     return {"status.phase": (namespace.get("status") or {}).get("phase") or ""}
 
 
-class NamespaceStrategy(Strategy):
+class NamespaceStrategy(metadata.MetadataStrategy):
+    is_namespaced = False
     name_problems = staticmethod(metadata.label_name_problems)
 
     def default(self, new: Object, old: Object | None = None) -> None:
@@ -119,17 +113,17 @@ class NamespaceStrategy(Strategy):
         if not status.get("phase"):
             new["status"] = status | {"phase": ACTIVE}
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         if FINALIZER not in finalizers:
             finalizers = [*finalizers, FINALIZER]
         new["spec"] = (new.get("spec") or {}) | {"finalizers": finalizers}
         new["status"] = {"phase": ACTIVE}
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"], new["status"] = old.get("spec") or {}, old.get("status") or {}
 
-    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"] = old.get("spec") or {}
 
     def prepare_finalize(self, new: Object, old: Object) -> None:
@@ -137,9 +131,6 @@ class NamespaceStrategy(Strategy):
         finalizers = (new.get("spec") or {}).get("finalizers")
         new["spec"] = {"finalizers": finalizers} if finalizers else {}
         new["status"] = old.get("status") or {}
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=False)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
         return metadata.common_update_errors(new, old)

@@ -7,24 +7,11 @@ from typing import Final
 
 from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.validation import FieldError, error
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.schema import as_time
 from zoneward.sandbox.server.strategies import metadata
 
-SELECTABLE: Final = frozenset(
-    {
-        "spec.nodeName",
-        "spec.host",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
-    }
-)
+SELECTABLE: Final = frozenset({"spec.nodeName", "status.phase", "status.podIP"})
 _REGION_LABEL: Final = "topology.kubernetes.io/region"
 _OF_DELETION: Final = ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
 _DEFAULTS: Final = {
@@ -35,7 +22,7 @@ _DEFAULTS: Final = {
 }
 
 
-class PodStrategy(Strategy):
+class PodStrategy(metadata.MetadataStrategy):
     has_generation = True
     is_graceful = True
 
@@ -46,36 +33,30 @@ class PodStrategy(Strategy):
         if status and (old is None or status is not old.get("status")):
             new["status"] = _with_address(status)
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         new["status"] = {"phase": "Pending"}
-        if labels := _node_labels(new["spec"].get("nodeName") or "", surroundings):
+        if labels := _node_labels(new["spec"].get("nodeName") or "", objects):
             new["metadata"]["labels"] = (new["metadata"].get("labels") or {}) | labels
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=metadata.subdomain_name_problems, is_namespaced=True)
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         if not new["spec"].get("containers"):
             yield error("FieldValueRequired", "spec.containers")
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old.get("status") or {}
         if (node := new["spec"].get("nodeName")) and not old["spec"].get("nodeName"):
             # What a scheduler's binding does.
-            if labels := _node_labels(node, surroundings):
+            if labels := _node_labels(node, objects):
                 new["metadata"]["labels"] = (new["metadata"].get("labels") or {}) | labels
-            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": as_time(surroundings.now)}
+            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": as_time(objects.now)}
             others = [each for each in new["status"].get("conditions") or () if each.get("type") != "PodScheduled"]
             new["status"] = new["status"] | {"conditions": [*others, scheduled]}
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.metadata_update_errors(new, old)
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         if old["spec"].get("nodeName") and new["spec"].get("nodeName") != old["spec"]["nodeName"]:
             yield error("FieldValueForbidden", "spec.nodeName", "may not change once it is set")
 
-    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"] = old["spec"]
         new["status"] = new.get("status") or {}
         before = old["metadata"]
@@ -88,32 +69,21 @@ class PodStrategy(Strategy):
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
 
-    def grace(self, thing: Object, asked: int | None) -> int:
+    def grace(self, thing: Object, wanted: int | None) -> int:
         spec = thing["spec"]
         if not spec.get("nodeName") or (thing.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             return 0
-        period: int = (spec.get("terminationGracePeriodSeconds") or 0) if asked is None else asked
+        period: int = (spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted
         return 1 if period < 0 else period
 
 
 def pod_fields(thing: Object) -> dict[str, str]:
-    """What field selectors may ask for. kube-apiserver also takes ``spec.host`` for ``spec.nodeName``, and knows
-    ``status.podIPs``, which no pod has.
-    """
+    """The values that field selectors compare."""
     spec, status = thing.get("spec") or {}, thing.get("status") or {}
-    node = spec.get("nodeName") or ""
-    addresses = status.get("podIPs")
     return {
-        "spec.nodeName": node,
-        "spec.host": node,
-        "spec.restartPolicy": spec.get("restartPolicy") or "",
-        "spec.schedulerName": spec.get("schedulerName") or "",
-        "spec.serviceAccountName": spec.get("serviceAccountName") or "",
-        "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+        "spec.nodeName": spec.get("nodeName") or "",
         "status.phase": status.get("phase") or "",
-        "status.podIP": addresses[0].get("ip") or "" if addresses else "",
-        "status.podIPs": "",
-        "status.nominatedNodeName": status.get("nominatedNodeName") or "",
+        "status.podIP": status.get("podIP") or "",
     }
 
 
@@ -143,8 +113,8 @@ def _with_address(status: Object) -> Object:
     return status
 
 
-def _node_labels(node: str, surroundings: ObjectReader) -> dict[str, str]:
+def _node_labels(node: str, objects: ObjectReader) -> dict[str, str]:
     """The labels of its node that a pod gets: zone and region (gate ``PodTopologyLabelsAdmission``)."""
-    found = surroundings.find("nodes", "", node) if node else None
+    found = objects.find("nodes", "", node) if node else None
     labels = ((found or {}).get("metadata") or {}).get("labels") or {}
     return {label: labels[label] for label in (_REGION_LABEL, ZONE_LABEL) if label in labels}

@@ -1,10 +1,9 @@
-"""Services: defaults, families, what is refused. Cluster IPs and node ports are given in ``service_allocation``.
+"""Services: defaults, IP families, validation. Cluster IPs and node ports come from ``service_allocation``.
 
-``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); of ``spec`` what people
-get wrong when they write Services: types, ports, policies, addresses, what may not change.
+``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); ``spec`` only for the
+common mistakes: types, ports, policies, addresses, fields that may not change.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,12 +19,13 @@ from zoneward.kube.validation import (
     not_supported,
     validate_traffic_distribution,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
 from zoneward.sandbox.server.strategies.service_allocation import (
     WITH_NODE_PORTS,
     ServiceAllocator,
     Spec,
+    family_of,
     needs_health_check,
     needs_node_ports,
 )
@@ -39,13 +39,14 @@ _IP_MODES: Final = ("Proxy", "VIP")
 _AFFINITY_SECONDS: Final = 10800
 """How long a client stays with its endpoint."""
 _PORT_NUMBER: Final = "must be between 1 and 65535, inclusive"
-_ONCE: Final = "may not change once set"
 _ADDRESS_FIELDS: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
-class ServiceStrategy(Strategy):
-    """All arguments but the first are kube-apiserver's gates of these names."""
+class ServiceStrategy(metadata.MetadataStrategy):
+    """The keyword arguments are kube-apiserver's gates of these names."""
+
+    name_problems = staticmethod(metadata.label_name_problems)
 
     def __init__(
         self,
@@ -67,30 +68,24 @@ class ServiceStrategy(Strategy):
 
     # --- creating and changing ----------------------------------------------------------------------------------------
 
-    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         new["status"] = {"loadBalancer": {}}
         self._drop_disabled(new, None)
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return metadata.metadata_errors(new, name_problems=metadata.label_name_problems, is_namespaced=True)
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return self._spec_errors(new)
 
-    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
         self._drop_disabled(new, old)
 
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.metadata_update_errors(new, old)
-
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         yield from _change_errors(new["spec"], old["spec"])
         yield from self._spec_errors(new)
 
-    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"] = old["spec"]
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -137,7 +132,7 @@ class ServiceStrategy(Strategy):
 
 
 def service_fields(thing: Object) -> dict[str, str]:
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     spec = thing.get("spec") or {}
     return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
 
@@ -151,26 +146,24 @@ def _defaulted(spec: Object) -> Object:
     type_ = filled.setdefault("type", "ClusterIP")
     if filled.setdefault("sessionAffinity", "None") == "None":
         filled.pop("sessionAffinityConfig", None)
-    elif filled["sessionAffinity"] == "ClientIP":
-        client = (filled.get("sessionAffinityConfig") or {}).get("clientIP") or {}
-        if client.get("timeoutSeconds") is None:
-            filled["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
+    elif not filled.get("sessionAffinityConfig"):
+        filled["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
     if ports := filled.get("ports"):
         filled["ports"] = [_defaulted_port(port) for port in ports]
     if _is_reached_from_outside(filled):
         filled.setdefault("externalTrafficPolicy", "Cluster")
-    if type_ in ("ClusterIP", "NodePort", "LoadBalancer"):
+    if type_ != "ExternalName":
         filled.setdefault("internalTrafficPolicy", "Cluster")
     if type_ == "LoadBalancer":
         filled.setdefault("allocateLoadBalancerNodePorts", True)
-    for field in ("trafficDistribution", "ipFamilyPolicy", "internalTrafficPolicy", "loadBalancerClass"):
-        if spec.get(field) == "":
-            filled[field] = ""
+    if spec.get("trafficDistribution") == "":
+        # Validation refuses it.
+        filled["trafficDistribution"] = ""
     return filled
 
 
 def _is_reached_from_outside(spec: Spec) -> bool:
-    """By node ports, a load balancer or addresses that somebody routes here."""
+    """By node ports, a load balancer, or external IPs."""
     type_ = spec.get("type")
     return type_ in WITH_NODE_PORTS or (type_ == "ClusterIP" and bool(spec.get("externalIPs")))
 
@@ -203,9 +196,7 @@ def _defaulted_ingress(ingress: Object, type_: str) -> Object:
 
 
 def _keep_allocated(spec: dict[str, Any], before: Spec) -> None:
-    """What has been allocated stays, where an update says nothing of it; ``clusterIP`` and ``clusterIPs`` say the same,
-    for clients that know but one.
-    """
+    """Addresses and ports that an update leaves out stay; a client may send ``clusterIP`` or ``clusterIPs``."""
     if "ExternalName" not in (spec["type"], before["type"]) and not spec.get("clusterIP") and before.get("clusterIP"):
         spec["clusterIP"] = before["clusterIP"]
     if spec.get("clusterIP") == before.get("clusterIP"):
@@ -220,7 +211,7 @@ def _keep_allocated(spec: dict[str, Any], before: Spec) -> None:
             if field not in spec and field in before:
                 spec[field] = before[field]
     if spec.get("ipFamilyPolicy") == "SingleStack":
-        # Only this gives up the second family; what goes with it need not be named.
+        # Only this gives up the second family, with its address.
         for field in ("clusterIPs", "ipFamilies"):
             if len(spec.get(field) or ()) > 1 and spec[field] == before.get(field):
                 spec[field] = spec[field][:1]
@@ -238,7 +229,7 @@ def _keep_allocated(spec: dict[str, Any], before: Spec) -> None:
 
 
 def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
-    """What another type has no use for goes, unless the client has just changed it (``dropTypeDependentFields``)."""
+    """Fields that the new type does not use go, unless the client changed them (``dropTypeDependentFields``)."""
     gone: list[str] = []
     if before["type"] != "ExternalName" == spec["type"]:
         gone += _ADDRESS_FIELDS
@@ -264,7 +255,7 @@ def _choose_families(spec: dict[str, Any]) -> None:
         return
     addresses = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
     families = list(spec.get("ipFamilies") or ())
-    families += [_family_of(address) for address in addresses[len(families) :]]
+    families += [family_of(address) for address in addresses[len(families) :]]
     is_free = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_free else "SingleStack")
     families = families or [_FAMILIES[0]]
@@ -273,66 +264,45 @@ def _choose_families(spec: dict[str, Any]) -> None:
     spec["ipFamilies"] = families
 
 
-def _family_of(address: str) -> str:
-    return "IPv6" if ":" in address else "IPv4"
-
-
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def _address_errors(spec: Spec) -> Iterator[FieldError]:
-    """``ValidateServiceClusterIPsRelatedFields``."""
+    """Of the fields that `_choose_families` and the allocator read."""
     if spec["type"] == "ExternalName":
         return
-    families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
+    families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy") or "SingleStack"
     addresses, first = spec.get("clusterIPs") or [], spec.get("clusterIP") or ""
     for index, family in enumerate(families):
         if family not in _FAMILIES:
             yield not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
-        if family in families[:index]:
-            yield error("FieldValueDuplicate", f"spec.ipFamilies[{index}]", value=family)
-    if policy is not None and policy not in _FAMILY_POLICIES:
+    if policy not in _FAMILY_POLICIES:
         yield not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES)
-    if addresses and not first:
-        problem = "must be empty when `clusterIP` is not specified"
-        yield error("FieldValueInvalid", "spec.clusterIPs", problem, value=addresses)
-    elif addresses and addresses[0] != first:
+    if addresses and addresses[0] != first:
         yield error("FieldValueInvalid", "spec.clusterIPs", "first value must match `clusterIP`", value=addresses)
-    for index, address in enumerate(addresses):
-        if address == HEADLESS and len(addresses) == 1:
-            continue
+    for index, address in enumerate(addresses if addresses != [HEADLESS] else ()):
         for problem in formats.address_problems(address, canonical=False):
             yield error("FieldValueInvalid", f"spec.clusterIPs[{index}]", problem, value=address)
-        wanted = families[index] if index < len(families) else ""
-        if wanted in _FAMILIES and _family_of(address) != wanted:
-            problem = f"expected an {wanted} value as indicated by `ipFamilies[{index}]`"
+        if index < len(families) and family_of(address) != families[index]:
+            problem = f"expected an {families[index]} value as indicated by `ipFamilies[{index}]`"
             yield error("FieldValueInvalid", f"spec.clusterIPs[{index}]", problem, value=address)
-    if len(addresses) > 2:
-        yield error("FieldValueInvalid", "spec.clusterIPs", "may only hold up to 2 values", value=addresses)
-    elif len(addresses) == 2 and _family_of(addresses[0]) == _family_of(addresses[1]):
-        problem = "may specify no more than one IP for each IP family"
-        yield error("FieldValueInvalid", "spec.clusterIPs", problem, value=addresses)
-    if policy in (None, "SingleStack"):
-        problem = "must be 'RequireDualStack' or 'PreferDualStack' when multiple %s are specified"
-        for list_objects, word in ((addresses, "cluster IPs"), (families, "IP families")):
-            if len(list_objects) > 1:
-                yield from invalid("spec.ipFamilyPolicy", "SingleStack", [problem % word])
+    for values, family_names in ((addresses, list(map(family_of, addresses))), (families, families)):
+        if len(set(family_names)) < len(values):
+            problem = "may specify no more than one IP for each IP family"
+            yield error("FieldValueInvalid", "spec.clusterIPs", problem, value=values)
+        elif policy == "SingleStack" and len(values) > 1:
+            problem = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+            yield from invalid("spec.ipFamilyPolicy", policy, [problem])
 
 
 def _change_errors(spec: Spec, before: Spec) -> Iterator[FieldError]:
-    """What may not change."""
+    """The first address and family may not change; the second may come and go."""
     is_headless = spec.get("clusterIP") == HEADLESS == before.get("clusterIP")
     if spec["type"] != "ExternalName" != before["type"] and not is_headless:
         for field in ("clusterIPs", "ipFamilies"):
             has, had = spec.get(field) or [], before.get(field) or []
             if had and (has[:1] != had[:1] or (len(has) == len(had) and has != had)):
-                index = next((i for i, pair in enumerate(zip(has, had, strict=False)) if pair[0] != pair[1]), 0)
-                place = index if field == "clusterIPs" else 0
-                yield error("FieldValueInvalid", f"spec.{field}[{place}]", _ONCE, value=has)
-    if spec["type"] == "LoadBalancer" == before["type"]:
-        class_ = spec.get("loadBalancerClass")
-        if class_ != before.get("loadBalancerClass"):
-            yield error("FieldValueInvalid", "spec.loadBalancerClass", _ONCE, value=class_)
+                yield error("FieldValueInvalid", f"spec.{field}[0]", "may not change once set", value=has)
 
 
 def _spec_errors(new: Object) -> Iterator[FieldError]:
@@ -345,21 +315,26 @@ def _spec_errors(new: Object) -> Iterator[FieldError]:
         problem = f"may not be set to 'None' for {type_} services"
         yield error("FieldValueInvalid", "spec.clusterIPs[0]", problem, value=HEADLESS)
     if type_ == "ExternalName":
-        yield from _external_name_errors(spec)
+        if spec.get("clusterIPs"):
+            yield error("FieldValueForbidden", "spec.clusterIPs", "may not be set for ExternalName services")
+        if name := spec.get("externalName", "").removesuffix("."):
+            yield from invalid("spec.externalName", name, metadata.subdomain_name_problems(name))
+        else:
+            yield error("FieldValueRequired", "spec.externalName")
     yield from _ports_errors(ports, type_)
-    if selector := spec.get("selector"):
-        yield from labels_errors(selector, "spec.selector")
-    if (affinity := spec.get("sessionAffinity", "")) not in _AFFINITIES:
-        yield not_supported("spec.sessionAffinity", affinity, _AFFINITIES)
+    yield from labels_errors(spec.get("selector") or {}, "spec.selector")
     for index, address in enumerate(spec.get("externalIPs") or ()):
-        yield from invalid(f"spec.externalIPs[{index}]", address, _external_ip_problems(address))
-    if type_ not in _TYPES:
-        yield not_supported("spec.type", type_, _TYPES)
-    if type_ != "LoadBalancer":
-        for field in _OF_LOAD_BALANCERS:
-            if spec.get(field) is not None:
-                yield error("FieldValueForbidden", f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
-    yield from _policy_errors(spec)
+        yield from invalid(f"spec.externalIPs[{index}]", address, formats.address_problems(address, canonical=False))
+    for field, known in (("sessionAffinity", _AFFINITIES), ("type", _TYPES), ("internalTrafficPolicy", _POLICIES)):
+        if (value := spec.get(field)) is not None and value not in known:
+            yield not_supported(f"spec.{field}", value, known)
+    external = spec.get("externalTrafficPolicy", "")
+    if _is_reached_from_outside(spec):
+        if external not in _POLICIES:
+            yield not_supported("spec.externalTrafficPolicy", external, _POLICIES)
+    elif external:
+        problem = "may only be set for externally-accessible services"
+        yield error("FieldValueInvalid", "spec.externalTrafficPolicy", problem, value=external)
 
 
 def _mode_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
@@ -370,21 +345,11 @@ def _mode_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         yield error("FieldValueInvalid", field, problem, value=mode)
 
 
-def _external_name_errors(spec: Spec) -> Iterator[FieldError]:
-    for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if spec.get(field):
-            yield error("FieldValueForbidden", f"spec.{field}", "may not be set for ExternalName services")
-    if name := spec.get("externalName", "").removesuffix("."):
-        yield from invalid("spec.externalName", name, metadata.subdomain_name_problems(name))
-    else:
-        yield error("FieldValueRequired", "spec.externalName")
-
-
 def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
     names: set[str] = set()
-    met: set[tuple[str, int]] = set()
+    known: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
-        field, name, protocol = f"spec.ports[{index}]", port.get("name", ""), port.get("protocol", "")
+        field, name, protocol = f"spec.ports[{index}]", port.get("name", ""), port["protocol"]
         if not name and len(ports) > 1:
             yield error("FieldValueRequired", f"{field}.name")
         elif name:
@@ -396,55 +361,15 @@ def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
             yield error("FieldValueInvalid", f"{field}.port", _PORT_NUMBER, value=port["port"])
         if protocol not in PROTOCOLS:
             yield not_supported(f"{field}.protocol", protocol, sorted(PROTOCOLS))
-        target = port["targetPort"]
-        if isinstance(target, str):
-            yield from invalid(f"{field}.targetPort", target, _port_name_problems(target))
-        elif not 1 <= target <= 65535:
+        if not isinstance(target := port["targetPort"], str) and not 1 <= target <= 65535:
             yield error("FieldValueInvalid", f"{field}.targetPort", _PORT_NUMBER, value=target)
-        if (app_protocol := port.get("appProtocol")) is not None:
-            yield from invalid(f"{field}.appProtocol", app_protocol, formats.qualified_name_problems(app_protocol))
         if type_ == "ClusterIP" and port.get("nodePort"):
             problem = "may not be used when `type` is 'ClusterIP'"
             yield error("FieldValueForbidden", f"{field}.nodePort", problem)
-        if (key := (protocol, port["port"])) in met:
+        if (key := (protocol, port["port"])) in known:
             shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": key[1], "TargetPort": 0}
             yield error("FieldValueDuplicate", field, value=shown | {"NodePort": 0})
-        met.add(key)
-
-
-def _external_ip_problems(address: str) -> tuple[str, ...]:
-    problems = tuple(formats.address_problems(address, canonical=False))
-    parsed = formats.parse_address(address)
-    return problems if problems or parsed is None else tuple(formats.destination_problems(address, parsed))
-
-
-def _port_name_problems(name: str) -> Iterator[str]:
-    """The name of a container's port (an IANA service name), in lower case."""
-    if formats.size(name) > 15:
-        yield "must be no more than 15 characters"
-    if not re.fullmatch("[-a-z0-9]+", name):
-        yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
-    if not re.search("[a-z]", name):
-        yield "must contain at least one letter (a-z)"
-    if "--" in name:
-        yield "must not contain consecutive hyphens"
-    if name.startswith("-") or name.endswith("-"):
-        yield "must not begin or end with a hyphen"
-
-
-def _policy_errors(spec: Spec) -> Iterator[FieldError]:
-    external, internal = spec.get("externalTrafficPolicy", ""), spec.get("internalTrafficPolicy")
-    if _is_reached_from_outside(spec):
-        if external not in _POLICIES:
-            yield not_supported("spec.externalTrafficPolicy", external, _POLICIES)
-    elif external:
-        problem = "may only be set for externally-accessible services"
-        yield error("FieldValueInvalid", "spec.externalTrafficPolicy", problem, value=external)
-    if (port := spec.get("healthCheckNodePort", 0)) and not needs_health_check(spec):
-        problem = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        yield error("FieldValueInvalid", "spec.healthCheckNodePort", problem, value=port)
-    if internal is not None and internal not in _POLICIES:
-        yield not_supported("spec.internalTrafficPolicy", internal, _POLICIES)
+        known.add(key)
 
 
 def _status_errors(new: Object) -> Iterator[FieldError]:
@@ -463,10 +388,6 @@ def _status_errors(new: Object) -> Iterator[FieldError]:
         elif mode is not None:
             yield error("FieldValueForbidden", f"{field}.ipMode", "may not be specified when `ip` is not set")
         if name := each.get("hostname"):
-            yield from invalid(f"{field}.hostname", name, _host_problems(name))
-
-
-def _host_problems(name: str) -> Iterator[str]:
-    yield from metadata.subdomain_name_problems(name)
-    if formats.parse_address(name) is not None:
-        yield "must be a DNS name, not an IP address"
+            yield from invalid(f"{field}.hostname", name, metadata.subdomain_name_problems(name))
+            if formats.parse_address(name) is not None:
+                yield from invalid(f"{field}.hostname", name, ["must be a DNS name, not an IP address"])

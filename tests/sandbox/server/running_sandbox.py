@@ -19,7 +19,7 @@ _PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunningSandbox:
     """``serving`` belongs to the thread of ``loop``: `inside` is the way to it."""
 
     api: Api
@@ -36,17 +36,17 @@ class Asked:
 
 
 @contextmanager
-def asked(registry: Registry, *, faults: FaultInjector | None = None) -> Iterator[Asked]:
+def run_sandbox(registry: Registry, *, faults: FaultInjector | None = None) -> Iterator[RunningSandbox]:
     """Over HTTP, on loopback; the token is in the path."""
     is_ready = threading.Event()
-    found: list[Asked] = []
+    found: list[RunningSandbox] = []
     ends: list[asyncio.Event] = []
 
     async def serve() -> None:
         try:
             async with SandboxServer(registry, faults=faults) as serving:
                 ends.append(asyncio.Event())
-                found.append(Asked(Api(serving.address, ""), serving, asyncio.get_running_loop()))
+                found.append(RunningSandbox(Api(serving.address, ""), serving, asyncio.get_running_loop()))
                 is_ready.set()
                 await ends[0].wait()
         finally:

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.sandbox.server.kinds import Kind, Strategy
-from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, StoredChange
+from zoneward.sandbox.server.versioned_store import Forgotten, Key, StoredChange, VersionedStore
 
 KIND = Kind(
     kind="Thing",
     plural="things",
     strategy=Strategy(),
+    columns=(),
     fields=lambda thing: {"spec.color": thing.get("spec", {}).get("color", "")},
-    cells=lambda _thing, _now: [],
 )
-OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), cells=lambda _thing, _now: [])
+OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), columns=())
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
 
 
@@ -26,11 +26,11 @@ def a_thing(key: Key, color: str = "red") -> dict[str, Any]:
     return {"kind": "Thing", "apiVersion": "v1", "metadata": metadata, "spec": {"color": color}}
 
 
-def a_store(clock: list[float] | None = None) -> ObjectStore:
-    return ObjectStore((KIND, OTHER), clock=(lambda: clock[0]) if clock else lambda: 0.0)
+def a_store(clock: list[float] | None = None) -> VersionedStore:
+    return VersionedStore((KIND, OTHER), clock=(lambda: clock[0]) if clock else lambda: 0.0)
 
 
-def state_of(store: ObjectStore, **options: Any) -> dict[Key, str]:
+def state_of(store: VersionedStore, **options: Any) -> dict[Key, str]:
     return {key: record.object()["spec"]["color"] for key, record in store.page(KIND, **options)}
 
 
@@ -136,8 +136,8 @@ def test_changes_are_forgotten_after_a_while_and_objects_never() -> None:
 
 
 def test_only_so_many_changes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoneward.sandbox.server.object_store.HISTORY", 5)
-    monkeypatch.setattr("zoneward.sandbox.server.object_store._SPARE", 2)
+    monkeypatch.setattr("zoneward.sandbox.server.versioned_store.HISTORY", 5)
+    monkeypatch.setattr("zoneward.sandbox.server.versioned_store._SPARE", 2)
     store = a_store()
     for number in range(20):
         store.put(KIND, KEYS[0], a_thing(KEYS[0], str(number)))

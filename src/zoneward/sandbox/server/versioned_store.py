@@ -1,7 +1,7 @@
 """Objects as bytes, with versions and a history: what etcd and the watch cache are to a real API server.
 
 Every change gets the next version, of all kinds together. The history goes back a number of changes and a while; what
-came before is forgotten, and who asks for it is told so. Old states of a kind are found by undoing changes. Everything
+came before is forgotten. Old states of a kind are found by undoing changes. Everything
 happens in one thread.
 """
 
@@ -39,14 +39,14 @@ class Record:
     uid: str
     labels: Mapping[str, str]
     fields: Mapping[str, str]
-    """What field selectors may ask for."""
+    """The values that field selectors compare."""
     owners: tuple[str, ...]
     """UIDs of the objects that its owner references name."""
     is_ending: bool
     """Whether it has a deletion timestamp."""
 
     def object(self) -> Object:
-        """A new dictionary each time: whoever asks may change it."""
+        """A new dictionary each time: the caller may change it."""
         thing: Object = msgspec.json.decode(self.data)
         return thing
 
@@ -68,8 +68,8 @@ class StoredChange(NamedTuple):
         return "ADDED" if self.old is None else "MODIFIED"
 
 
-class Forgotten(Exception):  # noqa: N818 -- nothing is wrong, only late
-    """The version asked for is not remembered any more; ``oldest`` is the first that is."""
+class Forgotten(Exception):  # noqa: N818
+    """The history does not go back to a version; ``oldest`` is the first that it has."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(oldest)
@@ -77,7 +77,7 @@ class Forgotten(Exception):  # noqa: N818 -- nothing is wrong, only late
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _KindStore:
     """All of one kind."""
 
     kind: Kind
@@ -96,8 +96,8 @@ def head_of(kind: Kind) -> bytes:
     return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api}",'.encode()
 
 
-class ObjectStore:
-    """``listeners`` are told of each change, in the order of versions."""
+class VersionedStore:
+    """``listeners`` are called for each change, in the order of versions."""
 
     def __init__(
         self, kinds: tuple[Kind, ...], *, version: int = 1, clock: Callable[[], float] = time.monotonic
@@ -105,41 +105,41 @@ class ObjectStore:
         self.version = version
         self.listeners: list[Callable[[Kind, StoredChange], None]] = []
         self._clock = clock
-        self._shelves = {kind.resource: _Shelf(kind, head_of(kind)) for kind in kinds}
+        self._kinds = {kind.resource: _KindStore(kind, head_of(kind)) for kind in kinds}
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, key: Key) -> Record | None:
-        return self._shelves[kind.resource].records.get(key)
+        return self._kinds[kind.resource].records.get(key)
 
     def count(self, kind: Kind) -> int:
-        return len(self._shelves[kind.resource].records)
+        return len(self._kinds[kind.resource].records)
 
     def records(self, kind: Kind, *, namespace: str = "") -> Iterator[tuple[Key, Record]]:
         """Those of one namespace or of all, in order, as they are now."""
-        shelf = self._shelves[kind.resource]
-        for path in _span(shelf.paths, namespace, None):
+        kept = self._kinds[kind.resource]
+        for path in _span(kept.paths, namespace, None):
             key = _key_of(path)
-            yield key, shelf.records[key]
+            yield key, kept.records[key]
 
     def put(self, kind: Kind, key: Key, thing: Object) -> Record:
-        """Create or replace. ``thing`` gets its new version, and may be changed by nobody else afterwards."""
-        shelf = self._shelves[kind.resource]
-        old = shelf.records.get(key)
-        record = self._record(shelf, thing)
+        """Create or replace. ``thing`` gets its new version, and must not change afterwards."""
+        kept = self._kinds[kind.resource]
+        old = kept.records.get(key)
+        record = self._record(kept, thing)
         if old is None:
-            insort(shelf.paths, _path_of(key))
-        shelf.records[key] = record
-        self._tell(shelf, StoredChange(record.version, key, old, record, None, self._clock()))
+            insort(kept.paths, _path_of(key))
+        kept.records[key] = record
+        self._publish(kept, StoredChange(record.version, key, old, record, None, self._clock()))
         return record
 
     def delete(self, kind: Kind, key: Key, thing: Object | None = None) -> Record:
         """Its last state, at the version of its end; ``thing`` where that is not what is held."""
-        shelf = self._shelves[kind.resource]
-        old = shelf.records.pop(key)
-        del shelf.paths[bisect_left(shelf.paths, _path_of(key))]
-        last = self._record(shelf, old.object() if thing is None else thing)
-        self._tell(shelf, StoredChange(last.version, key, old, None, last, self._clock()))
+        kept = self._kinds[kind.resource]
+        old = kept.records.pop(key)
+        del kept.paths[bisect_left(kept.paths, _path_of(key))]
+        last = self._record(kept, old.object() if thing is None else thing)
+        self._publish(kept, StoredChange(last.version, key, old, None, last, self._clock()))
         return last
 
     # --- the past -----------------------------------------------------------------------------------------------------
@@ -148,100 +148,100 @@ class ObjectStore:
         self, kind: Kind, *, version: int, namespace: str = "", after: Key | None = None
     ) -> Iterator[tuple[Key, Record]]:
         """As they were at a version, those behind ``after``. Raises Forgotten at once."""
-        return self._page(self._shelves[kind.resource], self._undone(kind, version), namespace, after)
+        return self._page(self._kinds[kind.resource], self._undone(kind, version), namespace, after)
 
     def count_behind(self, kind: Kind, *, version: int, namespace: str = "", after: Key) -> int:
         """How many `page` has. Raises Forgotten."""
-        shelf, undone = self._shelves[kind.resource], self._undone(kind, version)
-        count = len(_range(shelf.paths, namespace, after))
+        kept, undone = self._kinds[kind.resource], self._undone(kind, version)
+        count = len(_range(kept.paths, namespace, after))
         for key, record in undone.items():
             is_meant = _path_of(key) > _path_of(after) and namespace in ("", key[0])
-            if is_meant and (record is None) is (key in shelf.records):
+            if is_meant and (record is None) is (key in kept.records):
                 count += 1 if record is not None else -1
         return count
 
     def _undone(self, kind: Kind, version: int) -> dict[Key, Record | None]:
-        """What objects that have changed since were then; None for those that were not there."""
-        shelf = self._shelves[kind.resource]
-        if shelf.history and shelf.history[-1].version > version:
+        """The objects that have changed since a version, as they were; None for those that did not exist."""
+        kept = self._kinds[kind.resource]
+        if kept.history and kept.history[-1].version > version:
             return {change.key: change.old for change in reversed(self.changes(kind, version))}
-        if version < shelf.forgotten:
-            raise Forgotten(shelf.forgotten)
+        if version < kept.forgotten:
+            raise Forgotten(kept.forgotten)
         return {}
 
     @staticmethod
     def _page(
-        shelf: _Shelf, undone: dict[Key, Record | None], namespace: str, after: Key | None
+        kept: _KindStore, undone: dict[Key, Record | None], namespace: str, after: Key | None
     ) -> Iterator[tuple[Key, Record]]:
-        paths = _span(shelf.paths, namespace, after)
+        paths = _span(kept.paths, namespace, after)
         if undone:
-            gone = sorted(_path_of(key) for key in undone if key not in shelf.records)
+            gone = sorted(_path_of(key) for key in undone if key not in kept.records)
             paths = merge(paths, _span(gone, namespace, after))
         for path in paths:
             key = _key_of(path)
-            record = undone[key] if key in undone else shelf.records[key]
+            record = undone[key] if key in undone else kept.records[key]
             if record is not None:
                 yield key, record
 
     def changes(self, kind: Kind, since: int) -> list[StoredChange]:
         """All that came after a version, the oldest first. Raises Forgotten."""
-        shelf = self._shelves[kind.resource]
-        if since < shelf.forgotten:
-            raise Forgotten(shelf.forgotten)
-        history = shelf.history
+        kept = self._kinds[kind.resource]
+        if since < kept.forgotten:
+            raise Forgotten(kept.forgotten)
+        history = kept.history
         if not history or history[-1].version <= since:
             return []
         return history[bisect_right(history, since, key=_version_of) :]
 
     def changed(self, kind: Kind) -> asyncio.Event:
         """Set at the next change of the kind; a new one follows then."""
-        return self._shelves[kind.resource].changed
+        return self._kinds[kind.resource].changed
 
     def compact(self, version: int | None = None) -> None:
         """Forget all changes up to a version, by default up to now."""
         limit = self.version if version is None else version
-        for shelf in self._shelves.values():
-            self._forget(shelf, bisect_right(shelf.history, limit, key=_version_of))
-            shelf.forgotten = max(shelf.forgotten, limit)
+        for kept in self._kinds.values():
+            self._forget(kept, bisect_right(kept.history, limit, key=_version_of))
+            kept.forgotten = max(kept.forgotten, limit)
 
     def forget_old(self, memory: float = MEMORY) -> None:
         """Forget changes that are older than so many seconds; to be called now and then."""
         limit = self._clock() - memory
-        for shelf in self._shelves.values():
-            self._forget(shelf, bisect_left(shelf.history, limit, key=_time_of))
+        for kept in self._kinds.values():
+            self._forget(kept, bisect_left(kept.history, limit, key=_time_of))
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _record(self, shelf: _Shelf, thing: Object) -> Record:
+    def _record(self, kept: _KindStore, thing: Object) -> Record:
         self.version += 1
         metadata = thing["metadata"]
         metadata["resourceVersion"] = str(self.version)
         rest = {name: value for name, value in thing.items() if name not in ("kind", "apiVersion")}
         return Record(
-            shelf.head + msgspec.json.encode(rest)[1:],
+            kept.head + msgspec.json.encode(rest)[1:],
             self.version,
             metadata["uid"],
             metadata.get("labels") or _NONE,
-            shelf.kind.fields(thing),
+            kept.kind.fields(thing),
             tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
             "deletionTimestamp" in metadata,
         )
 
-    def _tell(self, shelf: _Shelf, change: StoredChange) -> None:
-        history = shelf.history
+    def _publish(self, kept: _KindStore, change: StoredChange) -> None:
+        history = kept.history
         history.append(change)
         if len(history) > HISTORY + _SPARE:
-            self._forget(shelf, len(history) - HISTORY)
-        changed, shelf.changed = shelf.changed, asyncio.Event()
+            self._forget(kept, len(history) - HISTORY)
+        changed, kept.changed = kept.changed, asyncio.Event()
         changed.set()
         for listener in self.listeners:
-            listener(shelf.kind, change)
+            listener(kept.kind, change)
 
     @staticmethod
-    def _forget(shelf: _Shelf, number: int) -> None:
+    def _forget(kept: _KindStore, number: int) -> None:
         if number > 0:
-            shelf.forgotten = shelf.history[number - 1].version
-            del shelf.history[:number]
+            kept.forgotten = kept.history[number - 1].version
+            del kept.history[:number]
 
 
 _NONE: Final[Mapping[str, str]] = {}
@@ -261,7 +261,7 @@ def _key_of(path: str) -> Key:
 
 
 def _span(paths: list[str], namespace: str, after: Key | None) -> Iterator[str]:
-    """Those of a namespace or of all, behind ``after``. The list may change meanwhile only when nobody goes on."""
+    """Those of a namespace or of all, behind ``after``. The list must not change while this goes on."""
     for index in _range(paths, namespace, after):
         yield paths[index]
 
