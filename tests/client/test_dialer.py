@@ -1,6 +1,5 @@
 """The proxy that the environment asks for, by the rules of Go's httpproxy."""
 
-import asyncio
 import socket
 import sys
 
@@ -66,7 +65,7 @@ def test_what_no_proxy_names_is_reached_directly(server: str, exceptions: str, i
     assert proxy_for(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions}) == (None if is_excepted else PROXY)
 
 
-def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[socket.socket] = []
 
     def noted(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
@@ -75,18 +74,15 @@ def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(transport_module, "open_socket", noted)
 
-    async def run() -> None:
-        async with served(ok) as server, transport(access_to(server.url)) as client:
-            await client.get(PODS)
-            (connected,) = made
-            assert connected.getpeername()[1] == server.port
-            assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-            if sys.platform == "linux":
-                names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
-                options = [connected.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
-                assert options == [15, 5, 3, 30_000]
-
-    asyncio.run(run())
+    async with served(ok) as server, transport(access_to(server.url)) as client:
+        await client.get(PODS)
+        (connected,) = made
+        assert connected.getpeername()[1] == server.port
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if sys.platform == "linux":
+            names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+            options = [connected.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
+            assert options == [15, 5, 3, 30_000]
 
 
 def test_a_platform_without_an_option_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:

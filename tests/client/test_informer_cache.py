@@ -1,6 +1,5 @@
 """The cache answers as a look at all objects would, whatever came before, and keeps no more than it needs."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -269,16 +268,13 @@ def test_a_handler_may_end_its_own_subscription() -> None:
 
 
 @pytest.mark.parametrize("resources", [CACHED_RESOURCES, (SERVICES, NODES)], ids=["all", "some"])
-def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
-    async def run() -> None:
-        cache = InformerCache(resources)
-        for resource in resources:
-            assert not cache.synced.is_set()
-            cache.store(resource).retain_only(set())
-            cache.store(resource).retain_only(set())
-        assert cache.synced.is_set()
-
-    asyncio.run(run())
+async def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
+    cache = InformerCache(resources)
+    for resource in resources:
+        assert not cache.synced.is_set()
+        cache.store(resource).retain_only(set())
+        cache.store(resource).retain_only(set())
+    assert cache.synced.is_set()
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -150,17 +150,14 @@ def test_without_lost_versions_every_single_event_is_told(seed: int) -> None:
     assert listed == 0
 
 
-def test_the_cache_is_synced_when_all_kinds_are_there() -> None:
-    async def run() -> None:
-        server = AServer()
-        for plural in server.objects:
-            server.put(plural, "a")
-        async with a_scene(server, Random(1)) as scene:
-            await asyncio.wait_for(scene.cache.synced.wait(), 5)
-            assert scene.is_equal()
-            assert scene.troubles == []
-
-    asyncio.run(run())
+async def test_the_cache_is_synced_when_all_kinds_are_there() -> None:
+    server = AServer()
+    for plural in server.objects:
+        server.put(plural, "a")
+    async with a_scene(server, Random(1)) as scene:
+        await asyncio.wait_for(scene.cache.synced.wait(), 5)
+        assert scene.is_equal()
+        assert scene.troubles == []
 
 
 def test_what_a_server_cannot_do_is_remembered() -> None:

@@ -1,6 +1,5 @@
 """One object that cannot be read: named, and nothing else is affected."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -101,18 +100,15 @@ class SilentLog:
         raise AssertionError("nothing is written")
 
 
-def test_the_slices_of_a_service_that_cannot_be_read_are_left_alone() -> None:
-    async def run() -> None:
-        link: Any = SilentLog()
-        controller = EndpointSliceController(
-            ControllerContext(connection=link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link))
-        )
-        labels = {names.SERVICE_NAME_LABEL: "cart", names.MANAGED_BY_LABEL: names.MANAGER}
-        metadata = ObjectMeta(name="cart-1", namespace="shop", labels=labels, resource_version="1")
-        controller.cache.slices.put(EndpointSlice(metadata=metadata, address_type="IPv4"))
-        controller.cache.services.mark_unreadable(unreadable(SERVICES, "cart", 2, "shop"))
-        item = WorkItem(("shop", "cart"), 0.0, Urgency.NORMAL)
-        result = await controller._reconciler.reconcile(item)
-        assert result.writes == 0
-
-    asyncio.run(run())
+async def test_the_slices_of_a_service_that_cannot_be_read_are_left_alone() -> None:
+    link: Any = SilentLog()
+    controller = EndpointSliceController(
+        ControllerContext(connection=link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link))
+    )
+    labels = {names.SERVICE_NAME_LABEL: "cart", names.MANAGED_BY_LABEL: names.MANAGER}
+    metadata = ObjectMeta(name="cart-1", namespace="shop", labels=labels, resource_version="1")
+    controller.cache.slices.put(EndpointSlice(metadata=metadata, address_type="IPv4"))
+    controller.cache.services.mark_unreadable(unreadable(SERVICES, "cart", 2, "shop"))
+    item = WorkItem(("shop", "cart"), 0.0, Urgency.NORMAL)
+    result = await controller._reconciler.reconcile(item)
+    assert result.writes == 0

@@ -46,36 +46,30 @@ from zoneward.client.transport import Transport
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
 
-def test_a_get_carries_path_query_and_who_we_are_and_gives_the_body() -> None:
-    async def run() -> None:
-        async with served(ok) as server:
-            user = UserInfo(token="t", impersonation=ImpersonationConfig(user="jane", groups=("a", "b")))
-            access = access_to(f"{server.url}/k8s/c-1", user=user)
-            async with transport(access) as client:
-                body = await client.get(PODS, {"labelSelector": "a=b,c in (d)", "continue": "x+/="})
-            (request,) = server.seen
-            assert json.loads(body)["path"] == request.path_qs
-            assert request.path == f"/k8s/c-1{PODS}"
-            assert dict(request.query) == {"labelSelector": "a=b,c in (d)", "continue": "x+/="}
-            headers = request.headers
-            assert (headers["Authorization"], headers["Accept"]) == ("Bearer t", "application/json")
-            assert headers["User-Agent"].startswith("zoneward/")
-            assert headers.getall("Impersonate-Group") == ["a", "b"]
-            assert "Content-Type" not in headers
-
-    asyncio.run(run())
+async def test_a_get_carries_path_query_and_who_we_are_and_gives_the_body() -> None:
+    async with served(ok) as server:
+        user = UserInfo(token="t", impersonation=ImpersonationConfig(user="jane", groups=("a", "b")))
+        access = access_to(f"{server.url}/k8s/c-1", user=user)
+        async with transport(access) as client:
+            body = await client.get(PODS, {"labelSelector": "a=b,c in (d)", "continue": "x+/="})
+        (request,) = server.seen
+        assert json.loads(body)["path"] == request.path_qs
+        assert request.path == f"/k8s/c-1{PODS}"
+        assert dict(request.query) == {"labelSelector": "a=b,c in (d)", "continue": "x+/="}
+        headers = request.headers
+        assert (headers["Authorization"], headers["Accept"]) == ("Bearer t", "application/json")
+        assert headers["User-Agent"].startswith("zoneward/")
+        assert headers.getall("Impersonate-Group") == ["a", "b"]
+        assert "Content-Type" not in headers
 
 
-def test_requests_share_a_connection() -> None:
-    async def run() -> None:
-        async with served(ok) as server, transport(access_to(server.url)) as client:
-            for _ in range(3):
-                await client.get(PODS)
-            await client.send("PUT", PODS, b"{}")
-            assert len(set(server.peers)) == 1
-            assert len(server.peers) == 4
-
-    asyncio.run(run())
+async def test_requests_share_a_connection() -> None:
+    async with served(ok) as server, transport(access_to(server.url)) as client:
+        for _ in range(3):
+            await client.get(PODS)
+        await client.send("PUT", PODS, b"{}")
+        assert len(set(server.peers)) == 1
+        assert len(server.peers) == 4
 
 
 def test_a_write_carries_body_content_type_and_query() -> None:
@@ -98,19 +92,16 @@ def test_a_write_carries_body_content_type_and_query() -> None:
     assert bodies == [b"{}"]
 
 
-def test_of_a_write_metadata_alone_is_asked_for_where_nothing_else_is_read() -> None:
+async def test_of_a_write_metadata_alone_is_asked_for_where_nothing_else_is_read() -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=b"{}")
 
-    async def run() -> None:
-        async with served(answer) as server, transport(access_to(server.url)) as client:
-            for metadata_only in (True, False):
-                await client.send("PUT", PODS, b"{}", metadata_only=metadata_only)
-            partial, whole = (request.headers["Accept"] for request in server.seen)
-            assert partial == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-            assert whole == "application/json"
-
-    asyncio.run(run())
+    async with served(answer) as server, transport(access_to(server.url)) as client:
+        for metadata_only in (True, False):
+            await client.send("PUT", PODS, b"{}", metadata_only=metadata_only)
+        partial, whole = (request.headers["Accept"] for request in server.seen)
+        assert partial == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        assert whole == "application/json"
 
 
 def test_answers_come_compressed_unless_the_kubeconfig_says_otherwise_and_streams_never() -> None:
@@ -150,31 +141,25 @@ def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
     asyncio.run(run())
 
 
-def test_a_token_is_never_sent_in_the_clear_to_another_machine() -> None:
-    async def run() -> None:
-        async with served(ok) as server:
-            access = access_to("http://api.example", user=UserInfo(token="t"), proxy=server.url)
-            async with transport(access) as client:
-                await client.get(PODS)
-            (request,) = server.seen
-            assert request.headers["Host"] == "api.example"
-            assert "Authorization" not in request.headers
-
-    asyncio.run(run())
+async def test_a_token_is_never_sent_in_the_clear_to_another_machine() -> None:
+    async with served(ok) as server:
+        access = access_to("http://api.example", user=UserInfo(token="t"), proxy=server.url)
+        async with transport(access) as client:
+            await client.get(PODS)
+        (request,) = server.seen
+        assert request.headers["Host"] == "api.example"
+        assert "Authorization" not in request.headers
 
 
-def test_no_cookie_is_kept() -> None:
+async def test_no_cookie_is_kept() -> None:
     async def cookie(_: web.BaseRequest) -> web.Response:
         return web.Response(headers={"Set-Cookie": "a=b; Path=/"})
 
-    async def run() -> None:
-        # aiohttp would keep none of an address without a name.
-        async with served(cookie) as server, transport(access_to(server.url.replace(HOST, "localhost"))) as client:
-            await client.get(PODS)
-            await client.get(PODS)
-            assert "Cookie" not in server.seen[1].headers
-
-    asyncio.run(run())
+    # aiohttp would keep none of an address without a name.
+    async with served(cookie) as server, transport(access_to(server.url.replace(HOST, "localhost"))) as client:
+        await client.get(PODS)
+        await client.get(PODS)
+        assert "Cookie" not in server.seen[1].headers
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -256,7 +241,7 @@ def test_nobody_listening_an_unknown_name_and_something_else_listening_are_unrea
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
+async def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
     async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         while True:
@@ -264,30 +249,24 @@ def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async def run() -> None:
-        for talk in (hang, drip):
-            async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
-                async with asyncio.timeout(2):
-                    error = await said(client.get(PODS, timeout=0.1))
-                assert isinstance(error, TimedOut)
-                assert error.message == "no complete answer within 0.1 s"
-                assert error.sent
-
-    asyncio.run(run())
-
-
-def test_a_handshake_that_never_comes_to_an_end_is_left_in_time_and_nothing_was_sent() -> None:
-    async def run() -> None:
-        async with (
-            speaking(hang) as port,
-            transport(access_to(f"https://{HOST}:{port}", insecure=True), connect_time_limit=0.1) as client,
-        ):
+    for talk in (hang, drip):
+        async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
             async with asyncio.timeout(2):
-                error = await said(client.get(PODS))
+                error = await said(client.get(PODS, timeout=0.1))
             assert isinstance(error, TimedOut)
-            assert not error.sent
+            assert error.message == "no complete answer within 0.1 s"
+            assert error.sent
 
-    asyncio.run(run())
+
+async def test_a_handshake_that_never_comes_to_an_end_is_left_in_time_and_nothing_was_sent() -> None:
+    async with (
+        speaking(hang) as port,
+        transport(access_to(f"https://{HOST}:{port}", insecure=True), connect_time_limit=0.1) as client,
+    ):
+        async with asyncio.timeout(2):
+            error = await said(client.get(PODS))
+        assert isinstance(error, TimedOut)
+        assert not error.sent
 
 
 # --- who we are, refused ----------------------------------------------------------------------------------------------
@@ -311,7 +290,7 @@ def _login(tmp_path: Path, status: str = '{"token": "t\'$N\'"}') -> UserInfo:
     return UserInfo(name="u", exec_plugin=plugin)
 
 
-def test_a_401_runs_the_plugin_again_once_for_reads_writes_and_streams(tmp_path: Path) -> None:
+async def test_a_401_runs_the_plugin_again_once_for_reads_writes_and_streams(tmp_path: Path) -> None:
     async def read(client: Transport) -> bytes:
         return await client.get(PODS)
 
@@ -322,37 +301,31 @@ def test_a_401_runs_the_plugin_again_once_for_reads_writes_and_streams(tmp_path:
         async with client.stream(PODS, {}, idle=5) as lines:
             return b"".join([line async for line in lines]) + b"\n"
 
-    async def run() -> None:
-        for call in (read, write, stream):
-            for known, runs in (("t2", 2), ("t3", 2)):
-                (tmp_path / "runs").unlink(missing_ok=True)
-                access = _with_path(Served(0, False), _login(tmp_path))
-                async with served(_knowing(known)) as server:
-                    access = replace(access, cluster=replace(access.cluster, server=server.url))
-                    async with transport(access) as client:
-                        if known == "t2":
-                            assert await call(client) == b"line\n"
-                        else:
-                            assert isinstance(await said(call(client)), Unauthorized)
-                assert (len((tmp_path / "runs").read_text()), len(server.seen)) == (runs, 2)
-
-    asyncio.run(run())
+    for call in (read, write, stream):
+        for known, runs in (("t2", 2), ("t3", 2)):
+            (tmp_path / "runs").unlink(missing_ok=True)
+            access = _with_path(Served(0, False), _login(tmp_path))
+            async with served(_knowing(known)) as server:
+                access = replace(access, cluster=replace(access.cluster, server=server.url))
+                async with transport(access) as client:
+                    if known == "t2":
+                        assert await call(client) == b"line\n"
+                    else:
+                        assert isinstance(await said(call(client)), Unauthorized)
+            assert (len((tmp_path / "runs").read_text()), len(server.seen)) == (runs, 2)
 
 
 def _with_path(server: Served, user: UserInfo) -> ClientConfig:
     return replace(access_to(server.url, user=user), environment={"PATH": os.environ["PATH"]})
 
 
-def test_a_401_without_anything_else_to_show_stands() -> None:
-    async def run() -> None:
-        async with (
-            served(_knowing("x")) as server,
-            transport(access_to(server.url, user=UserInfo(token="t"))) as client,
-        ):
-            assert isinstance(await said(client.get(PODS)), Unauthorized)
-            assert len(server.seen) == 1
-
-    asyncio.run(run())
+async def test_a_401_without_anything_else_to_show_stands() -> None:
+    async with (
+        served(_knowing("x")) as server,
+        transport(access_to(server.url, user=UserInfo(token="t"))) as client,
+    ):
+        assert isinstance(await said(client.get(PODS)), Unauthorized)
+        assert len(server.seen) == 1
 
 
 def test_logging_in_takes_nothing_of_the_time_of_the_call(tmp_path: Path) -> None:
@@ -387,7 +360,7 @@ def test_no_command_starts_with_the_client_on_board_and_a_kubeconfig_is_read_wit
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
+async def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
     encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoneward.client.transport.MAX_PAGE", 1 << 20)
@@ -397,12 +370,9 @@ def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
     async def large(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=packed, headers={"Content-Encoding": encoding})
 
-    async def run() -> None:
-        async with served(large) as server, transport(access_to(server.url)) as client:
-            with pytest.raises(AnswerTooLarge, match=r"^expected an answer of at most 1 MiB, got more$"):
-                await client.get(PODS, {"limit": "500"})
-
-    asyncio.run(run())
+    async with served(large) as server, transport(access_to(server.url)) as client:
+        with pytest.raises(AnswerTooLarge, match=r"^expected an answer of at most 1 MiB, got more$"):
+            await client.get(PODS, {"limit": "500"})
 
 
 @pytest.mark.parametrize(
@@ -414,13 +384,10 @@ def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
     ],
     ids=["no gzip", "cut short", "another encoding"],
 )
-def test_what_cannot_be_unpacked_is_told_in_one_line(headers: dict[str, str], body: bytes) -> None:
+async def test_what_cannot_be_unpacked_is_told_in_one_line(headers: dict[str, str], body: bytes) -> None:
     async def odd(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=body, headers=headers)
 
-    async def run() -> None:
-        async with served(odd) as server, transport(access_to(server.url)) as client:
-            with pytest.raises(Unreachable):
-                await client.get(PODS)
-
-    asyncio.run(run())
+    async with served(odd) as server, transport(access_to(server.url)) as client:
+        with pytest.raises(Unreachable):
+            await client.get(PODS)

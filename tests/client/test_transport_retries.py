@@ -106,57 +106,48 @@ async def breaking_off(*, after: int) -> AsyncIterator[tuple[str, list[bytes]]]:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_write_whose_answer_is_lost_is_sent_once_also_over_a_connection_that_was_used(method: str) -> None:
-    async def run() -> None:
-        for after in (0, 1):
-            time = Time()
-            async with breaking_off(after=after) as (url, heads), transport(access_to(url), time=time) as client:
-                for _ in range(after):
-                    await client.get(PODS)
-                error = await said(client.send(method, PODS, b""))
-                assert isinstance(error, Unreachable)
-                assert error.sent
-                assert len([head for head in heads if head.startswith(method.encode())]) == 1
-                assert time.pauses == []
-
-    asyncio.run(run())
-
-
-def test_a_read_and_an_idempotent_write_whose_answers_are_lost_are_tried_again() -> None:
-    async def run() -> None:
+async def test_a_write_whose_answer_is_lost_is_sent_once_also_over_a_connection_that_was_used(method: str) -> None:
+    for after in (0, 1):
         time = Time()
-        async with breaking_off(after=0) as (url, heads), transport(access_to(url), time=time) as client:
-            for call in (get(client), put_idempotent(client)):
-                assert isinstance(await said(call), Unreachable)
-            assert len(heads) == 10
-            assert time.pauses == [0.125, 0.25, 0.5, 1.0] * 2
+        async with breaking_off(after=after) as (url, heads), transport(access_to(url), time=time) as client:
+            for _ in range(after):
+                await client.get(PODS)
+            error = await said(client.send(method, PODS, b""))
+            assert isinstance(error, Unreachable)
+            assert error.sent
+            assert len([head for head in heads if head.startswith(method.encode())]) == 1
+            assert time.pauses == []
 
-    asyncio.run(run())
+
+async def test_a_read_and_an_idempotent_write_whose_answers_are_lost_are_tried_again() -> None:
+    time = Time()
+    async with breaking_off(after=0) as (url, heads), transport(access_to(url), time=time) as client:
+        for call in (get(client), put_idempotent(client)):
+            assert isinstance(await said(call), Unreachable)
+        assert len(heads) == 10
+        assert time.pauses == [0.125, 0.25, 0.5, 1.0] * 2
 
 
-def test_a_write_that_found_nobody_is_tried_again_and_arrives_once() -> None:
-    async def run() -> None:
-        time = Time()
-        heads: list[bytes] = []
+async def test_a_write_that_found_nobody_is_tried_again_and_arrives_once() -> None:
+    time = Time()
+    heads: list[bytes] = []
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            heads.append(await reader.readuntil(b"\r\n\r\n"))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
-        port = refused_port()
-        async with AsyncExitStack() as later:
+    port = refused_port()
+    async with AsyncExitStack() as later:
 
-            async def sleep(seconds: float) -> None:
-                await time.sleep(seconds)
-                if len(time.pauses) == 2:
-                    await later.enter_async_context(speaking(talk, port=port))
+        async def sleep(seconds: float) -> None:
+            await time.sleep(seconds)
+            if len(time.pauses) == 2:
+                await later.enter_async_context(speaking(talk, port=port))
 
-            access = access_to(f"http://{HOST}:{port}")
-            async with Transport(access, clock=time, sleep=sleep, chance=lambda: 1.0, is_terminal=False) as client:
-                assert await client.send("POST", PODS, b"") == b"{}"
-        assert (len(heads), time.pauses) == (1, [0.25, 0.5])
-
-    asyncio.run(run())
+        access = access_to(f"http://{HOST}:{port}")
+        async with Transport(access, clock=time, sleep=sleep, chance=lambda: 1.0, is_terminal=False) as client:
+            assert await client.send("POST", PODS, b"") == b"{}"
+    assert (len(heads), time.pauses) == (1, [0.25, 0.5])
 
 
 REPEATED_ALWAYS: list[CallFailed] = [api_error(429, b""), Unreachable("", sent=False)]

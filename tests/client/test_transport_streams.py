@@ -74,22 +74,19 @@ def test_a_line_is_there_before_the_next_one_is_sent() -> None:
     asyncio.run(run())
 
 
-def test_a_silent_stream_is_noticed_before_and_after_its_first_byte() -> None:
-    async def run() -> None:
-        async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
-            with pytest.raises(SilentConnection):
-                async with client.stream(PODS, {}, idle=0.1):
-                    pytest.fail("it never answered")
-        async with (
-            served(_chunks(b"a\n", b"b", then=0.5)) as server,
-            transport(access_to(server.url)) as client,
-            client.stream(PODS, {}, idle=0.1) as lines,
-        ):
-            assert await anext(lines) == b"a"
-            with pytest.raises(SilentConnection):
-                await anext(lines)
-
-    asyncio.run(run())
+async def test_a_silent_stream_is_noticed_before_and_after_its_first_byte() -> None:
+    async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
+        with pytest.raises(SilentConnection):
+            async with client.stream(PODS, {}, idle=0.1):
+                pytest.fail("it never answered")
+    async with (
+        served(_chunks(b"a\n", b"b", then=0.5)) as server,
+        transport(access_to(server.url)) as client,
+        client.stream(PODS, {}, idle=0.1) as lines,
+    ):
+        assert await anext(lines) == b"a"
+        with pytest.raises(SilentConnection):
+            await anext(lines)
 
 
 def test_bytes_that_keep_coming_keep_a_stream_alive_beyond_its_limit() -> None:
@@ -108,73 +105,61 @@ def test_bytes_that_keep_coming_keep_a_stream_alive_beyond_its_limit() -> None:
 @pytest.mark.parametrize(
     "body", [b"Transfer-Encoding: chunked\r\n\r\n5\r\none\nt\r\n", b"Content-Length: 99\r\n\r\none\nt", b"\r\none\nt"]
 )
-def test_a_stream_that_breaks_off_gives_its_whole_lines_and_then_says_so(body: bytes) -> None:
+async def test_a_stream_that_breaks_off_gives_its_whole_lines_and_then_says_so(body: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n" + body)
         await writer.drain()
         await asyncio.sleep(0.02)
 
-    async def run() -> None:
-        async with (
-            speaking(talk) as port,
-            transport(access_to(f"http://{HOST}:{port}")) as client,
-            client.stream(PODS, {}, idle=5) as lines,
-        ):
-            assert await anext(lines) == b"one"
-            with pytest.raises(Unreachable):
-                await anext(lines)
-
-    asyncio.run(run())
+    async with (
+        speaking(talk) as port,
+        transport(access_to(f"http://{HOST}:{port}")) as client,
+        client.stream(PODS, {}, idle=5) as lines,
+    ):
+        assert await anext(lines) == b"one"
+        with pytest.raises(Unreachable):
+            await anext(lines)
 
 
-def test_a_stream_that_is_refused_says_why_and_is_not_tried_again() -> None:
-    async def run() -> None:
-        time = Time()
-        answer = in_turn(status(429, Retry_After="5"))
-        async with served(answer) as server, transport(access_to(server.url), time=time) as client:
-            with pytest.raises(TooManyRequests) as caught:
-                async with client.stream(PODS, {}, idle=5):
-                    pytest.fail("it was refused")
-            assert caught.value.retry_after == 5.0
-            assert (len(server.seen), time.pauses) == (1, [])
-
-    asyncio.run(run())
+async def test_a_stream_that_is_refused_says_why_and_is_not_tried_again() -> None:
+    time = Time()
+    answer = in_turn(status(429, Retry_After="5"))
+    async with served(answer) as server, transport(access_to(server.url), time=time) as client:
+        with pytest.raises(TooManyRequests) as caught:
+            async with client.stream(PODS, {}, idle=5):
+                pytest.fail("it was refused")
+        assert caught.value.retry_after == 5.0
+        assert (len(server.seen), time.pauses) == (1, [])
 
 
-def test_a_stream_that_is_left_ends_its_connection() -> None:
-    async def run() -> None:
-        ended = asyncio.Event()
+async def test_a_stream_that_is_left_ends_its_connection() -> None:
+    ended = asyncio.Event()
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\n\r\na\nb\n")
-            await reader.read()
-            ended.set()
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\na\nb\n")
+        await reader.read()
+        ended.set()
 
-        async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
-            with suppress(KeyError):
-                async with client.stream(PODS, {}, idle=5) as lines:
-                    assert await anext(lines) == b"a"
-                    raise KeyError
-            async with asyncio.timeout(2):
-                await ended.wait()
-
-    asyncio.run(run())
+    async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
+        with suppress(KeyError):
+            async with client.stream(PODS, {}, idle=5) as lines:
+                assert await anext(lines) == b"a"
+                raise KeyError
+        async with asyncio.timeout(2):
+            await ended.wait()
 
 
-def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoneward.client.response_body.MAX_LINE", 1 << 20)
     block = b"x" * (1 << 19)
 
-    async def run() -> None:
-        async with (
-            served(_chunks(b"first\n", block, block, block, block, then=60)) as server,
-            transport(access_to(server.url)) as client,
-            client.stream(PODS, {}, idle=5) as lines,
-        ):
-            assert await anext(lines) == b"first"
-            with pytest.raises(AnswerTooLarge, match=r"^expected lines of at most 1 MiB, got a longer one$"):
-                await anext(lines)
-
-    asyncio.run(run())
+    async with (
+        served(_chunks(b"first\n", block, block, block, block, then=1)) as server,
+        transport(access_to(server.url)) as client,
+        client.stream(PODS, {}, idle=5) as lines,
+    ):
+        assert await anext(lines) == b"first"
+        with pytest.raises(AnswerTooLarge, match=r"^expected lines of at most 1 MiB, got a longer one$"):
+            await anext(lines)

@@ -100,18 +100,15 @@ def test_an_expired_server_and_one_of_tomorrow_are_told(authority: trustme.CA) -
         assert not error.sent
 
 
-def test_a_server_without_tls_is_told_and_tls_problems_are_not_tried_again() -> None:
-    async def run() -> None:
-        time = Time()
-        async with served(ok) as server:
-            access = access_to(server.url.replace("http:", "https:"), insecure=True)
-            async with transport(access, time=time) as client:
-                error = await said(client.get(PODS))
-        assert isinstance(error, TlsProblem)
-        assert error.message == "the server does not speak TLS: is its address http:// instead of https://?"
-        assert time.pauses == []
-
-    asyncio.run(run())
+async def test_a_server_without_tls_is_told_and_tls_problems_are_not_tried_again() -> None:
+    time = Time()
+    async with served(ok) as server:
+        access = access_to(server.url.replace("http:", "https:"), insecure=True)
+        async with transport(access, time=time) as client:
+            error = await said(client.get(PODS))
+    assert isinstance(error, TlsProblem)
+    assert error.message == "the server does not speak TLS: is its address http:// instead of https://?"
+    assert time.pauses == []
 
 
 def test_a_client_certificate_is_shown_and_a_bad_one_is_refused(authority: trustme.CA) -> None:
@@ -189,23 +186,20 @@ def test_a_tunnel_is_asked_for_by_the_proxy_of_the_kubeconfig_and_of_the_environ
         assert "Bearer" not in heads[0]
 
 
-def test_a_proxy_that_is_not_there_or_refuses_is_told_and_nothing_was_sent(authority: trustme.CA) -> None:
+async def test_a_proxy_that_is_not_there_or_refuses_is_told_and_nothing_was_sent(authority: trustme.CA) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
 
-    async def run() -> None:
-        gone = refused_port()
-        async with speaking(refuse) as refusing:
-            for port, message in (
-                (gone, f"no connection to the proxy {HOST}:{gone}: "),
-                (refusing, "the proxy answered 407 Proxy Authentication Required"),
-            ):
-                access = trusting(access_to("https://api.example", proxy=f"http://{HOST}:{port}"), authority)
-                async with transport(access) as client:
-                    error = await said(client.send("POST", PODS, b""))
-                    assert isinstance(error, Unreachable)
-                    assert error.message.startswith(message)
-                    assert not error.sent
-
-    asyncio.run(run())
+    gone = refused_port()
+    async with speaking(refuse) as refusing:
+        for port, message in (
+            (gone, f"no connection to the proxy {HOST}:{gone}: "),
+            (refusing, "the proxy answered 407 Proxy Authentication Required"),
+        ):
+            access = trusting(access_to("https://api.example", proxy=f"http://{HOST}:{port}"), authority)
+            async with transport(access) as client:
+                error = await said(client.send("POST", PODS, b""))
+                assert isinstance(error, Unreachable)
+                assert error.message.startswith(message)
+                assert not error.sent

@@ -104,25 +104,20 @@ def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write() -> N
     with_registry(work, may_write=may_write, limit=3.5)
 
 
-def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
-            start = loop.time()
+async def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
+    loop = asyncio.get_running_loop()
+    async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
+        start = loop.time()
+        error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
+        assert loop.time() - start >= 0.1
+        assert (type(error), write_outcome(error)) == (TimedOut, WriteOutcome.UNKNOWN)
+        assert str(error) == "no complete answer within 0.1 s"
+    busy = in_turn(status(429, Retry_After="30"))
+    async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
+        async with asyncio.timeout(10):
             error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
-            assert loop.time() - start >= 0.1
-            assert (type(error), write_outcome(error)) == (TimedOut, WriteOutcome.UNKNOWN)
-            assert str(error) == "no complete answer within 0.1 s"
-        busy = in_turn(status(429, Retry_After="30"))
-        async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
-            async with asyncio.timeout(10):
-                error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
-            assert isinstance(error, TooManyRequests)
-            assert (error.retry_after, write_outcome(error)) == (30, WriteOutcome.NOT_DONE), (
-                "it says when to come again"
-            )
-
-    asyncio.run(run())
+        assert isinstance(error, TooManyRequests)
+        assert (error.retry_after, write_outcome(error)) == (30, WriteOutcome.NOT_DONE), "it says when to come again"
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
@@ -149,14 +144,11 @@ def test_once_means_that_nothing_is_sent_again(code: int) -> None:
     asyncio.run(run())
 
 
-def test_a_limit_of_the_caller_s_own_is_not_taken_for_ours() -> None:
-    async def run() -> None:
-        async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await Writer(connection, limit=math.inf).create(SLICES, SLICE)
-
-    asyncio.run(run())
+async def test_a_limit_of_the_caller_s_own_is_not_taken_for_ours() -> None:
+    async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await Writer(connection, limit=math.inf).create(SLICES, SLICE)
 
 
 @pytest.mark.parametrize(
@@ -202,9 +194,6 @@ def test_a_failure_says_what_is_known_of_the_write(error: CallFailed, outcome: W
     assert write_outcome(error) is outcome
 
 
-def test_where_nobody_listens_nothing_was_done() -> None:
-    async def run() -> None:
-        async with transport(access_to(f"http://{HOST}:{refused_port()}")) as connection:
-            assert write_outcome(await said(Writer(connection).create(SLICES, SLICE))) is WriteOutcome.NOT_DONE
-
-    asyncio.run(run())
+async def test_where_nobody_listens_nothing_was_done() -> None:
+    async with transport(access_to(f"http://{HOST}:{refused_port()}")) as connection:
+        assert write_outcome(await said(Writer(connection).create(SLICES, SLICE))) is WriteOutcome.NOT_DONE

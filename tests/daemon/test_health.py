@@ -11,31 +11,25 @@ def test_only_what_fails_is_told() -> None:
     assert failed_checks({"cache": cache_is_synced(lambda: True)}) == {}
 
 
-def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well() -> None:
-    async def test() -> None:
-        now = 0.0
-        heartbeat = Heartbeat(limit=30, clock=lambda: now)
-        now = 30
-        assert heartbeat() is None
-        now = 41
-        assert heartbeat() == "the event loop has not turned for 41 s"
-        beating = asyncio.create_task(heartbeat.run(every=0))
-        await asyncio.sleep(0)
-        assert heartbeat() is None
-        beating.cancel()
-
-    asyncio.run(test())
+async def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well() -> None:
+    now = 0.0
+    heartbeat = Heartbeat(limit=30, clock=lambda: now)
+    now = 30
+    assert heartbeat() is None
+    now = 41
+    assert heartbeat() == "the event loop has not turned for 41 s"
+    beating = asyncio.create_task(heartbeat.run(every=0))
+    await asyncio.sleep(0)
+    assert heartbeat() is None
+    beating.cancel()
 
 
-def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
+async def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
     async def fails() -> None:
         raise ValueError
 
-    async def test() -> None:
-        task = asyncio.create_task(fails(), name="workers")
-        assert task_is_running(task)() is None
-        await asyncio.wait([task])
-        assert task_is_running(task)() == "workers has ended"
-        assert task.exception() is not None
-
-    asyncio.run(test())
+    task = asyncio.create_task(fails(), name="workers")
+    assert task_is_running(task)() is None
+    await asyncio.wait([task])
+    assert task_is_running(task)() == "workers has ended"
+    assert task.exception() is not None

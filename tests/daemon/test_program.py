@@ -23,35 +23,29 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-def test_it_waits_until_an_event_is_set() -> None:
-    async def test() -> None:
-        program, stop, other = Program(ACCESS, log=Lines()), asyncio.Event(), asyncio.Event()
-        program.start("work", forever(), is_live_check=True)
-        waiting = asyncio.create_task(program.wait(stop, other))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        other.set()
-        await waiting
-        assert not failed_checks(program.live)
-        await program.end_tasks()
-        assert failed_checks(program.live) == {"work": "work has ended"}
-
-    asyncio.run(test())
+async def test_it_waits_until_an_event_is_set() -> None:
+    program, stop, other = Program(ACCESS, log=Lines()), asyncio.Event(), asyncio.Event()
+    program.start("work", forever(), is_live_check=True)
+    waiting = asyncio.create_task(program.wait(stop, other))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    other.set()
+    await waiting
+    assert not failed_checks(program.live)
+    await program.end_tasks()
+    assert failed_checks(program.live) == {"work": "work has ended"}
 
 
-def test_a_task_that_fails_ends_the_wait_with_what_it_raised() -> None:
+async def test_a_task_that_fails_ends_the_wait_with_what_it_raised() -> None:
     async def fail() -> None:
         raise ValueError("broken")
 
-    async def test() -> None:
-        program = Program(ACCESS, log=Lines())
-        program.start("work", forever())
-        program.start("more work", fail())
-        with pytest.raises(ValueError, match="broken"):
-            await program.wait(asyncio.Event())
-        await program.end_tasks()
-
-    asyncio.run(test())
+    program = Program(ACCESS, log=Lines())
+    program.start("work", forever())
+    program.start("more work", fail())
+    with pytest.raises(ValueError, match="broken"):
+        await program.wait(asyncio.Event())
+    await program.end_tasks()
 
 
 def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
@@ -75,21 +69,18 @@ def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
     assert ended == ["controller", "election", "observer"]
 
 
-def test_an_address_that_is_taken_is_named_with_its_option() -> None:
-    async def test() -> None:
-        async with AsyncExitStack() as stack:
-            log = Lines()
-            program = Program(ACCESS, log=log)
-            await program.serve_status(
-                stack, StatusPages(), listen=ListenAddress("127.0.0.1", 0), debug_for_all=False, mode="take-over"
-            )
-            (line,) = (fields for event, fields in log.told if event == "status server listens")
-            assert line["mode"] == "take-over"
-            taken = ListenAddress("127.0.0.1", int(str(line["port"])))
-            with pytest.raises(InputError, match=rf"--listen: {taken}: expected an address that is free"):
-                await program.serve_status(stack, StatusPages(), listen=taken, debug_for_all=False)
-
-    asyncio.run(test())
+async def test_an_address_that_is_taken_is_named_with_its_option() -> None:
+    async with AsyncExitStack() as stack:
+        log = Lines()
+        program = Program(ACCESS, log=log)
+        await program.serve_status(
+            stack, StatusPages(), listen=ListenAddress("127.0.0.1", 0), debug_for_all=False, mode="take-over"
+        )
+        (line,) = (fields for event, fields in log.told if event == "status server listens")
+        assert line["mode"] == "take-over"
+        taken = ListenAddress("127.0.0.1", int(str(line["port"])))
+        with pytest.raises(InputError, match=rf"--listen: {taken}: expected an address that is free"):
+            await program.serve_status(stack, StatusPages(), listen=taken, debug_for_all=False)
 
 
 @pytest.mark.parametrize(

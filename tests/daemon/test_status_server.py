@@ -49,35 +49,29 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(limited())
 
 
-def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
-    async def test() -> None:
-        wrong: str | None = None
-        health = Health(live={"loop": lambda: None}, ready={"cache": lambda: wrong, "alone": lambda: None})
-        async with serving(health) as ask:
-            assert await ask("/healthz") == (200, "ok")
-            assert await ask("/livez") == (200, "ok")
-            assert await ask("/readyz") == (200, "ok")
-            assert await ask("/readyz?verbose") == (200, "[+]cache ok\n[+]alone ok\n")
-            wrong = "the cluster has not been listed yet"
-            assert await ask("/readyz") == (503, "[-]cache failed: the cluster has not been listed yet\n[+]alone ok\n")
-            assert await ask("/healthz") == (200, "ok")
-
-    run(test)
+async def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
+    wrong: str | None = None
+    health = Health(live={"loop": lambda: None}, ready={"cache": lambda: wrong, "alone": lambda: None})
+    async with serving(health) as ask:
+        assert await ask("/healthz") == (200, "ok")
+        assert await ask("/livez") == (200, "ok")
+        assert await ask("/readyz") == (200, "ok")
+        assert await ask("/readyz?verbose") == (200, "[+]cache ok\n[+]alone ok\n")
+        wrong = "the cluster has not been listed yet"
+        assert await ask("/readyz") == (503, "[-]cache failed: the cluster has not been listed yet\n[+]alone ok\n")
+        assert await ask("/healthz") == (200, "ok")
 
 
-def test_metrics_are_served_as_prometheus_asks_for_them() -> None:
-    async def test() -> None:
-        page = MetricsPage(ControllerMetrics().registry)
-        async with (
-            StatusServer(Health(), StatusPages(metrics=page.text)) as server,
-            aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{server.port}/metrics") as response,
-        ):
-            assert response.status == 200
-            assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-            assert "\nendpoint_slice_controller_num_endpoint_slices 0.0\n" in await response.text()
-
-    run(test)
+async def test_metrics_are_served_as_prometheus_asks_for_them() -> None:
+    page = MetricsPage(ControllerMetrics().registry)
+    async with (
+        StatusServer(Health(), StatusPages(metrics=page.text)) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{server.port}/metrics") as response,
+    ):
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert "\nendpoint_slice_controller_num_endpoint_slices 0.0\n" in await response.text()
 
 
 def test_decisions_are_made_outside_the_event_loop_from_what_was_gathered_in_it() -> None:
@@ -194,42 +188,30 @@ def test_an_answer_that_is_too_large_is_not_sent() -> None:
     run(test)
 
 
-def test_values_are_told_as_json() -> None:
-    async def test() -> None:
-        async with serving(values={"/debug/queue": lambda: {"due": 2, "oldest": 0.5}}) as ask:
-            assert await ask("/debug/queue") == (200, '{"due":2,"oldest":0.5}')
-
-    run(test)
+async def test_values_are_told_as_json() -> None:
+    async with serving(values={"/debug/queue": lambda: {"due": 2, "oldest": 0.5}}) as ask:
+        assert await ask("/debug/queue") == (200, '{"due":2,"oldest":0.5}')
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/metrics", "/debug/queue", "/debug/decisions/a/b", "/debug/decisions/a", "/debug/"]
 )
-def test_what_is_not_there_is_said_with_what_is(path: str) -> None:
-    async def test() -> None:
-        async with serving() as ask:
-            status, text = await ask(path)
-            assert (status, text.startswith("expected one of /healthz, ")) == (404, True)
-
-    run(test)
+async def test_what_is_not_there_is_said_with_what_is(path: str) -> None:
+    async with serving() as ask:
+        status, text = await ask(path)
+        assert (status, text.startswith("expected one of /healthz, ")) == (404, True)
 
 
 @pytest.mark.parametrize("path", ["/debug/decisions//cart", "/debug/decisions/shop/", "/debug/decisions/shop/cart/x"])
-def test_a_service_has_a_namespace_and_a_name(path: str) -> None:
-    async def test() -> None:
-        async with serving(of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"}) as ask:
-            assert (await ask(path))[0] == 404
-
-    run(test)
+async def test_a_service_has_a_namespace_and_a_name(path: str) -> None:
+    async with serving(of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"}) as ask:
+        assert (await ask(path))[0] == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_nothing_can_be_changed(method: str) -> None:
-    async def test() -> None:
-        async with serving() as ask:
-            assert await ask("/healthz", method) == (405, f"expected GET, got {method}\n")
-
-    run(test)
+async def test_nothing_can_be_changed(method: str) -> None:
+    async with serving() as ask:
+        assert await ask("/healthz", method) == (405, f"expected GET, got {method}\n")
 
 
 @pytest.mark.parametrize(
@@ -243,15 +225,12 @@ def test_nothing_can_be_changed(method: str) -> None:
         ("10.0.0.7", True, 200),
     ],
 )
-def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwise(
+async def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwise(
     remote: str, for_all: bool, status: int
 ) -> None:
-    async def test() -> None:
-        server = StatusServer(Health(), StatusPages(values={"/debug/queue": dict}), debug_for_all=for_all)
-        request = aiohttp.test_utils.make_mocked_request("GET", "/debug/queue").clone(remote=remote)
-        assert (await server.answer(request)).status == status
-
-    run(test)
+    server = StatusServer(Health(), StatusPages(values={"/debug/queue": dict}), debug_for_all=for_all)
+    request = aiohttp.test_utils.make_mocked_request("GET", "/debug/queue").clone(remote=remote)
+    assert (await server.answer(request)).status == status
 
 
 @pytest.mark.parametrize(
@@ -274,73 +253,61 @@ def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwis
         ("", 403),
     ],
 )
-def test_a_page_is_told_to_who_asks_by_an_address_or_a_name_of_the_server(host: str, status: int) -> None:
+async def test_a_page_is_told_to_who_asks_by_an_address_or_a_name_of_the_server(host: str, status: int) -> None:
     """Else any page in a browser could read it, by a name of its own that leads here."""
 
     async def page() -> bytes:
         return b"{}"
 
-    async def test() -> None:
-        async with (
-            StatusServer(
-                Health(),
-                StatusPages(
-                    values={"/debug/queue": dict},
-                    pages={"/measured": page},
-                    of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"},
-                    metrics=page,
-                ),
-                names=("worker-a2",),
-            ) as server,
-            aiohttp.ClientSession(f"http://127.0.0.1:{server.port}", headers={"Host": host}) as session,
-        ):
-            for path in ("/debug/queue", "/measured", "/debug/decisions/shop/cart"):
-                async with session.get(path) as response:
-                    assert response.status == status
-            # A kubelet asks by the Pod's address, Prometheus by any name.
-            for path in ("/healthz", "/livez", "/readyz", "/metrics"):
-                async with session.get(path) as response:
-                    assert response.status == 200
-
-    run(test)
+    async with (
+        StatusServer(
+            Health(),
+            StatusPages(
+                values={"/debug/queue": dict},
+                pages={"/measured": page},
+                of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"},
+                metrics=page,
+            ),
+            names=("worker-a2",),
+        ) as server,
+        aiohttp.ClientSession(f"http://127.0.0.1:{server.port}", headers={"Host": host}) as session,
+    ):
+        for path in ("/debug/queue", "/measured", "/debug/decisions/shop/cart"):
+            async with session.get(path) as response:
+                assert response.status == status
+        # A kubelet asks by the Pod's address, Prometheus by any name.
+        for path in ("/healthz", "/livez", "/readyz", "/metrics"):
+            async with session.get(path) as response:
+                assert response.status == 200
 
 
-def test_a_page_is_told_to_who_sends_no_host() -> None:
+async def test_a_page_is_told_to_who_sends_no_host() -> None:
     """Browsers always do; HTTP/1.0 need not."""
 
-    async def test() -> None:
-        async with StatusServer(Health(), StatusPages(values={"/debug/queue": dict})) as server:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(b"GET /debug/queue HTTP/1.0\r\n\r\n")
-            assert b" 200 " in await reader.readline()
-            writer.close()
-            await writer.wait_closed()
-
-    run(test)
+    async with StatusServer(Health(), StatusPages(values={"/debug/queue": dict})) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /debug/queue HTTP/1.0\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", None])
-def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: str | None) -> None:
-    async def test() -> None:
-        async with StatusServer(Health(), listen=ListenAddress(host, 0)) as server:
-            served = [("::1" if ":" in host else "127.0.0.1", port) for host, port in server.addresses]
-            assert "127.0.0.1" in dict(served)
-            for address in served:
-                _, writer = await asyncio.open_connection(*address)
-                writer.close()
-                await writer.wait_closed()
+async def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: str | None) -> None:
+    async with StatusServer(Health(), listen=ListenAddress(host, 0)) as server:
+        served = [("::1" if ":" in host else "127.0.0.1", port) for host, port in server.addresses]
+        assert "127.0.0.1" in dict(served)
         for address in served:
-            with pytest.raises(OSError, match="Connect"):
-                await asyncio.open_connection(*address)
+            _, writer = await asyncio.open_connection(*address)
+            writer.close()
+            await writer.wait_closed()
+    for address in served:
+        with pytest.raises(OSError, match="Connect"):
+            await asyncio.open_connection(*address)
 
-    run(test)
 
-
-def test_a_port_that_is_taken_is_an_error() -> None:
-    async def test() -> None:
-        async with StatusServer(Health()) as server:
-            with pytest.raises(OSError, match="in use"):
-                async with StatusServer(Health(), listen=ListenAddress("127.0.0.1", server.port)):
-                    pass
-
-    run(test)
+async def test_a_port_that_is_taken_is_an_error() -> None:
+    async with StatusServer(Health()) as server:
+        with pytest.raises(OSError, match="in use"):
+            async with StatusServer(Health(), listen=ListenAddress("127.0.0.1", server.port)):
+                pass

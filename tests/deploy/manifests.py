@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import yaml
+
+from zoneward.cli.main import cli
 
 Object = dict[str, Any]
 Right = tuple[str, str, str]
@@ -47,6 +50,14 @@ def pod(mode: str) -> Object:
 def container(mode: str) -> Object:
     (found,) = pod(mode)["spec"]["containers"]
     return dict(found)
+
+
+def invoked(name: str, args: list[str]) -> dict[str, Any]:
+    """The options of a command as it reads them."""
+    with click.Context(cli) as context:
+        command = cli.get_command(context, name)
+        assert command is not None
+        return command.make_context(name, list(args), parent=context).params
 
 
 def granted(mode: str) -> set[Right]:

@@ -4,9 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import distribution
-from typing import Any
 
-import click
 import pytest
 import yaml
 from packaging.markers import default_environment
@@ -20,6 +18,7 @@ from tests.deploy.manifests import (
     ROOT,
     Object,
     container,
+    invoked,
     manifests,
     namespace_of,
     pod,
@@ -27,7 +26,6 @@ from tests.deploy.manifests import (
 )
 
 import zoneward
-from zoneward.cli.main import cli
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
 from zoneward.routing.configuration import Configuration, configuration_from
@@ -37,18 +35,21 @@ from zoneward.sandbox.server.schema import decode
 
 KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
 KINDS |= {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+PROXY_KINDS = KINDS - {"Deployment", "PodDisruptionBudget"} | {"DaemonSet"}
+PROXY_KINDS |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 LABEL = {"app.kubernetes.io/name": "zoneward-controller"}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, *PROXY_MODES])
 def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
-    found = manifests(mode)
-    assert {each["kind"] for each in found} == KINDS
+    found, is_proxy = manifests(mode), mode in PROXY_MODES
+    assert {each["kind"] for each in found} == (PROXY_KINDS if is_proxy else KINDS)
     known = [(each["kind"], each["metadata"]["name"]) for each in found]
     assert len(set(known)) == len(known)
+    label = {"app.kubernetes.io/name": "zoneward-proxy"} if is_proxy else LABEL
     for each in found:
-        assert each["metadata"]["labels"].items() >= LABEL.items(), each["metadata"]["name"]
-    for folder in (DEPLOY / "base", DEPLOY / mode):
+        assert each["metadata"]["labels"].items() >= label.items(), each["metadata"]["name"]
+    for folder in (DEPLOY / ("proxy/base" if is_proxy else "base"), DEPLOY / mode):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
         listed = {name for name in said if (folder / name).is_file()}
         assert {path.name for path in folder.iterdir()} == listed | {"kustomization.yaml"}
@@ -155,19 +156,10 @@ def test_it_is_given_time_to_finish_its_writes(mode: str) -> None:
     assert pod(mode)["spec"]["terminationGracePeriodSeconds"] >= DRAIN + 5
 
 
-def invoked(args: list[str]) -> dict[str, Any]:
-    """The options of the command as it reads them."""
-    with click.Context(cli) as context:
-        command = cli.get_command(context, "controller")
-        assert command is not None
-        made = command.make_context("controller", list(args), parent=context)
-    return made.params
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode: str) -> None:
     given = container(mode)
-    params = invoked(given["args"])
+    params = invoked("controller", given["args"])
     assert f"--{mode}" in given["args"]
     assert sum(f"--{each}" in given["args"] for each in MODES) == 1
     (port,) = given["ports"]

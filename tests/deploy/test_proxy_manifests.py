@@ -1,15 +1,12 @@
 """What is deployed on nodes holds together, is what the command knows, and has no more power than it needs."""
 
 import re
-from typing import Any
 
-import click
 import pytest
 import yaml
-from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manifests, namespace_of, pod, the
+from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, invoked, manifests, namespace_of, pod, the
 
 import zoneward
-from zoneward.cli.main import cli
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import Configuration, configuration_from
@@ -20,22 +17,7 @@ LEASES = "zoneward-system"
 """Where the controller's Lease is, and the controller looks for those of proxies."""
 WIDE = {"ClusterRole", "ClusterRoleBinding"}
 WIDE |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-KINDS = WIDE | {"NetworkPolicy", "ServiceAccount", "ConfigMap", "DaemonSet", "Role", "RoleBinding"}
 BESIDE, INSTEAD = PROXY_MODES
-
-
-@pytest.mark.parametrize("mode", PROXY_MODES)
-def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
-    found = manifests(mode)
-    assert {each["kind"] for each in found} == KINDS
-    known = [(each["kind"], each["metadata"]["name"]) for each in found]
-    assert len(set(known)) == len(known)
-    for each in found:
-        assert each["metadata"]["labels"].items() >= LABEL.items(), each["metadata"]["name"]
-    for folder in (DEPLOY / "proxy" / "base", DEPLOY / mode):
-        said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-        listed = {name for name in said if (folder / name).is_file()}
-        assert {path.name for path in folder.iterdir()} == listed | {"kustomization.yaml"}
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
@@ -102,20 +84,11 @@ def test_every_node_has_one_before_anything_else_and_keeps_it(mode: str) -> None
     assert spec["dnsPolicy"] == "Default"
 
 
-def invoked(args: list[str]) -> dict[str, Any]:
-    """The options of the command as it reads them."""
-    with click.Context(cli) as context:
-        command = cli.get_command(context, "proxy")
-        assert command is not None
-        made = command.make_context("proxy", list(args), parent=context)
-    return made.params
-
-
 @pytest.mark.parametrize("mode", PROXY_MODES)
 def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode: str) -> None:
     given = container(mode)
     assert given["command"] == ["zoneward", "proxy"]
-    params = invoked(given["args"])
+    params = invoked("proxy", given["args"])
     (env,) = given["env"]
     assert env == {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     assert params["node"] == "$(NODE_NAME)"
@@ -132,14 +105,14 @@ def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode:
 
 
 def test_beside_kube_proxy_it_serves_what_is_labelled_and_takes_no_port_of_it() -> None:
-    params = invoked(container(BESIDE)["args"])
+    params = invoked("proxy", container(BESIDE)["args"])
     assert params["proxy_name"] == "zoneward"
     assert params["healthz_listen"] != f":{HEALTHZ_PORT}"
 
 
 def test_instead_of_kube_proxy_it_is_where_load_balancers_ask_and_needs_no_service_to_reach_the_server() -> None:
     given = container(INSTEAD)
-    params = invoked(given["args"])
+    params = invoked("proxy", given["args"])
     assert (params["proxy_name"], params["healthz_listen"]) == (None, f":{HEALTHZ_PORT}")
     (source,) = given["envFrom"]
     assert not source["configMapRef"].get("optional")

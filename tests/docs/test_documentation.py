@@ -6,11 +6,14 @@
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import fields
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +24,7 @@ import yaml
 
 from zoneward import sample
 from zoneward.cli.main import cli
+from zoneward.cli.main import run as cli_run
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.objects import Condition, ServiceEvent
@@ -86,21 +90,35 @@ def commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def run(command: str, directory: Path) -> list[str]:
+    """What a command prints. Zoneward's own run in this process, which takes no time to start; what the shell does with
+    their output is left to a shell, and so is any other command, and one whose exit status is shown."""
+    if not command.startswith("zoneward ") or ";" in command:
+        return in_a_shell(command, directory).splitlines()
+    ours, *rest = re.split(r" (?=[|>] )", command, maxsplit=1)
+    out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
+    with chdir(directory), redirect_stdout(out), redirect_stderr(err if rest else out):
+        cli_run(shlex.split(ours)[1:])
+    out.flush()
+    printed = out.buffer.getvalue().decode()
+    if rest:
+        printed = err.getvalue() + in_a_shell(f"cat {rest[0]}", directory, printed)
+    return printed.splitlines()
+
+
+def in_a_shell(command: str, directory: Path, given: str = "") -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    # Machine code of the lab is kept where it always is: that it is compiled anew on each page says nothing.
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    environment = {"PATH": path, "HOME": str(directory), "LC_ALL": "C.UTF-8", "XDG_CACHE_HOME": cache}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=directory,
-        env=environment,
+        env={"PATH": path, "HOME": str(directory), "LC_ALL": "C.UTF-8"},
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=120,
         check=False,
     )
-    return done.stdout.splitlines()
+    return done.stdout
 
 
 def is_as_shown(printed: list[str], shown: list[str]) -> bool:

@@ -63,15 +63,6 @@ def test_underscores_in_a_name_are_hyphens_in_tables(tmp_path: Path) -> None:
     assert load_algorithm_file(f"{tmp_path / 'my.py'}:own_zone_first").unchecked.name == "own-zone-first"
 
 
-def test_what_the_file_has_beside_the_rule_can_be_used(tmp_path: Path) -> None:
-    code = (
-        "FIRST = 1.0\n\ndef weigh(zone):\n    return FIRST + 0 * zone\n\n"
-        + HEAD
-        + SAME_ZONE.replace("1.0", "weigh(zone)")
-    )
-    assert tried(tmp_path, code).note == ""
-
-
 # What a file holds -> what is said behind its name.
 CAN_T_BE_LOADED: dict[str, tuple[str, str]] = {
     "no such function": ("x = 3\n", ": expected a function rule, found none"),
@@ -167,14 +158,14 @@ def test_what_is_no_file_and_function_is_told(
     assert str(caught.value) == f"--algorithm-file: {said}"
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "my.txt").write_text(HEAD + SAME_ZONE)
-    with pytest.raises(InputError, match=r"my\.txt: expected a file whose name ends with \.py"):
-        load_algorithm_file(f"{tmp_path / 'my.txt'}:rule")
-
-
 def test_a_rule_can_t_take_the_name_of_an_algorithm(tmp_path: Path) -> None:
     """Nobody could tell them apart in a table, and -a would mean one of them."""
     (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", "local_opt"))
     with pytest.raises(InputError, match="expected a name that no algorithm has, got local-opt"):
         load_algorithm_file(f"{tmp_path / 'my.py'}:local_opt")
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "my.txt").write_text(HEAD + SAME_ZONE)
+    with pytest.raises(InputError, match=r"my\.txt: expected a file whose name ends with \.py"):
+        load_algorithm_file(f"{tmp_path / 'my.txt'}:rule")

@@ -13,7 +13,7 @@ from tests.properties.random_clusters import examples
 from zoneward.kube.input_error import InputError
 from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, CustomAlgorithm
 from zoneward.lab.contenders import parse_contenders as found
-from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.same_zone import same_zone
 
 SIX = ("random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt")
@@ -66,17 +66,6 @@ def test_a_name_of_the_proposals_tool_stands_for_ours(alias: str, label: str) ->
     assert only(alias).label == label
 
 
-@pytest.mark.parametrize("name", [*SIX, "ProportionalZoneCPU", "PreferSameZone"])
-def test_the_rule_is_the_very_function_of_the_registry(name: str) -> None:
-    heuristic = {**HEURISTICS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}[name]
-    assert only(name).rule is heuristic.allocate
-    assert only(name).weighs == heuristic.weighs == (name in ("local-weighted", "local-opt"))
-
-
-def test_cluster_wide_is_one_group_for_all() -> None:
-    assert only("cluster-wide") == dataclasses.replace(only("random"), label="cluster-wide")
-
-
 def test_machine_code_has_a_name_of_its_own_for_each_rule() -> None:
     """Under the same name another rule's would be found."""
     everybody = found(["all"])
@@ -111,20 +100,6 @@ def test_defaults_are_those_of_the_proposals(name: str, starting_threshold: str,
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_not_given_stays_the_default() -> None:
-    one = only("ProportionalZoneCPU:startingThreshold=2")
-    assert (one.starting_threshold, one.overload_threshold, one.max_endpoints_per_slice) == (
-        Fraction(2),
-        Fraction(1, 5),
-        100,
-    )
-
-
-@pytest.mark.parametrize(("written", "value"), [("1/3", Fraction(1, 3)), (".5", Fraction(1, 2)), ("0", Fraction(0))])
-def test_a_threshold_may_be_any_number_in_digits(written: str, value: Fraction) -> None:
-    assert only(f"local-shared:overloadThreshold={written}").overload_threshold == value
 
 
 @pytest.mark.parametrize("name", HAVING)
@@ -342,12 +317,3 @@ def test_a_sweep_that_is_written_wrong_is_shown_too(name: str, written: str, mes
     with pytest.raises(InputError) as raised:
         found([name], sweeps=[written])
     assert str(raised.value) == message
-
-
-def test_a_parameter_that_is_swept_twice_loses_no_value() -> None:
-    """Or it is said that it can't be."""
-    try:
-        swept = labels(["local"], ["startingThreshold=1", "startingThreshold=2"])
-    except InputError:
-        return
-    assert swept == ["local:startingThreshold=1", "local:startingThreshold=2"]

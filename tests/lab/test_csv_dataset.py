@@ -4,7 +4,7 @@ import csv
 import os
 import random
 import tracemalloc
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -14,8 +14,8 @@ import pytest
 from zoneward.kube.input_error import FieldMismatch, InputError
 from zoneward.lab import csv_dataset
 from zoneward.lab import csv_dataset as csv_files
-from zoneward.lab.csv_dataset import MOST_BYTES, CsvDataset, parse_lines, parse_plain_rows, parse_row
-from zoneward.lab.datasets import Inputs, stratified_sample
+from zoneward.lab.csv_dataset import MOST_BYTES, CsvDataset, parse_lines, parse_row
+from zoneward.lab.datasets import stratified_sample
 
 Row = tuple[int, str, list[int], list[int]]
 """Number, name, nodes and endpoints."""
@@ -154,20 +154,6 @@ def test_zones_take_part_in_the_order_of_their_names(tmp_path: Path) -> None:
     assert _rows(CsvDataset(path)) == [(0, "x", [5, 3, 1], [6, 4, 2])]
 
 
-def test_row_without_endpoints_is_an_input(tmp_path: Path) -> None:
-    """It can't be scored, which is for others to say."""
-    assert _rows(CsvDataset(_written(tmp_path, b"name,a,b\nx,1 0,0 0"))) == [(0, "x", [1, 0], [0, 0])]
-
-
-def test_arrays_are_ready_for_compiled_code(tmp_path: Path) -> None:
-    """64-bit numbers, row by row in memory."""
-    (chunk,) = CsvDataset(_written(tmp_path, GOOD)).chunks()
-    inputs: Inputs = chunk.inputs()
-    for array in (inputs.demand, inputs.supply, inputs.numbers):
-        assert array.dtype == np.int64
-        assert array.flags.c_contiguous
-
-
 def test_fast_and_literal_reading_agree() -> None:
     """Lines changed by chance mean the same to the columnar reader as to `parse_row`, which reads one at a time."""
     rng = random.Random(20_260_901)
@@ -199,28 +185,6 @@ def test_fast_and_literal_reading_agree() -> None:
         assert (rows.first_invalid and (rows.first_invalid[0], rows.first_invalid[1].args)) == first
     assert good > 1000
     assert bad > 1000
-
-
-def test_plainest_rows_are_read_fast() -> None:
-    """The compiled reader takes what people and tools write as a rule, and leaves the rest to `parse_row`."""
-    forms = {
-        b"name,1 2,3 4": True,
-        b"two words, 1 2, 3 4\r": True,
-        "Z\u00fcrich,1000000 1000000,0 0000000".encode(): True,
-        b"x" * (MOST_BYTES - 8) + b",1 2,3 4": True,
-        b"name,1  2,3 4": False,
-        b"name,1 2 ,3 4": False,
-        b'"name",1 2,3 4': False,
-        b"": False,
-    }
-    lines = b"".join(line + b"\n" for line in forms)
-    ends = np.cumsum([len(line) + 1 for line in forms]).tolist()
-    stops, plain = [0] * len(forms), [False] * len(forms)
-    numbers: list[MutableSequence[int]] = [[0] * 4 for _ in forms]
-    parse_plain_rows(lines, ends, 2, stops, numbers, plain)
-    assert plain == list(forms.values())
-    assert numbers[:4] == [[1, 3, 2, 4], [1, 3, 2, 4], [1_000_000, 0, 1_000_000, 0], [1, 3, 2, 4]]
-    assert parse_lines(lines, np.array(ends), ("a", "b")).lines.tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

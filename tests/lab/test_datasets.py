@@ -22,7 +22,6 @@ from zoneward.lab.datasets import (
     Dataset,
     Inputs,
     Integers,
-    PermutedEndpoints,
     Range,
     RowRange,
     RowSelection,
@@ -175,18 +174,6 @@ def test_all_six_orders_are_equally_frequent() -> None:
     assert chi_square([int(count) for count in pairs]) < 66.6
 
 
-def test_large_inputs_are_not_permuted_as_those_at_the_beginning() -> None:
-    """A row's number in the dataset decides, not that in its part."""
-    part, numbers = datasets._parts(KEP)[1], np.arange(100_000, 150_000)
-    assert datasets._parts(PERMUTED)[1].at(numbers)[1].tolist() == (
-        PermutedEndpoints(part, PERMUTED.seed, FIRST_PART).at(numbers)[1].tolist()
-    )
-    mine, others = (
-        orders(Inputs(numbers, *PermutedEndpoints(part, PERMUTED.seed, first).at(numbers))) for first in (FIRST_PART, 0)
-    )
-    assert 0.16 < float((mine == others).mean()) < 0.175
-
-
 def test_the_seed_decides_about_orders() -> None:
     stretch = RowRange(PERMUTED, 0, 1_000_000, 1_010_000)
     again = RowRange(replace(PERMUTED), 0, 1_000_000, 1_010_000)
@@ -286,15 +273,6 @@ def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size:
         assert all(dataset.endpoints.low <= each <= dataset.endpoints.high for each in supply)
 
 
-@pytest.mark.parametrize("name", ["kep", "kep-permuted"])
-def test_a_row_is_the_same_alone_as_among_others(name: str) -> None:
-    inputs = sampled(name, 200)
-    for row, number in enumerate(inputs.numbers.tolist()):
-        alone = at(ComputedDataset(name, seed=2004), [number])
-        assert alone.demand.tolist() == [inputs.demand[row].tolist()]
-        assert alone.supply.tolist() == [inputs.supply[row].tolist()]
-
-
 # --- samples ----------------------------------------------------------------------------------------------------------
 
 
@@ -312,22 +290,6 @@ def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: ComputedData
         low, high = (each * dataset.inputs // dataset.sample for each in (stratum, stratum + 1))
         assert low <= row[0] < high
         assert row == whole[row[0]]
-
-
-def test_a_sample_of_kep_is_spread_over_all_of_it() -> None:
-    numbers = sampled("kep", 200_000).numbers
-    strata = np.arange(200_000)
-    assert (numbers >= strata * KEP_ROWS // 200_000).all()
-    assert (numbers < (strata + 1) * KEP_ROWS // 200_000).all()
-    # In its stretch each row is as likely as the others.
-    place = (numbers * 200_000 % KEP_ROWS) / KEP_ROWS
-    assert chi_square([int(count) for count in np.histogram(place, 10, (0, 1))[0]]) < 27.9
-
-
-def test_the_seed_decides_about_the_sample() -> None:
-    assert (sampled("kep", 10_000).numbers == together(ComputedDataset("kep", seed=2004, sample=10_000)).numbers).all()
-    same = float((sampled("kep", 10_000).numbers == sampled("kep", 10_000, seed=2005).numbers).mean())
-    assert same < 0.01
 
 
 # --- memory and sending -----------------------------------------------------------------------------------------------
@@ -366,4 +328,7 @@ def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: s
     assert (there.numbers == here.numbers).all()
 
 
-# --- what is held -----------------------------------------------------------------------------------------------------
+def test_the_seed_decides_about_the_sample() -> None:
+    assert (sampled("kep", 10_000).numbers == together(ComputedDataset("kep", seed=2004, sample=10_000)).numbers).all()
+    same = float((sampled("kep", 10_000).numbers == sampled("kep", 10_000, seed=2005).numbers).mean())
+    assert same < 0.01

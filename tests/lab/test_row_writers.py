@@ -12,11 +12,9 @@ import pytest
 from zoneward.kube.input_error import InputError
 from zoneward.lab import row_writers as parquet
 from zoneward.lab.contenders import Contender, parse_contenders
-from zoneward.lab.datasets import ComputedDataset, Inputs, Range
+from zoneward.lab.datasets import Inputs
 from zoneward.lab.row_writers import ParquetWriter
 from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Floats, score_columns, slices_share, totals
-from zoneward.lab.simulation import ThreadRunner, simulate
-from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES
 
 CONTENDERS = parse_contenders(["random,local-opt,PreferSameZone,local:startingThreshold=1,overloadThreshold=0.25"])
@@ -107,11 +105,6 @@ def test_columns_need_no_quotes_and_weights_have_no_total_as_hints(tmp_path: Pat
     ]
 
 
-def test_names_come_along(tmp_path: Path) -> None:
-    write(tmp_path / "out", some_inputs(3, names=True))
-    assert by_duckdb(tmp_path / "out", "select name from rows where input = 7") == [{"name": "shop/cart, 7"}]
-
-
 def test_inputs_of_other_numbers_of_zones_are_in_files_of_their_own(tmp_path: Path) -> None:
     write(tmp_path / "out", some_inputs(2, 30), some_inputs(2, 30, first=30), some_inputs(4, 40, first=60))
     sizes = [len(pl.read_parquet(each)) for each in sorted((tmp_path / "out").iterdir())]
@@ -127,19 +120,6 @@ def test_rows_are_held_only_until_a_file_is_full(tmp_path: Path, monkeypatch: py
     sizes = [len(pl.read_parquet(each)) for each in sorted((tmp_path / "out").iterdir())]
     assert sizes == [120, 120, 60]
     assert [row["input"] for row in by_duckdb(tmp_path / "out")] == list(range(300))
-
-
-def test_a_whole_simulation_can_be_asked_with_sql(tmp_path: Path) -> None:
-    """Means over the files are the means of the table."""
-    dataset = ComputedDataset("uniform", seed=3, zones=Range(2, 4), inputs=3_000)
-    with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
-        wanted = SimulationSpec(contenders=CONTENDERS)
-        simulation = simulate(wanted, dataset, runner=ThreadRunner(2), sink=directory.write)
-        directory.finish()
-    (row,) = by_duckdb(tmp_path / "out", f"select count(*) n, avg({LOCAL}_total) mean, sum({LOCAL}_slices) s from rows")
-    assert row["n"] == 3_000
-    assert simulation.means[3].credits is not None
-    assert row["mean"] == pytest.approx(simulation.means[3].credits["total"], abs=1e-9)
 
 
 def test_a_partial_result_says_so_beside_the_files(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from zoneward.lab.scoring import (
     UNSCORED,
     Floats,
     Scratch,
-    compile_kernels,
     kernel,
     machine_code_directory,
     score_columns,
@@ -32,7 +31,7 @@ from zoneward.lab.scoring import (
     totals,
 )
 from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
-from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES
 
 SAMPLE: Final = 200_000
 SEED: Final = 2004
@@ -181,17 +180,6 @@ def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_the_measures_and_the_fate() -> None:
-    """Two nodes against one, two endpoints in zone B: a third of a zone's traffic stays; then what each zone has."""
-    assert columns("random", [2, 1], [0, 2]) == pytest.approx([1 / 3, 0, 0, 1, 0, SCORED])
-    found = columns("PreferSameZone", [1, 1], [3, 1])
-    assert found[IN_ZONE] == 1
-    assert found[MAX_OVERLOAD] == pytest.approx(1)
-    assert found[MEAN_OVERLOAD] == pytest.approx(1 / 2)
-    assert found[SLICES] == 2
-    assert found[MEAN_SQUARE] == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize(("demand", "supply"), [([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_row_without_endpoints_or_without_nodes_is_not_scored(
@@ -239,13 +227,6 @@ def test_with_fewer_endpoints_than_it_takes_to_start_all_share_one_group(
         assert columns(written, [1, 1, 1], supply) == columns("random", [1, 1, 1], supply)
 
 
-def test_where_a_rule_finds_nothing_all_share_one_group() -> None:
-    """Zone A needs most of three endpoints, and nobody can give one away."""
-    demand, supply = [8, 1, 1], [1, 1, 1]
-    assert allocate("local", demand, supply, starting_threshold=0) is None
-    assert columns("local:startingThreshold=0", demand, supply) == columns("random", demand, supply)
-
-
 def test_the_threshold_is_that_of_the_contender() -> None:
     """40 endpoints where 48 are expected are a fifth too much for each: not above 0.5, but above 0.1."""
     demand, supply = [48, 52], [40, 60]
@@ -255,23 +236,7 @@ def test_the_threshold_is_that_of_the_contender() -> None:
     assert strict[MAX_OVERLOAD] < 0.01
 
 
-@pytest.mark.parametrize(("max_endpoints_per_slice", "slices"), [(100, 2), (10, 11), (1, 101), (1000, 1)])
-def test_slices_hold_as_many_endpoints_as_the_contender_says(max_endpoints_per_slice: int, slices: int) -> None:
-    assert columns(f"random:maxEndpointsPerSlice={max_endpoints_per_slice}", [1, 1], [100, 1])[SLICES] == slices
-
-
 # --- machine code -----------------------------------------------------------------------------------------------------
-
-
-def test_a_rule_is_compiled_once_whatever_its_parameters_and_rows() -> None:
-    """For any number of rows and zones there is one version of it."""
-    contender = only("PreferSameZone")
-    compiled = kernel(contender)
-    compile_kernels([contender])
-    demand, supply = drawn(7, 20)
-    score_columns(contender, demand, supply)
-    assert kernel(only("PreferSameZone:maxEndpointsPerSlice=7")) is compiled
-    assert len(compiled.signatures) == 1  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -292,15 +257,6 @@ def test_machine_code_is_kept_where_caches_are(copied: Path, monkeypatch: pytest
     assert machine_code_directory() == copied / "home" / ".cache" / "zoneward" / directory.name
 
 
-def test_the_same_sources_have_the_same_directory_wherever_they_are(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = machine_code_directory()
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(copied / "cache"))
-    assert machine_code_directory() == elsewhere
-
-
 @pytest.mark.parametrize(
     "changed",
     ["routing/algorithms/same_zone.py", "routing/algorithms/zone_heaps.py", "routing/score.py", "lab/scoring.py"],
@@ -316,6 +272,11 @@ def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> N
     assert after.parent == before.parent
     source.write_bytes(text)
     assert machine_code_directory() == before
+
+
+@pytest.mark.parametrize(("max_endpoints_per_slice", "slices"), [(100, 2), (10, 11), (1, 101), (1000, 1)])
+def test_slices_hold_as_many_endpoints_as_the_contender_says(max_endpoints_per_slice: int, slices: int) -> None:
+    assert columns(f"random:maxEndpointsPerSlice={max_endpoints_per_slice}", [1, 1], [100, 1])[SLICES] == slices
 
 
 @pytest.mark.parametrize("library", ["numba", "numpy"])

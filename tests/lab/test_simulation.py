@@ -66,12 +66,7 @@ def test_a_sample_of_kep_has_the_means_of_the_proposals_table(algorithm: str, cr
     margin = 1.96 * float(rows.std()) / sqrt(len(rows))
     assert found == pytest.approx(getattr(TABLE[algorithm], credit), abs=margin + 0.005, rel=0)
     assert margin < 0.15
-
-
-@pytest.mark.parametrize("algorithm", TABLE)
-def test_a_sample_of_kep_has_the_totals_of_the_proposals_table_to_a_twentieth(algorithm: str) -> None:
-    found = means(sampled())[algorithm, SLICE_GROUPS]["total"]
-    assert found == pytest.approx(TABLE[algorithm].total, abs=0.05, rel=0)
+    assert credit != "total" or found == pytest.approx(TABLE[algorithm].total, abs=0.05, rel=0)
 
 
 def test_differences_in_a_sample_of_kep_hold_those_of_the_proposals_table() -> None:
@@ -151,22 +146,15 @@ def test_few_is_scored_whole(algorithm: str, total: float) -> None:
     assert (few().rows, few().of, few().whole) == (934_340, 934_340, 934_340)
 
 
-@cache
-def swept() -> dict[str, float]:
-    """Totals over the small dataset by label."""
+def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_dataset() -> None:
+    """KEP-2004 § Optimizations, "Scores on small dataset"; `random` has 72.5563, which it prints as 72.55."""
+    published = {1: 80.05, 2: 80.07, 3: 80.07, 4: 80.05, 5: 79.98}
     contenders = parse_contenders(["random", "local-kep-tool"], sweeps=["startingThreshold=1,2,3,4,5"])
     found = means(simulate(SimulationSpec(contenders=contenders), ComputedDataset("small"), runner=ThreadRunner(2)))
-    return {algorithm: credits_["total"] for (algorithm, _), credits_ in found.items()}
-
-
-@pytest.mark.parametrize(
-    ("starting_threshold", "published"), [(1, 80.05), (2, 80.07), (3, 80.07), (4, 80.05), (5, 79.98)]
-)
-def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_dataset(
-    starting_threshold: int, published: float
-) -> None:
-    """KEP-2004 § Optimizations, "Scores on small dataset"."""
-    assert round(swept()[f"local-kep-tool:startingThreshold={starting_threshold}"], 2) == published
+    totals = {label: credits_["total"] for (label, _), credits_ in found.items()}
+    swept = {each: round(totals[f"local-kep-tool:startingThreshold={each}"], 2) for each in published}
+    assert swept == published
+    assert round(totals["random"], 4) == 72.5563
 
 
 # --- any number of jobs -----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import score_columns
 from zoneward.lab.summary import SHARES, summarize
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
-from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Plots, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
 
 SHOWN = [
     (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != HINTS or not each.weighs
@@ -130,13 +130,6 @@ def test_rows_without_endpoints_or_nodes_count_for_nothing_but_are_counted() -> 
     assert (simulation.dataset, simulation.of, simulation.seed, simulation.partial) == ("drawn", 2100, 5, False)
 
 
-def test_of_a_sample_it_is_told_what_it_is_a_sample_of() -> None:
-    found = merge_tallies(EVERYTHING, tallies(EVERYTHING, PIECES))
-    sample = summarize(EVERYTHING, found, dataset="drawn", of=2100, whole=10**6)
-    assert (sample.of, sample.whole) == (2100, 10**6)
-    assert said().whole == 2100
-
-
 def test_one_alone_wins_every_row() -> None:
     (means,) = said(SimulationSpec(contenders=CONTENDERS[:1])).means
     assert (means.wins, means.ties) == (len(rows()), 0)
@@ -195,19 +188,6 @@ def test_bands_are_told_as_the_whole_is(by: str, name: Callable[[Row], str]) -> 
         assert band.rows == len(mine)
         check_means(band.means, mine)
     check_means(simulation.means, rows())
-
-
-def test_bands_stand_in_order() -> None:
-    assert [band.name for band in said().bands] == [
-        "1 to 8",
-        "9 to 20",
-        "21 to 50",
-        "51 to 100",
-        "101 to 300",
-        "301 to 1000",
-        "over 1000",
-    ]
-    assert [band.name for band in said(replace(EVERYTHING, by="zones")).bands] == ["2 zones", "3 zones", "5 zones"]
 
 
 @pytest.mark.parametrize(("endpoints", "name"), [(1, "1 to 8"), (8, "1 to 8"), (9, "9 to 20"), (1000, "301 to 1000")])
@@ -367,13 +347,6 @@ def test_joints_count_every_row_by_two_totals() -> None:
 
 
 # --- nothing ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_not_asked_for_is_left_out() -> None:
-    bare = said(replace(EVERYTHING, by="", quantiles=False, plots=False, worst=0))
-    assert (bare.by, bare.bands, bare.quantiles, bare.worst, bare.plots) == ("", (), (), (), Plots())
-    assert BOUND not in {each.algorithm for each in bare.means}
-    assert said().by == "endpoints"
 
 
 def test_of_nothing_nothing_is_said() -> None:

@@ -98,14 +98,6 @@ def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None
     assert same(one_by_one, at_once)
 
 
-def test_merging_leaves_what_is_merged_as_it_was() -> None:
-    pieces = cut(drawn(300), 100, 200)
-    each, untouched = tallies(EVERYTHING, pieces), tallies(EVERYTHING, pieces)
-    merge_tallies(EVERYTHING, each)
-    merge_tallies(EVERYTHING, [merge_tallies(EVERYTHING, each, fold=False)])
-    assert all(same(one, other) for one, other in zip(each, untouched, strict=True))
-
-
 @pytest.mark.parametrize("by", ["", "endpoints", "zones"])
 def test_pieces_add_up_to_the_whole(by: str) -> None:
     """Counts and worst rows exactly; sums of doubles but for their last bits."""
@@ -130,28 +122,6 @@ def test_a_piece_without_a_row_that_can_be_scored_adds_nothing_but_their_number(
     assert both.counts.pop("unscored").tolist() == [each[0].counts["unscored"].item() + 2]
     each[0].counts.pop("unscored")
     assert same(both, merge_tallies(EVERYTHING, each[:1]))
-
-
-# --- one chunk --------------------------------------------------------------------------------------------------------
-
-
-def test_only_what_is_wanted_is_counted() -> None:
-    wanted = SimulationSpec(contenders=CONTENDERS)
-    found = tally_chunk(wanted, drawn(100))[0]
-    assert {*found.counts} == {"rows", "unscored", "wins", "fell back"}
-    assert not found.worst
-
-
-# --- what is wanted ---------------------------------------------------------------------------------------------------
-
-
-def test_hints_can_not_say_weights() -> None:
-    """local-weighted, the last of four, is shown for slice groups alone."""
-    assert EVERYTHING.encoded_contenders == (
-        *((number, SLICE_GROUPS) for number in range(4)),
-        *((number, HINTS) for number in range(3)),
-    )
-    assert [EVERYTHING.can_encode(3, encoding) for encoding in (SLICE_GROUPS, HINTS)] == [True, False]
 
 
 # --- worst rows -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tests.reference.kep_2004 import ALGORITHMS, Group, allocate, score
 from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.row_writers import TopologySimulatorWriter
-from zoneward.lab.scoring import COLUMNS, FATE, FELL_BACK, SCORED, UNSCORED, Floats, score_columns
+from zoneward.lab.scoring import COLUMNS, FATE, SCORED, Floats, score_columns
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, SLICES
 
 HEADER = (
@@ -189,19 +189,6 @@ def test_format_is_that_of_the_tool() -> None:
     )
 
 
-def test_rows_that_reach_no_endpoint_are_invalid() -> None:
-    """In all seven columns, whatever was measured; rows beside them are as they would be alone."""
-    file = BytesIO()
-    inputs = _inputs([([1, 1], [1, 1]), ([1, 1], [1, 1]), ([1, 1], [0, 0])], ["a", "b", "c"])
-    columns = _columns((0.5, 0, 0, 1, 0, FELL_BACK), (0.5, 0, 0, 1, 0, SCORED), (0, 0, 0, 0, 0, UNSCORED))
-    TopologySimulatorWriter(file, RANDOM).write(inputs, [columns])
-    assert file.getvalue().decode() == HEADER + (
-        "a,invalid,invalid,invalid,invalid,invalid,invalid,invalid\n"
-        "b,77.5000,50.0000,100.0000,100.0000,0.0000%,0.0000%,0.0000\n"
-        "c,invalid,invalid,invalid,invalid,invalid,invalid,invalid\n"
-    )
-
-
 def test_names_come_back_from_a_csv_reader() -> None:
     """Quoted where they must be; chunks follow each other, and inputs without names go by their numbers."""
     names = ["plain", "two words", "a,b", 'say "a"', '"', "", "Zürich", " leading", "invalid"]
@@ -214,12 +201,3 @@ def test_names_come_back_from_a_csv_reader() -> None:
     read = list(csv.reader(file.getvalue().decode().splitlines()))
     assert [name for name, *_ in read[1:]] == [*names, unnamed.name(0), unnamed.name(1)]
     assert {tuple(values) for _, *values in read[1:]} == {("100.0000",) * 4 + ("0.0000%",) * 2 + ("0.0000",)}
-
-
-def test_slices_are_of_the_contenders_size() -> None:
-    """The slice score counts the slices that would do with as many endpoints in each as the contender's."""
-    (contender,) = parse_contenders(["random:maxEndpointsPerSlice=50"])
-    file = BytesIO()
-    inputs = _inputs([([1, 1], [60, 60])], ["x"])
-    TopologySimulatorWriter(file, contender).write(inputs, [_columns((1, 0, 0, 4, 0, SCORED))])
-    assert file.getvalue().decode().splitlines()[1].split(",")[4] == "75.0000"

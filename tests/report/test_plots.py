@@ -82,27 +82,11 @@ def test_what_a_picture_refers_to_is_in_it_and_begins_with_its_key(draw: Callabl
     assert len({each.split("-")[0] for each in ids}) == 1
 
 
-@pytest.mark.parametrize("draw", [curves, spreads])
-def test_every_algorithm_is_named_once(draw: Callable[[], str]) -> None:
-    assert [each for each in texts(draw()) if each in NAMES] == list(NAMES)
-
-
 def test_the_bound_is_drawn_where_it_is_there() -> None:
     bound = Curve(algorithm=BOUND, encoding="slice-groups", points=((1.0, 90.0), (100.0, 92.0)))
     drawn = Plots(curves=(*PLOTS.curves, bound))
     assert BOUND in texts(curves(drawn))
     assert BOUND not in texts(curves())
-
-
-def test_endpoints_stand_on_a_logarithmic_axis() -> None:
-    assert [each for each in texts(curves()) if re.fullmatch(r"[125]0*k?", each)] == [
-        *("1", "2", "5", "10", "20", "50", "100", "200", "500", "1k", "2k")
-    ]
-
-
-def test_a_curve_of_one_point_is_drawn() -> None:
-    one = Plots(curves=(Curve(algorithm="local", encoding="hints", points=((3.0, 77.0),)),))
-    assert "local 77.0 at 3 endpoints" in curves(one)
 
 
 @pytest.mark.parametrize("draw", [curves, spreads])

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -139,11 +138,6 @@ def test_the_worst_inputs_have_their_numbers_and_zones() -> None:
     assert found[1:] == [["local"], ["shop/cartno. 1,234", "-33.33", "1 22 30", "0 7 144"]]
 
 
-def test_an_input_that_is_called_by_its_number_is_called_so_once() -> None:
-    worst = replace(simulation_of().worst[0], name="1234")
-    assert rows(simulation_page(simulation_of(worst=(worst,))), "worst-inputs")[2][0] == "1234"
-
-
 def test_facts_tell_the_seed_and_the_command() -> None:
     page = parsed(simulation_page(simulation_of(unscored=3), command="zoneward simulate -a 'x & y'"))
     facts = {said(each[0]): said(each[1]) for each in page.iter("div") if len(each) == 2 and each[0].tag == "dt"}
@@ -229,12 +223,6 @@ def test_ids_are_unique_and_links_lead_somewhere(real: Simulation) -> None:
     assert set(ids.values()) == {1}
     links = [each.attrib["href"] for each in root.iter("a")]
     assert {each.removeprefix("#") for each in links} <= ids.keys()
-
-
-def test_headings_do_not_skip_a_level(real: Simulation) -> None:
-    levels = [int(each.tag[1]) for each in parsed(simulation_page(real)).iter() if re.fullmatch(r"h\d", each.tag)]
-    assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
 def test_a_page_without_pictures_needs_no_matplotlib() -> None:
