@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.kube_proxy import KubeProxy
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
 PODS = {"a": ("10.1.0.1",), "b": ("10.2.0.1", "10.2.0.2"), "c": ("10.3.0.1",)}
 
@@ -27,14 +27,14 @@ def plane() -> Iterator[ControlPlane]:
                 f"cart-{zone}{number}",
                 namespace="shop",
                 node=f"node-{zone}",
-                address=address,
+                ips=[address],
                 labels={"app": "cart"},
             )
             for zone, addresses in PODS.items()
             for number, address in enumerate(addresses)
         )
         for name, distribution in (("cart", "PreferSameZone"), ("everywhere", None)):
-            api.create(a_service(name, namespace="shop", selector={"app": "cart"}, traffic_distribution=distribution))
+            api.create(a_service(name, namespace="shop", selector={"app": "cart"}, distribution=distribution))
         yield plane
 
 

@@ -12,8 +12,8 @@ import pytest
 from e2e.control_plane import ControlPlane
 from e2e.lease_elector import QUICK
 from e2e.processes import Process
+from tests.builders.objects import a_namespace
 from tests.contract.api import Api
-from tests.contract.objects import a_namespace
 
 from zoneward.controller.leader.leader_elector import since_boot
 

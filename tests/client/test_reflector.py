@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.builders.objects import a_node
 from tests.client.a_client import AClient
 from tests.client.a_server import AServer, Fault
 from tests.client.calling import transport
 from tests.client.recording import Recording, until
 from tests.client.serving import access_to
-from tests.contract.objects import a_node
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
 from zoneward.client.informer_cache import InformerCache

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import msgspec
 import pytest
-from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
+from tests.builders.objects import a_node, a_pod, a_service, a_slice
 from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.test_endpointslice_controller import is_as_planned, run
 
@@ -65,7 +65,7 @@ def create(place: Place, plural: str, thing: Object, **changes: Any) -> None:
 def create_pod(
     place: Place, name: str, *, status: Object | None = None, containers: list[Object] | None = None
 ) -> None:
-    pod = a_pod(name, node="node-a", address="10.1.0.1", labels=LABELS)
+    pod = a_pod(name, node="node-a", ips=["10.1.0.1"], labels=LABELS)
     if containers is not None:
         pod["spec"]["containers"] = containers
     create(place, "pods", pod)
@@ -221,7 +221,7 @@ def test_slices_of_other_managers_are_never_written() -> None:
             for service in ("cart", "unmanaged"):
                 for manager in (mirror, "somebody"):
                     name = f"{service}-{manager.partition('.')[0]}"
-                    slice_ = an_endpoint_slice(name, service=service, addresses=["10.9.0.1"], managed_by=manager)
+                    slice_ = a_slice(name, service=service, addresses=["10.9.0.1"], manager=manager)
                     create(place, KEPT, slice_)
             theirs = place.objects(KEPT)
             async with at_work(place) as controller:
@@ -433,7 +433,7 @@ def test_a_namespace_that_goes_takes_all_with_it() -> None:
             registry = place.registry
             place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
             nodes(place)
-            pod = a_pod("one", node="node-a", address="10.1.0.1", namespace="doomed", labels=LABELS)
+            pod = a_pod("one", node="node-a", ips=["10.1.0.1"], namespace="doomed", labels=LABELS)
             place.store.create(registry.kinds["pods"], "doomed", pod)
             service = a_service("cart", namespace="doomed", selector=LABELS)
             place.store.create(registry.kinds["services"], "doomed", service)
@@ -535,7 +535,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
 
         place.registry.store.listeners.append(look)
         options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "managed_by": names.BUILT_IN_MANAGER}
-        create(place, KEPT, an_endpoint_slice("late", **options))
+        create(place, KEPT, a_slice("late", **options))
         await until(lambda: bool(gone))
         assert gone[0] - made[0] >= still
 

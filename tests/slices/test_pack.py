@@ -5,7 +5,7 @@ from dataclasses import replace as with_fields
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import UID, a_service, a_slice, an_endpoint, hints
+from tests.builders.structs import UID, a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity

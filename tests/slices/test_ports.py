@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_pod, a_service
+from tests.builders.structs import a_pod, a_service
 
 from zoneward.kube.objects import Container, ContainerPort, EndpointPort, Pod, PodSpec, ServicePort
 from zoneward.slices.ports import has_named_targets, port_key, ports_of, target_of

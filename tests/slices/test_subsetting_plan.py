@@ -13,22 +13,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from msgspec.structs import replace
+from tests.builders.structs import DUAL_STACK, IPV4, a_node, a_pod, a_service, a_slice, an_endpoint, nodes_in, pods_in
 from tests.clusters import (
     ALL_HINTS,
     CLUSTER,
-    DUAL_STACK,
-    IPV4,
     Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    a_slice,
-    an_endpoint,
     endpoint_answers,
     endpoints_in,
-    nodes_in,
     only_family,
-    pods_in,
     slices_after,
     written,
 )
