@@ -114,11 +114,11 @@ def a_slice(
     manager: str = "zoneward.example",
     labels: Mapping[str, str] | None = None,
     version: int | None = None,
-    **conditions: bool,
+    conditions: Mapping[str, bool] | None = None,
 ) -> Object:
     """Ready endpoints, unless ``conditions`` say otherwise, all in the same zone and with the same hints."""
     known = {MANAGED_BY: manager} | ({SERVICE_NAME: service} if service is not None else {})
-    endpoint: Object = {"conditions": {"ready": True, "serving": True, "terminating": False} | conditions}
+    endpoint: Object = {"conditions": {"ready": True, "serving": True, "terminating": False} | dict(conditions or {})}
     if node is not None:
         endpoint["nodeName"] = node
     if zone is not None:
