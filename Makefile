@@ -1,11 +1,10 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`. The others: check, search, e2e, bench,
-# kep-table, clean.
-# Versions are pinned in constraints.txt; a second run installs nothing again.
+# `make demo` and `make test` work on a fresh machine. The other commands: check, search, e2e, bench, kep-table, format,
+# clean. constraints.txt pins all versions; a second run does not install anything again.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell \
 	$(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null),$(name))))
 BIN := .venv/bin
-# One more than there are cores: many tests wait for something.
+# One more than the number of cores, because many tests wait for something.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
@@ -14,21 +13,21 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 demo: .venv/base
 	@$(BIN)/zoneward demo
 
-# The order in which sets of strings are looked through is the same in every run too.
+# PYTHONHASHSEED makes the order of sets of strings the same in every run.
 test: .venv/dev
 	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS)
 
-# The properties with random examples, for SEARCH_MINUTES (10): the seed of a failure is printed.
+# Tests properties with random examples for SEARCH_MINUTES (default 10), and prints the seed of a failure.
 search: .venv/dev
 	WORKERS=$(WORKERS) $(BIN)/python -m tests.search
 
-# Against a real control plane. Needs Go 1.26 to build it, once (e2e/README.md); where that is missing, one line says so.
+# Tests against a real control plane. The first run needs Go 1.26 to build it (e2e/README.md), and reports if Go is missing.
 e2e: .venv/dev nftables
 	$(BIN)/python -m e2e.programs
 	$(BIN)/pytest e2e -n 0
 	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 0
 
-# What kube-proxy programs the kernel with: Debian's package, as root; otherwise what to install is said.
+# The tools with which kube-proxy programs the kernel. Installs Debian's packages as root, else prints what to install.
 nftables:
 	@PATH="$$PATH:/usr/sbin:/sbin"; command -v nft >/dev/null && command -v ip >/dev/null && exit; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -42,11 +41,12 @@ check: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.plain_words
 
 bench: .venv/dev
 	$(BIN)/python -m bench
 
-# The five algorithms of KEP-2004 over all 39,273,145 inputs, next to the table that the proposal prints.
+# Scores the five algorithms of KEP-2004 over all 39,273,145 inputs, and compares with the table of the proposal.
 kep-table: .venv/dev
 	$(BIN)/python -m bench.kep_table
 
@@ -62,7 +62,7 @@ clean:
 	@$(or $(PYTHON),python3) -m venv .venv
 	@touch $@
 
-# Only where Python 3.11 with venv is missing: Debian's packages, as root; otherwise what to install is said.
+# Runs only if Python 3.11 with venv is missing. Installs Debian's packages as root, else prints what to install.
 python:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -qq -y python3 python3-venv >/dev/null; \

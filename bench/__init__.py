@@ -1,1 +1,1 @@
-"""Speed and memory, measured: ``make bench``, or ``python -m bench NAME...`` for some of it."""
+"""Benchmarks of speed and memory: ``make bench``, or ``python -m bench NAME...`` for some of them."""

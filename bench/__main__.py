@@ -1,4 +1,4 @@
-"""``python -m bench [NAME...]``: run the benchmarks, print every figure, and fail where one misses what it promises."""
+"""``python -m bench [NAME...]``: run the benchmarks, print every figure, and fail if a figure misses its limit."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -58,11 +58,11 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     tower: tuple(name for name in BENCHMARKS if name.startswith(f"{tower}-")) for tower in ("controller", "proxy")
 }
-"""Names for several."""
+"""Groups of benchmarks by name."""
 
 
 def main(names: list[str]) -> int:
-    """Run the named benchmarks, or all. Exit status 1 where a figure misses."""
+    """Run the named benchmarks, or all. Exit status 1 if a figure misses its limit."""
     unknown = set(names) - BENCHMARKS.keys() - GROUPS.keys()
     if unknown:
         known = ", ".join((*BENCHMARKS, *GROUPS))

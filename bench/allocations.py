@@ -30,7 +30,7 @@ def allocations() -> Iterator[Figure]:
 
 
 def _inputs(zones: int) -> tuple[list[int], list[int], tuple[int, ...], list[int], list[int], list[float], list[int]]:
-    """Demand, supply, parameters, previous, and room for the answer and in between."""
+    """Demand, supply, parameters, previous, and scratch arrays."""
     random = Random(_SEED)
     demand = [random.randint(1, 10) for _ in range(zones)]
     supply = [random.randint(0, 2 * _ENDPOINTS_PER_ZONE) for _ in range(zones)]
@@ -62,7 +62,7 @@ def _plainly(rule: Callable[..., int]) -> Callable[..., None]:
 
 
 def _compiledly(heuristic: Heuristic) -> Callable[..., None]:
-    """The loop is compiled, too: a call from Python would cost more than most allocations."""
+    """The loop is compiled too, because a call from Python would cost more than most allocations."""
     from numba import njit
 
     rule = compile_function(heuristic.allocate)

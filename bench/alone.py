@@ -1,4 +1,4 @@
-"""Part of a benchmark in a network namespace of its own, as a process that ends with us."""
+"""Part of a benchmark in its own network namespace, as a process that ends with the benchmark."""
 
 import ctypes
 import json
@@ -13,7 +13,7 @@ _ALONE: Final = ("unshare", "--net", "--kill-child", "--")
 
 
 def told_alone(module: str, *arguments: object) -> Iterator[Any]:
-    """What ``python -m`` a module of this folder says in a namespace where loopback is up, line by line as JSON.
+    """Yield the JSON lines that ``python -m`` a module of this folder prints in a namespace where loopback is up.
 
     Raises CalledProcessError where it fails.
     """
@@ -32,11 +32,11 @@ def told_alone(module: str, *arguments: object) -> Iterator[Any]:
 
 
 def tell(what: Any) -> None:
-    """One line for who started us."""
+    """Print one line for the parent process."""
     print(json.dumps(what), flush=True)
 
 
 def enter(namespace: int) -> None:
-    """Let this thread be in another network namespace; ``namespace`` is a file of it. Raises OSError."""
+    """Move this thread to another network namespace; ``namespace`` is its file. Raises OSError."""
     if _LIBC.setns(namespace, _NEW_NETWORK):
         raise OSError(ctypes.get_errno(), "no network namespace")

@@ -1,4 +1,4 @@
-"""An API server as a benchmark asks it: many requests at once, and one watch of what is in its slices."""
+"""A client of an API server for benchmarks: many requests at once, and one watch of the slices."""
 
 import asyncio
 import ssl
@@ -43,7 +43,7 @@ class ApiServer:
         await self._session.close()
 
     async def ask(self, method: str, path: str, body: object = None, *, form: str = "application/json") -> bytes:
-        """The body of the answer, which must be a success."""
+        """Return the body of the response, which must be a success."""
         data = None if body is None else _ENCODE(body)
         headers = {} if body is None else {"Content-Type": form}
         async with self._session.request(method, self._address + path, data=data, headers=headers) as answer:
@@ -56,7 +56,7 @@ class ApiServer:
         await self.ask("PATCH", f"{path}/status", {"status": status}, form=_STRATEGIC)
 
     async def all(self, works: Iterable[Callable[[], Awaitable[object]]]) -> None:
-        """Do everything, so many at a time as a busy client would."""
+        """Run all requests, this number at a time, as a busy client does."""
         rest = iter(works)
 
         async def worker() -> None:
@@ -113,7 +113,7 @@ class _Awaited:
 
 
 class SliceView:
-    """What one manager's slices list from moment to moment, in one namespace; times are ``time.perf_counter``'s.
+    """The addresses that one manager's slices list over time, in one namespace; times are ``time.perf_counter``'s.
 
     `manager` is the one that is looked at; what others write is not. Pods' addresses are taken to be unique.
     """
@@ -152,12 +152,12 @@ class SliceView:
         return {address for (address, _), count in self._counts.items() if count}
 
     def awaited(self, address: str, *, ready: bool) -> asyncio.Future[float]:
-        """The time at which an address is listed like this."""
+        """Wait until an address is listed like this, and return the time."""
         awaited = self._awaited[address] = _Awaited(ready, asyncio.get_running_loop().create_future())
         return awaited.seen
 
     async def until(self, listed: set[str], *, patience: float = _PATIENCE) -> float:
-        """Wait until exactly these are listed as ready, and nobody else; the time of the event that made it so."""
+        """Wait until exactly these addresses are listed as ready, and return the time of the last event."""
         limit = time.perf_counter() + patience
         while self.ready() != listed:
             if self._task.done():

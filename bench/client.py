@@ -59,7 +59,7 @@ def client() -> Iterator[Figure]:
 
 
 def _prepare() -> None:
-    """Pages of lists as an API server would send them, and lines of watches; made once and kept."""
+    """Pages of lists as an API server sends them, and lines of watches; made once and cached."""
     from tests.synthetic_cluster import synthetic_cluster
 
     if _PAGES.exists():
@@ -172,7 +172,7 @@ def _services_of_a_pod(shape: str) -> float:
         selector = {
             "app": {"app.kubernetes.io/name": f"a{index}"},
             "app and instance": {"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": f"i{index}"},
-            # No label says much by itself: each stands in a hundred selectors.
+            # Each label is in a hundred selectors.
             "team and tier": {"team": f"t{index // 100}", "tier": f"t{index % 100}"},
         }[shape]
         metadata = ObjectMeta(name=f"s{index}", namespace="shop", resource_version="1")
@@ -189,7 +189,7 @@ def _services_of_a_pod(shape: str) -> float:
 
 
 def _events() -> float:
-    """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
+    """Microseconds of CPU from the line of a watch to the call of the handler; every Pod is in the cache already."""
     from zoneward.client.informer_cache import InformerCache
     from zoneward.client.list_watch_decoder import UnreadableObject, WatchChange, decode_watch_event
     from zoneward.client.resources import PODS as PODS_RESOURCE
@@ -233,7 +233,7 @@ async def _list(address: str) -> tuple[float, float]:
             found = await list_all(transport, PODS_RESOURCE)
             listed.append(time.process_time() - start)
             assert len(found) == PODS
-            # To forget them takes a while as well.
+            # Removing them takes time too.
             del found
     pages = [path.read_bytes() for path in _PAGES.glob("pods.[0-9]*")]
     for _ in range(_REPEATS):

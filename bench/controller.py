@@ -1,4 +1,4 @@
-"""The controller beside the one that Kubernetes has built in, on the same real API server, in turns.
+"""The controller and the built-in one of Kubernetes, on the same real API server, in turns.
 
 The control plane is the one of the end-to-end tests, and ``make e2e`` builds it. A round is ours, then the built-in
 one: whatever else the machine does meanwhile, both have a part of it. CPU is the whole process's.
@@ -34,7 +34,7 @@ _ROUNDS: Final = 3
 _FLIPS: Final = 40
 """By size, controller and round."""
 _PAUSE: Final = 0.1
-"""Seconds between two flips: a controller that gathers changes is not to gather these."""
+"""Seconds between two flips: long enough that a controller does not gather them."""
 _SIZES: Final = (100, 1_000, 5_000)
 _COMPARED: Final = (1_000, 5_000)
 _ROLLED: Final = 1_000
@@ -77,7 +77,7 @@ def rollouts() -> Iterator[Figure]:
 
 
 def many_services() -> Iterator[Figure]:
-    """Two hundred Services come at once, whose Pods are there already."""
+    """Two hundred Services are created at once; their Pods exist already."""
     found: dict[str, list[float]] = defaultdict(list)
     asyncio.run(_measure_many(found))
     theirs = median(found[BuiltIn.name]) if BuiltIn.name in found else None
@@ -94,7 +94,7 @@ def _beside(
     most: float | None = None,
     most_share: float | None = None,
 ) -> Iterator[Figure]:
-    """``theirs``: of the built-in controller, where it is there; ``most_share``: what part of that ours may be."""
+    """``theirs``: the figure of the built-in controller; ``most_share``: Zoneward's limit as a share of it."""
     yield Figure(what, ours, unit, most)
     if theirs is not None:
         yield Figure("  built in", theirs, unit)
@@ -113,7 +113,7 @@ class _Bed:
     pods: Iterator[int] = field(default_factory=count)
 
     async def pod(self, labels: dict[str, str]) -> "_Pod":
-        """A new one, not ready yet and without an address."""
+        """Create a Pod that is not ready yet and has no address."""
         number = next(self.pods)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         name = f"pod-{number}"
@@ -141,7 +141,7 @@ class _Bed:
 
     @asynccontextmanager
     async def running(self, contender: Contender, addresses: set[str]) -> AsyncIterator[SliceView]:
-        """A controller at work, once it lists all these addresses and has nothing to do."""
+        """A running controller, after it lists all these addresses and is idle."""
         async with SliceView(self.server, NAMESPACE, manager=contender.manager) as view:
             contender.start()
             try:
@@ -226,7 +226,7 @@ async def _measure_flips(found: dict[tuple[str, int], _Flips]) -> None:
 
 
 async def _flip(bed: _Bed, contender: Contender, view: SliceView, pods: list[_Pod], found: _Flips) -> None:
-    """Each gets unready, and then ready again."""
+    """Make each Pod unready, and then ready again."""
     before = cpu_of(contender.pid)
     for pod in pods:
         for ready in (False, True):
@@ -250,7 +250,7 @@ def _readiness(ready: bool) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class _Rollout:
-    """Seconds in all and of CPU, writes, and the longest that an endpoint was ready and not listed."""
+    """Seconds in all and of CPU, writes, and the longest time that a ready endpoint was not listed."""
 
     seconds: float
     writes: int
@@ -263,7 +263,7 @@ _OF_ROLLOUTS: Final[tuple[tuple[str, str, float | None, Callable[[_Rollout], flo
     ("writes", "", 1.0, lambda each: each.writes),
     ("CPU of the process", "s", 0.5, lambda each: each.cpu),
 )
-"""What it is, its unit, and what part of the built-in controller's it may be."""
+"""Name, unit, and the limit as a share of the built-in controller's figure."""
 
 
 async def _measure_rollouts(found: dict[tuple[str, float], list[_Rollout]]) -> None:
@@ -317,7 +317,7 @@ async def _measure_many(found: dict[str, list[float]]) -> None:
                     await bed.server.all(_deletions(bed, range(_MANY)))
                     await at_rest(contender.pid, sleep=asyncio.sleep)
                 if contender.name == BuiltIn.name:
-                    # It leaves them to the garbage collector, which does not run here.
+                    # The built-in controller leaves its slices to the garbage collector, which does not run here.
                     await bed.server.ask("DELETE", view.path)
 
 

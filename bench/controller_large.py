@@ -1,4 +1,4 @@
-"""The controller on a large cluster: what a start costs, from no slices and from right ones, and what it does at rest.
+"""The controller on a large cluster: the cost of a start, without slices and with correct ones, and the cost at rest.
 
 The sandbox serves the cluster, as a process of its own; all figures are of the controller's process.
 """
@@ -28,7 +28,7 @@ _SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
 
 
 def large() -> Iterator[Figure]:
-    """From start to rest, twice: the second time there is nothing to write."""
+    """From start to rest, twice: the second start has nothing to write."""
     snapshot = large_snapshot("json")
     with sandbox.running("-f", str(snapshot)) as (address, _), TemporaryDirectory() as folder:
         ours = Ours(kubeconfig_of(address, Path(folder)), Path(folder))
@@ -44,7 +44,7 @@ def large() -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Seconds of CPU, bytes, a share of a core; ``endpoints`` that are listed, ``changes`` by whomever."""
+    """Seconds of CPU, bytes, a share of a core; ``endpoints`` that are listed, ``changes`` by any client."""
 
     cpu: float
     peak: float

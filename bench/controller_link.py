@@ -1,4 +1,4 @@
-"""A connection of a controller whose other end is in this process and answers at once, as an API server would.
+"""A connection of a controller whose other end is in this process and answers at once, as an API server does.
 
 What the controller does is measured up to the bytes of its request; nothing of this here counts.
 """

@@ -58,7 +58,7 @@ def syncs() -> Iterator[Figure]:
 
 
 class _SyncedMetrics(ControllerMetrics):
-    """Says when a sync is over."""
+    """Signals the end of a sync."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class _SyncedMetrics(ControllerMetrics):
 
 
 async def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float], list[float]]:
-    """By flip: milliseconds of CPU to the last request, of decoding alone, and of all thereafter; slices written."""
+    """By flip: milliseconds of CPU to the last request, of decoding alone, and of the rest; slices written."""
     numbers = tuple(flipping(size, flips=_FLIPS))
     begin, pods = _objects(approach, size, kept=set(numbers))
     link, metrics = AnsweringLink(begin, version=_START), _SyncedMetrics()
@@ -118,7 +118,7 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
 
 
 async def _come_back(link: AnsweringLink) -> None:
-    """The watch tells of what was written."""
+    """Send the watch event of a write."""
     for line in link.echoes:
         link.tell("endpointslices", line)
     link.echoes.clear()
@@ -205,7 +205,7 @@ def _pod(number: int) -> Object:
 
 
 def _flipped(pod: Object, *, version: int, second: int) -> bytes:
-    """The event that says that a Pod is ready, or is not any more; ``pod`` is changed."""
+    """The watch event for a Pod that is ready, or not ready any more; changes ``pod``."""
     pod["metadata"]["resourceVersion"] = str(version)
     for condition in pod["status"]["conditions"]:
         if condition["type"] in ("Ready", "ContainersReady"):

@@ -1,4 +1,4 @@
-"""The controllers that are compared, each as a process of its own: ours, and the one that Kubernetes has built in."""
+"""The controllers that are compared, each as its own process: Zoneward's, and the built-in one of Kubernetes."""
 
 import itertools
 import json
@@ -19,11 +19,11 @@ _ROOT: Final = Path(__file__).resolve().parent.parent
 _NUMBERS: Final = itertools.count(1)
 _BUILT_IN: Final = "endpointslice-controller"
 _QUIET: Final = 0.005
-"""Seconds of CPU in a second that a process takes which has nothing to do."""
+"""Seconds of CPU that an idle process takes in a second."""
 
 
 class Contender(Protocol):
-    """``manager`` is what its slices say of who manages them."""
+    """``manager`` is the value of its label ``managed-by``."""
 
     name: str
     manager: str
@@ -36,7 +36,7 @@ class Contender(Protocol):
 
 
 class Ours:
-    """``flags`` are added to the command's."""
+    """Adds ``flags`` to those of the command."""
 
     name = "zoneward"
     manager = Configuration().manager
@@ -64,7 +64,7 @@ class Ours:
 
 
 class BuiltIn:
-    """With its own limits on requests, as clusters run it."""
+    """With its default limits on requests, as clusters run it."""
 
     name = "built in"
     manager = BUILT_IN_MANAGER
@@ -87,18 +87,18 @@ class BuiltIn:
 
 def cpu_of(pid: int) -> float:
     """Seconds that a process took of any core, all its threads together; to the nanosecond, unlike /proc."""
-    # As clock_getcpuclockid(3) names the clock of another process.
+    # The clock of another process, as in clock_getcpuclockid(3).
     return time.clock_gettime(~pid << 3 | 2)
 
 
 def peak_of(pid: int) -> float:
-    """The most bytes that a process had resident."""
+    """The peak resident memory of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return float(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 async def at_rest(pid: int, *, sleep: Callable[[float], Awaitable[None]], seconds: float = 1.0) -> float:
-    """Wait until a process has nothing to do for so many seconds; the CPU that it had taken when that began."""
+    """Wait until a process was idle for this number of seconds; return its CPU time at the beginning of them."""
     while True:
         before = cpu_of(pid)
         await sleep(seconds)
@@ -107,7 +107,7 @@ async def at_rest(pid: int, *, sleep: Callable[[float], Awaitable[None]], second
 
 
 def kubeconfig_of(address: str, folder: Path) -> Path:
-    """A file for a server that asks nobody who they are."""
+    """A kubeconfig for a server without authentication."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""A file of the proposal's tool in, a file like its own out: reading, scoring and writing a million inputs.
+"""From a CSV file of the proposal's tool to one in its format: read, score and write a million inputs.
 
 Everything heavy is done, and imported, by processes of their own (``python -m bench.csv_files``): the memory of one
 that starts others counts as theirs.
@@ -16,7 +16,7 @@ from bench.measuring import MIB, Figure, Run, run
 _TOOL: Final = {"local": 32, "local-shared": 45, "local-weighted": 26, "local-opt": 22, "random": 10.5}
 """Microseconds an input that the proposal's tool needs, from file to file."""
 _TIMES: Final = 10
-"""How many times faster than that is promised."""
+"""The factor by which Zoneward must be faster."""
 _ROWS, _SEED, _REPEATS, _JOBS = 1_000_000, 20_260_901, 3, 2
 _MOST_MEMORY: Final = 500
 """MiB, machine code and libraries included."""
@@ -29,7 +29,7 @@ def csv_files() -> Iterator[Figure]:
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
             _child("write", str(path), str(rows), output=output)
         for algorithm, tool in _TOOL.items():
-            # Once for the machine code alone.
+            # The first run compiles.
             _child("score", algorithm, str(few), output=output)
             _child("score", algorithm, str(many), output=output)
             took = float(output.read_text())

@@ -1,4 +1,4 @@
-"""One whole plan made anew, from Pods and slices, where one endpoint of many changed: what nobody keeps costs."""
+"""One whole plan from Pods and slices, without kept state, after one endpoint of many changed."""
 
 import time
 from collections.abc import Iterator

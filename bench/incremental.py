@@ -105,6 +105,6 @@ def _written(planner: ServicePlanner) -> list[EndpointSlice]:
 
 
 def _echoed(each: EndpointSlice, version: int) -> EndpointSlice:
-    """As the watch tells of it: an object of its own."""
+    """A copy, as a watch event brings a new object."""
     metadata = replace(each.metadata, resource_version=str(version))
     return msgspec.json.decode(msgspec.json.encode(replace(each, metadata=metadata)), type=EndpointSlice)

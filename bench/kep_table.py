@@ -1,4 +1,4 @@
-"""``make kep-table``: the proposal's table next to ours, cell by cell; exit status 1 where two decimals differ."""
+"""``make kep-table``: the proposal's table beside Zoneward's, cell by cell; exit status 1 if two decimals differ."""
 
 import json
 import subprocess

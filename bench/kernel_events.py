@@ -1,4 +1,4 @@
-"""When the kernel takes changes of rules, as it tells all who listen: the moment is the end of the transaction."""
+"""The times at which the kernel applies changes of rules, from its notifications at the end of each transaction."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ class KernelEvents:
         self._awaited: dict[bytes, asyncio.Future[float]] = {}
         self.transactions = 0
         self.elements: set[tuple[bytes, bytes]] | None = None
-        """Those that changed, by set and key, where somebody gave a set to put them into."""
+        """The elements that changed, by set and key, if the caller gave a set for them."""
 
     def __enter__(self) -> Self:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _NETFILTER)

@@ -1,4 +1,4 @@
-"""Whole commands, timed with the memory they took; and what a figure is held against."""
+"""Measures time and memory of whole commands, and compares figures with limits."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured figure, and the most it may be (None: it is only reported)."""
+    """A measured figure and its limit (None: only reported)."""
 
     name: str
     value: float
@@ -42,7 +42,7 @@ class Figure:
 
 
 def run(command: Sequence[str], *, output: Path | None = None) -> Run:
-    """Run a command to its end; its output is dropped, or goes into a file. Raises where it fails."""
+    """Run a command to its end; its output is dropped, or goes into a file. Raises if it fails."""
     with open(output or os.devnull, "wb") as sink:  # noqa: PTH123 -- a device as well as a path
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=sink)

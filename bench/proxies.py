@@ -1,4 +1,4 @@
-"""The proxies that are compared, each as it runs on a node: ours, and kube-proxy."""
+"""The proxies that are compared, each as it runs on a node: Zoneward's, and kube-proxy."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ _PROGRAMMED: Final = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 
 
 class Ours:
-    """A context manager: started on entering, ended on leaving. `until_programmed` says when all is in the kernel.
+    """A context manager: started on entering, ended on leaving. `until_programmed` waits for the rules in the kernel.
 
     ``inside`` begins a command that is to run in another network namespace. ``started`` is the moment at which the
     command was, by ``time.perf_counter``.
@@ -53,7 +53,7 @@ class Ours:
         self._process.stop()
 
     def until_programmed(self) -> dict[str, Any]:
-        """What its log says of the start. Raises ProcessError, TimeoutError."""
+        """The line of its log about the start. Raises ProcessError, TimeoutError."""
         limit = time.monotonic() + _PATIENCE
         while True:
             for line in self._process.log.read_text().splitlines():
@@ -66,7 +66,7 @@ class Ours:
             time.sleep(0.005)
 
     def metrics(self) -> dict[str, float]:
-        """By the whole name with its labels."""
+        """Metrics by full name with labels."""
         return _metrics(f"http://{_LISTEN}/metrics")
 
     @property
@@ -80,7 +80,7 @@ class Ours:
         return sum(map(taken_by, self.pids))
 
     def clear(self) -> None:
-        """Take its tables away."""
+        """Remove its tables."""
         delete(TABLE)
 
 
@@ -142,7 +142,7 @@ class KubeProxy:
             "healthzBindAddress": "127.0.0.1:10256",
             "metricsBindAddress": _METRICS,
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-            # Zero would be taken as one second.
+            # kube-proxy reads zero as one second.
             "nftables": {"minSyncPeriod": "1ms"},
         }
 
@@ -170,12 +170,12 @@ def taken_by(pid: int) -> float:
 
 
 def peak_of(pids: Iterable[int]) -> float:
-    """Bytes: the most that each had resident, added up."""
+    """The sum of the peak resident memory of each process, in bytes."""
     return sum(_kib(f"/proc/{pid}/status", "VmHWM:") for pid in pids) * 1024
 
 
 def share_of(pids: Iterable[int]) -> float:
-    """Bytes that are resident now; what several share counts in parts."""
+    """Resident memory now, in bytes; shared memory counts in proportion."""
     return sum(_kib(f"/proc/{pid}/smaps_rollup", "\nPss:") for pid in pids) * 1024
 
 

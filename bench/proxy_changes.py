@@ -1,4 +1,4 @@
-"""One endpoint of a Service changes: until the kernel has it, and what the kernel's part of that is.
+"""The time until the kernel has one changed endpoint of a Service, and the kernel's part of it.
 
 Ours is measured on a sandbox within this process, from the moment at which the server has the change and has sent it
 to nobody yet, to the end of the transaction, as the kernel tells all who listen. Beside kube-proxy both are measured on
@@ -36,7 +36,7 @@ from zoneward.proxy.model.node_service import Backend, NodeService, NodeServiceP
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 FIGURES: Final = Path(".cache/bench/proxy-changes.json")
-"""What was measured last, for ``docs/pictures/make_proxy_changes.py``."""
+"""The last measurement, for ``docs/pictures/make_proxy_changes.py``."""
 _SIZES: Final = (100, 1_000, 10_000, 30_000)
 _BESIDE: Final = (100, 1_000, 10_000)
 _CHECKED: Final = 10_000
@@ -45,7 +45,7 @@ _CHANGES, _APPLIED = 1_000, 5_000
 _OURS: Final = 200
 _THEIRS: Final = {100: 40, 1_000: 20, 10_000: 5}
 _PAUSE: Final = 0.01
-"""Seconds between two changes, so that each is one for itself."""
+"""Seconds between two changes, so that the proxy handles each separately."""
 _MOST_APPLY: Final = {"p50": 0.15, "p99": 0.3}
 _MOST_EVENT: Final = {"p50": 2.0, "p99": 10.0}
 _SHARES: Final = {"p50": 0.5, "p99": 0.99}
@@ -55,7 +55,7 @@ _SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslic
 
 
 def changes() -> Iterator[Figure]:
-    """Ours by the number of Services, and beside kube-proxy."""
+    """Zoneward's proxy by the number of Services, and beside kube-proxy."""
     found: dict[str, Any] = {"apply": {}, "event": {}, "beside": {}}
     for size in _SIZES:
         what = f"{size:,} Services x {_ENDPOINTS}, one endpoint replaced"
@@ -68,7 +68,7 @@ def changes() -> Iterator[Figure]:
                 yield Figure(f"{what}: {label}, {share}", figure, "ms", most[share] if is_checked else None)
     for name, label in (("apply", "apply"), ("event", "watch event to kernel")):
         growth = median(found[name][_SIZES[-1]]) / median(found[name][_SIZES[0]])
-        # What the kernel takes is some hundredths of a millisecond, in which its caches are to be seen.
+        # The kernel takes some hundredths of a millisecond, so that its caches matter.
         most_growth = _MOST_GROWTH if name == "event" else None
         yield Figure(f"{label}, {_SIZES[-1]:,} Services against {_SIZES[0]:,}, p50", growth, "x", most_growth)
     yield from _beside_kube_proxy(found["beside"])
@@ -112,7 +112,7 @@ def _share(seconds: list[float], share: str) -> float:
 
 
 class _Kernel:
-    """What the process that programs the kernel does, without the way to it and back: that is in all other figures."""
+    """The process that programs the kernel, without the pipe to it, which all other figures include."""
 
     def __init__(self) -> None:
         self._library, self._sender = NftLibrary(), TransactionSocket()
@@ -151,7 +151,7 @@ async def _applied(services: int) -> list[float]:
     running = asyncio.create_task(table.run())
     await table.wait_until_synced()
     found.clear()
-    # What is kept has no cycles.
+    # The objects that stay have no cycles.
     gc.freeze()
     for _ in range(_APPLIED):
         number = drawn.randrange(services)
@@ -217,7 +217,7 @@ async def _beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:
                     number = _OURS if isinstance(contender, Ours) else _THEIRS[size]
                     cpu = contender.cpu
                     seconds = await _replace(server, size, number, drawn, pods)
-                    # What goes on after the kernel has it is a part of it.
+                    # Work after the transaction counts too.
                     await asyncio.sleep(1.0)
                     cpu = contender.cpu - cpu
                     yield {

@@ -1,4 +1,4 @@
-"""New TCP connections through a Service: by our rules, and by those that the real kube-proxy made for the same cluster.
+"""New TCP connections through a Service: with Zoneward's rules, and with those of the real kube-proxy.
 
 Two nodes, each with a client and all endpoints in Pods of it, have 10,000 Services of 10 endpoints. Each proxy programs
 its node from the same real API server and ends then; one process opens connections on both in turns of a fraction of a
@@ -30,9 +30,9 @@ from bench.proxy_plane import create, plane
 _SERVICES, _ENDPOINTS = 10_000, 10
 _TURNS, _CONNECTIONS = 200, 200
 _WARM, _FIRST = 20, 20
-"""Turns, and connections of each turn, that are not measured."""
+"""Turns that are not measured, and connections of each turn that are not measured."""
 _MOST_PART: Final = 1.02
-"""Of what a connection costs with kube-proxy: what is less is noise."""
+"""As a share of the cost of a connection with kube-proxy; smaller differences are noise."""
 PLAIN, COUNTING, THEIRS = "zoneward, not counting", "zoneward, counting", "kube-proxy"
 _CLIENT: Final = "10.15.200.1"
 _BED_PORT: Final = 9_090
@@ -99,7 +99,7 @@ async def _measure() -> dict[str, Any]:
                 )
                 with contender:
                     await asyncio.to_thread(place.node.call, contender.until_programmed)
-        # The proxies have gone, and the API server too: the rules stay.
+        # The proxies and the API server have stopped; the rules stay.
         return _compared(nodes)
 
 
@@ -111,7 +111,7 @@ def _compared(nodes: dict[str, _Node]) -> dict[str, Any]:
     for number in range(_WARM + _TURNS):
         addresses = [(address_of(drawn.randrange(_SERVICES)), 80) for _ in range(_FIRST + _CONNECTIONS)]
         there = {name: each.turn(addresses) for name, each in nodes.items()}
-        # There and back, so that what gets slower or faster all the time does so for all.
+        # In both orders, so that a steady trend affects all of them.
         back = {name: nodes[name].turn(addresses) for name in reversed(nodes)}
         if number < _WARM:
             continue

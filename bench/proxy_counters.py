@@ -1,4 +1,4 @@
-"""What it costs to count connections in the kernel: new TCP connections a second with the counters and without.
+"""The cost of counting connections in the kernel: new TCP connections a second with the counters and without.
 
 Two network namespaces have the same Services, one with the counters; a process in each of them opens connections in
 turns of a fraction of a second, so that whatever else the machine does falls upon both alike. Everything that a
@@ -35,14 +35,14 @@ _USED = 100
 """Services that the clients of this node use."""
 _TURNS, _CONNECTIONS = 400, 200
 _WARM, _FIRST = 50, 20
-"""Turns, and connections of each turn, that are not measured."""
+"""Turns that are not measured, and connections of each turn that are not measured."""
 _MOST_COST: Final = 2.0
 _ALONE: Final = ("unshare", "--net", "--kill-child", "--")
 _PODS: Final = {"client": "10.2.0", "server": "10.3.0"}
 _NODE: Final = (
     "ip link set lo up",
     "sysctl --quiet net.ipv4.ip_forward=1",
-    # What was closed must not fill the tables.
+    # Closed connections must not fill the tables.
     "sysctl --quiet net.netfilter.nf_conntrack_tcp_timeout_time_wait=1",
 )
 _LINK: Final = (
@@ -65,14 +65,14 @@ _NEW_NETWORK: Final = 0x40000000
 
 
 def counters() -> Iterator[Figure]:
-    """The rate without counters, and what they cost of it: at most 2 %; what an answer of a full set takes."""
+    """The rate without counters, their cost (at most 2 %), and the cost of reading a full set."""
     with _Node() as node:
         bare, counting = (_rules(RulesetOptions(count_connections=each)) for each in (False, True))
         for _ in range(_WARM):
             node.turn(counting)
         costs, noise, wall, rates = [], [], [], []
         for _ in range(_TURNS):
-            # There and back, so that what gets slower or faster all the time does so for both.
+            # In both orders, so that a steady trend affects both.
             one, two, three, four = (node.turn(each) for each in (bare, counting, counting, bare))
             costs.append(((two[0] + three[0]) / (one[0] + four[0]) - 1) * 100)
             wall.append(((two[1] + three[1]) / (one[1] + four[1]) - 1) * 100)
@@ -103,7 +103,7 @@ def _rules(options: RulesetOptions) -> str:
 
 
 class _Node:
-    """A node with the Services, and a client and all endpoints in Pods of it. A context manager; takes it all away."""
+    """A node with the Services, and a client and all endpoints in Pods of it. A context manager."""
 
     def __init__(self) -> None:
         command = (*_ALONE, sys.executable, "-m", "bench.proxy_counters")
@@ -125,7 +125,7 @@ class _Node:
         return int(self._asked("counted"))
 
     def full(self) -> tuple[float, int]:
-        """Seconds and bytes for the answer of a set that is full."""
+        """Seconds and bytes for reading a full set."""
         took, size = self._asked("full")
         return took, size
 
@@ -162,7 +162,7 @@ def _serve() -> None:
             _enter(client if what == "turn" else node)
             match what:
                 case "turn":
-                    # The library stays where it was made.
+                    # The library stays in the namespace in which it was loaded.
                     _run(library, *arguments)
                     _turn(listening, drawn, _FIRST)
                     answer: Any = _turn(listening, drawn, _CONNECTIONS)

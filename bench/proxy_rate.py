@@ -1,4 +1,4 @@
-"""A thousand endpoint changes a second for a minute: what both processes of a node's proxy take."""
+"""A thousand endpoint changes a second for a minute: the cost of both processes of a node's proxy."""
 
 import asyncio
 import os
@@ -84,11 +84,11 @@ async def _change(server: ChangingServer, kernel: KernelEvents, services: int, r
             had = server.replace(f"service-{drawn.randrange(services)}-0", drawn.randrange(_ENDPOINTS), address)
             waited.append((seen, had))
             done += 1
-            # Each is told by itself, as a server would.
+            # One event for each change, as a server sends them.
             await asyncio.sleep(0)
         await asyncio.sleep(1 / rate)
     await asyncio.sleep(2.0)
-    # One that was replaced again before it was programmed never came.
+    # An endpoint that was replaced before it was programmed never appears.
     return [seen.result() - had for seen, had in waited if seen.done()]
 
 

@@ -1,4 +1,4 @@
-"""A sandbox within the benchmark's own process, with slices whose endpoints change: it knows when it has a change."""
+"""A sandbox in the benchmark's process, which replaces endpoints of slices and records the time of each change."""
 
 import gc
 import itertools
@@ -35,7 +35,7 @@ class ChangingServer:
         return pod_address(next(self._pods) % (1 << 20))
 
     def replace(self, slice_: str, place: int, address: str) -> float:
-        """The moment (``time.perf_counter``) at which the server had the change; it is sent to nobody yet."""
+        """The moment (``time.perf_counter``) at which the server had the change and had not sent it yet."""
 
         def change(thing: Object) -> Object:
             endpoints = list(thing["endpoints"])
@@ -59,7 +59,7 @@ async def serving(objects: Iterable[Object], folder: Path, *, first_pod: int) ->
     thing = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     load_objects(registry, [("the cluster", msgspec.json.encode(thing))])
     del thing
-    # What the server's own collector takes is no part of anything that is measured here.
+    # The server's garbage collection is not part of the measurement.
     gc.collect()
     gc.freeze()
     gc.disable()

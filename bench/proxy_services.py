@@ -31,11 +31,11 @@ from bench.proxy_server import ChangingServer, serving
 _LARGE: Final = 5_000
 _REMOVED: Final = 20
 _MOST_ELEMENTS: Final = 4
-"""However many addresses there are."""
+"""For any number of addresses."""
 _PORTS, _EXTERNAL, _OF_EXTERNAL = 200, 200, 100
 _OTHERS, _WHILE = 100, 20
 _MOST_SECONDS, _MOST_MEMORY = 4.0, 143.0
-"""What kube-proxy v1.36 takes of time and memory (MiB) for the Service with many addresses."""
+"""Time and memory (MiB) of kube-proxy v1.36 for the Service with many addresses."""
 _AFFINE, _OF_EACH = 200, 10
 _REPLACED: Final = 500
 _ZONED, _OF_ZONED = 1_000, 50
@@ -119,7 +119,7 @@ async def _large(folder: Path) -> dict[str, Any]:
                     had = server.change(f"service-0-{gone // MOST_IN_SLICE}", _without(pod_address(gone)))
                     seconds.append(await asyncio.wait_for(seen, 30) - had)
                     await asyncio.sleep(0.3)
-                    # Whether it is on this node is said once, whatever addresses the Service has.
+                    # One element says whether the endpoint is on this node, for all addresses of the Service.
                     elements.append(sum(name != _HERE for name, _ in kernel.elements))
             cpu = ours.cpu - cpu
     return {"seconds": seconds, "elements": elements, "cpu": cpu}

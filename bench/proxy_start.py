@@ -1,4 +1,4 @@
-"""A node's proxy starts in a large cluster: with an empty kernel, and with the rules that it left there."""
+"""A node's proxy starts in a large cluster: with an empty kernel, and with its earlier rules in the kernel."""
 
 import sys
 import time

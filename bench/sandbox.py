@@ -1,4 +1,4 @@
-"""The sandbox: how fast a large cluster is there, what it takes, and how many changes a second it does.
+"""The sandbox: the time to load a large cluster, its memory, and changes a second.
 
 The server and its clients are processes of their own (``python -m bench.sandbox``). Clients are as cheap as can be:
 what is measured is the server.

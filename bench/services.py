@@ -1,4 +1,4 @@
-"""One Service of many Pods in three zones, for what is measured on a single Service."""
+"""One Service of many Pods in three zones, for benchmarks of a single Service."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def flipped(pod: Pod) -> Pod:
 
 
 def flipping(size: int, *, flips: int) -> Iterator[int]:
-    """Pods that flip: one after the other becomes unready, and ready again when four others were."""
+    """Pods that flip: one after the other becomes unready, and becomes ready again after four others."""
     off: deque[int] = deque()
     for flip in range(flips // 2):
         off.append(flip * 7919 % size)

@@ -20,7 +20,7 @@ _FIVE: Final = {"local": 325, "local-shared": 475, "local-weighted": 445, "local
 """Nanoseconds an input on one core that the prototype needed."""
 _SAMPLE, _REPEATS = 400_000, 5
 _ROOM: Final = 4 << 30
-"""Bytes that the Parquet files and a copy of the same size take, and some more."""
+"""Bytes for the Parquet files and a copy of the same size, with a margin."""
 _BLOCK: Final = 1 << 20
 
 
@@ -57,7 +57,7 @@ def inputs() -> Iterator[Figure]:
 
 
 def parquet() -> Iterator[Figure]:
-    """Every input with all five, next to plainly writing as many bytes; at most 1 GiB of memory."""
+    """Every input with all five, compared with writing as many bytes; at most 1 GiB of memory."""
     with TemporaryDirectory(prefix="zoneward-bench-", dir=os.environ.get("TMPDIR")) as directory:
         free = shutil.disk_usage(directory).free
         if free < _ROOM:

@@ -1,4 +1,4 @@
-"""A large snapshot to measure with, made once and kept: 50,000 pods of realistic size, 2,000 nodes, 2,000 Services."""
+"""A large snapshot for benchmarks, made once and cached: 50,000 pods of realistic size, 2,000 nodes, 2,000 Services."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ CACHE = Path(".cache/bench")
 
 
 def large_snapshot(form: str) -> Path:
-    """The snapshot as ``json`` or ``yaml``; made on first use, then kept in the cache folder."""
+    """The snapshot as ``json`` or ``yaml``; made on first use, then read from the cache folder."""
     path = CACHE / f"{PODS}-{NODES}-{SERVICES}-{SEED}.{form}"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``plan --watch`` on a large cluster: what the first picture costs, what one changed Pod, and what a changed Node."""
+"""``plan --watch`` on a large cluster: the cost of the first table, of a changed Pod, and of a changed Node."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from bench.snapshots import PODS, SERVICES, large_snapshot
 _RATE: Final = 20
 """Changed Pods a second."""
 _ROUND: Final = 2
-"""Of them come together, in the tenth of a second that a watch waits."""
+"""Changes that arrive together, in the tenth of a second that a watch waits."""
 _ROUNDS: Final = 200
 _MOST_SHARE: Final = 5.0
 """Percent of one core."""
@@ -29,10 +29,10 @@ class _Kind(msgspec.Struct, gc=False):
 
 
 def watch() -> Iterator[Figure]:
-    """Everything between the decoded event of a watch and the line of JSON, or the picture on a terminal."""
-    from zoneward.cli.current_plans import CurrentPlans
+    """Everything between the decoded event of a watch and the line of JSON, or the table on a terminal."""
+    from zoneward.cli.live_plans import LivePlans
     from zoneward.cli.options import Options
-    from zoneward.cli.watch_views import Drawn
+    from zoneward.cli.plan_watch import WatchScreen
     from zoneward.client.informer_cache import InformerCache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
@@ -41,7 +41,7 @@ def watch() -> Iterator[Figure]:
     cache, versions = InformerCache(), count(1)
     _fill(cache, versions)
     options = Options(color="always")
-    plans = CurrentPlans(cache, options=options, configuration=Configuration(), waiting=lambda: None)
+    plans = LivePlans(cache, options=options, configuration=Configuration(), on_stale=lambda: None)
     plans.begin()
     yield Figure(f"{SERVICES:,} Services planned for the first time, CPU", _updated(plans), "s")
 
@@ -64,7 +64,7 @@ def watch() -> Iterator[Figure]:
     yield Figure(f"a changed Pod among {PODS:,}, CPU", per_pod * 1e3, "ms")
     yield Figure(f"  {_RATE} of them a second, of one core", per_pod * _RATE * 100, "%", _MOST_SHARE)
 
-    view = Drawn(plans, cache, options, wide=False, server="")
+    view = WatchScreen(plans, cache, options, wide=False, server="")
     start = time.process_time()
     for _ in range(20):
         assert len(view.picture(120, 50, marked=())) == 50

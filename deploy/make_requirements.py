@@ -1,7 +1,7 @@
-"""Write the hashed requirements of the image: ``python deploy/make_requirements.py``, after constraints.txt changed.
+"""Write the hashed requirements of the image: run ``python deploy/make_requirements.py`` after constraints.txt changed.
 
-Versions are those of ``constraints.txt``. pip says which file of each it would install on every Python and processor
-that the image may be built for, and what its hash is; nothing is installed, and no address is written.
+The versions are those of ``constraints.txt``. pip reports the file that it would install for each Python and processor
+that the image may be built for, and its hash. The program installs nothing, and writes no addresses.
 """
 
 import json
@@ -17,9 +17,9 @@ ROOT: Final = Path(__file__).parents[1]
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 PROCESSORS: Final = ("x86_64", "aarch64")
 PLATFORMS: Final = ("manylinux_2_17", "manylinux2014", "manylinux_2_24", "manylinux_2_28", "manylinux_2_34")
-"""What pip of the base image takes: its C library is newer than all of these."""
+"""Platforms that pip of the base image accepts: its C library is newer than all of these."""
 _HEAD: Final = (
-    "# Written by make_requirements.py: names, versions and hashes. Where they come from is the machine's business."
+    "# Written by make_requirements.py: names, versions and hashes. The package index depends on the machine."
 )
 
 

@@ -1,18 +1,18 @@
-"""A rule of one's own for ``zoneward simulate --algorithm-file examples/largest_load.py:largest_load``.
+"""A custom algorithm for ``zoneward simulate --algorithm-file examples/largest_load.py:largest_load``.
 
-``docs/your-own-algorithm.md`` explains it line by line.
+``docs/your-own-algorithm.md`` explains the arguments and the result.
 """
 
 
 def largest_load(demand, supply, parameters, previous, composition, weights, scratch, reals):
-    """Every zone gets what it expects, rounded down, but one at least; the rest goes where the load is largest."""
+    """Give every zone its expected endpoints, rounded down, but at least one; the rest go to the largest load."""
     zones = len(demand)
     endpoints = sum(supply)
     nodes = sum(demand)
     if endpoints < zones:
         return -1  # no allocation: all zones use all endpoints
-    wanted = 0  # scratch[wanted + zone]: how many endpoints the zone shall have
-    left = zones  # scratch[left + zone]: how many that are located there nobody has yet
+    wanted = 0  # scratch[wanted + zone]: how many endpoints the zone is to get
+    left = zones  # scratch[left + zone]: how many endpoints located in the zone are not assigned yet
     rest = endpoints
     for zone in range(zones):
         scratch[wanted + zone] = max(1, endpoints * demand[zone] // nodes)
@@ -25,7 +25,7 @@ def largest_load(demand, supply, parameters, previous, composition, weights, scr
                 busiest = zone
         scratch[wanted + busiest] += 1
         rest -= 1
-    while rest < 0:  # zones that had to get one take it from the idlest
+    while rest < 0:  # endpoints of the zones that got their minimum of one come from the zone with the least load
         idlest = -1
         for zone in range(zones):
             after, lowest = scratch[wanted + zone] - 1, scratch[wanted + idlest] - 1
@@ -33,7 +33,7 @@ def largest_load(demand, supply, parameters, previous, composition, weights, scr
                 idlest = zone
         scratch[wanted + idlest] -= 1
         rest += 1
-    for turn in range(2):  # first each zone's own endpoints, then those of others
+    for turn in range(2):  # first each zone's own endpoints, then those of other zones
         for zone in range(zones):
             for located in range(zones):
                 if (located == zone) == (turn == 0):

@@ -27,6 +27,16 @@ INSTEAD: Final = {
     r"heard of|heard from|hears": "seen, received",
     r"thereby|therein|thereof": "a sentence of its own",
     r"goes on|go on|went on|going on": "continue",
+    r"goes by|go by": "has the name, uses",
+    r"ours": "Zoneward's",
+    r"of yours|one's own": "your own, custom",
+    r"so many": "this number of",
+    r"but for": "except",
+    r"by way of": "through",
+    r"mends?|mended|mending": "repair, correct",
+    r"stands? in for|stood in for": "replace",
+    r"makes? of (?:it|them)": "do with it",
+    r"keeps? off|keeping off": "not write, leave to the other",
 }
 """From a regular expression, matched as whole words in any case, to what to write."""
 _PATTERNS: Final = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in INSTEAD.items()}
@@ -34,7 +44,7 @@ _PATTERNS: Final = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Name and text of every page, and of the help of every command."""
-    for path in sorted((*ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("deploy/*/README.md"))):
+    for path in sorted((*ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("tests/*/README.md"))):
         yield str(path.relative_to(ROOT)), path.read_text()
     yield "README.md", (ROOT / "README.md").read_text()
     context = click.Context(cli, info_name="zoneward")

@@ -70,7 +70,7 @@ def test_steps_are_told_as_they_are_done_and_what_came_of_it(zoneward: Commands,
         "move the selector into the annotation zoneward.dev/selector: the built-in controller lets go",
         "write 1 EndpointSlice of ours, with 6 endpoints",
         "delete 1 EndpointSlice of the built-in controller",
-        "zoneward: nobody but `zoneward controller` keeps its slices current from now on",
+        "zoneward: only `zoneward controller` updates its slices from now on",
     ]
     released = zoneward("release", "default/cart", "--quiet")
     assert (released.status, released.out) == (0, "Service default/cart: the built-in controller has it\n")
@@ -147,5 +147,5 @@ def test_ctrl_c_half_way_says_how_to_go_on(zoneward: Commands) -> None:
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=20)
     assert running.returncode == 130
-    assert told == "zoneward: cut off half way; to go on: zoneward adopt default/cart\n"
+    assert told == "zoneward: interrupted half way; to continue: zoneward adopt default/cart\n"
     assert zoneward("adopt", "cart", "-q").status == 0

@@ -173,7 +173,7 @@ def test_a_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(tmp_path:
         kubeconfig.write_text(json.dumps(configuration(f"http://127.0.0.1:{refused_port()}")))
         async with a_replica(kubeconfig) as one:
             line = await one.line("a list or watch broke off")
-            assert "expected an API server there, got none" in line["error"]
+            assert "the API server cannot be reached" in line["error"]
             assert await one.get("/healthz") == (200, "ok")
             status, told = await one.get("/readyz")
             assert status == 503
@@ -368,7 +368,7 @@ def test_a_label_in_the_file_that_does_not_go_with_its_mode_is_one_line(zoneward
         assert (result.status, result.out) == (2, "")
         assert result.err == (
             f"zoneward: {file}: controller.keepBuiltInLabel: expected false for `zoneward {command}`, got true:"
-            " it has to tell our slices from others\n"
+            " the labels must show which slices are ours\n"
         )
 
 

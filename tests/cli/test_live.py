@@ -171,7 +171,7 @@ def test_without_a_kubeconfig_the_ways_to_name_a_cluster_are_told(
 def test_a_snapshot_has_no_context(zoneward: Commands, option: str) -> None:
     result = zoneward("plan", "--sample", option, "x")
     assert (result.status, result.out) == (2, "")
-    assert result.err == f"zoneward: {option}: expected neither -f nor --sample with it, which read no cluster\n"
+    assert result.err == f"zoneward: {option}: expected neither -f nor --sample with it: they replace the cluster\n"
 
 
 def test_a_server_whose_certificate_is_not_checked_is_warned_of(cluster: Cluster, zoneward: Commands) -> None:

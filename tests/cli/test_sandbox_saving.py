@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from zoneward.cli import sandboxing
+from zoneward.cli import sandbox_run
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient
 
@@ -23,8 +23,8 @@ STATES = 15
 @pytest.mark.parametrize("name", ["all.json", "all.json.gz"])
 def test_the_file_is_whole_whenever_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A thread reads while the loop saves; all pods of one state have the same number."""
-    monkeypatch.setattr(sandboxing, "_SAVING", 0.001)
-    monkeypatch.setattr(sandboxing, "_SHARE", 0)
+    monkeypatch.setattr(sandbox_run, "_SAVING", 0.001)
+    monkeypatch.setattr(sandbox_run, "_SHARE", 0)
     registry, file = new_registry(), tmp_path / name
     inside, kind = LocalClient(registry), registry.kinds["pods"]
     numbers: set[str] = set()
@@ -72,7 +72,7 @@ def test_the_file_is_whole_whenever_it_is_read(tmp_path: Path, monkeypatch: pyte
     async def run() -> None:
         end = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(sandboxing._until(end, registry, file))
+            group.create_task(sandbox_run._until(end, registry, file))
             group.create_task(change(end))
 
     numbered(0)

@@ -27,9 +27,9 @@ from tests.cli.running import SAMPLE, Commands
 from tests.cli.test_live import PLURALS, configuration
 from tests.client.a_server import AServer, Fault
 
-from zoneward.cli import watching
-from zoneward.cli.clusters import access_for
-from zoneward.cli.current_plans import CurrentPlans
+from zoneward.cli import plan_watch
+from zoneward.cli.cluster_input import find_cluster
+from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.backoff import Backoff
@@ -332,7 +332,7 @@ def test_bad_usage_is_told_in_one_line(zoneward: Commands, arguments: tuple[str,
 )
 @pytest.mark.usefixtures("cluster")
 def test_no_more_namespaces_are_watched_than_are_needed(options: Options, watched: str | None) -> None:
-    assert access_for(options)[1] == watched
+    assert find_cluster(options)[1] == watched
 
 
 def test_who_may_not_watch_is_told_the_rule(zoneward: Commands, cluster: Cluster) -> None:
@@ -357,9 +357,9 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
     quick = partial(ReflectorSettings, backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
-    monkeypatch.setattr(watching, "_LOOK", 0.01)
-    monkeypatch.setattr(watching, "WatchHealth", partial(WatchHealth, patience=0.05))
-    monkeypatch.setattr(watching, "ReflectorSettings", quick)
+    monkeypatch.setattr(plan_watch, "_POLL", 0.01)
+    monkeypatch.setattr(plan_watch, "WatchHealth", partial(WatchHealth, patience=0.05))
+    monkeypatch.setattr(plan_watch, "ReflectorSettings", quick)
     access = load_client_config(environment=os.environ)
 
     async def run() -> tuple[str, str]:
@@ -375,8 +375,8 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
                 out, err = out + more.out, err + more.err
 
         cache, changed = InformerCache(), asyncio.Event()
-        plans = CurrentPlans(cache, options=Options(), configuration=Configuration(), waiting=changed.set)
-        watch = watching._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
+        plans = LivePlans(cache, options=Options(), configuration=Configuration(), on_stale=changed.set)
+        watch = plan_watch._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")
         cluster.do(lambda server: server.refusals.update(pods=403))

@@ -6,7 +6,7 @@ from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
 from zoneward.daemon.configuration_file import ListenAddress, parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
-from zoneward.routing.configuration import ConfigurationError
+from zoneward.kube.input_error import ConfigurationError
 
 
 def test_a_section_that_says_nothing_is_the_default() -> None:

@@ -28,9 +28,8 @@ from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObse
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
-from zoneward.kube.objects import ObjectKey
+from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.service_events import ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 

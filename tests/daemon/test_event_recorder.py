@@ -5,14 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from zoneward.daemon.event_recorder import BURST, REFILL, SERIES_TIMEOUT, EventRecorder, truncated
-from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service
-from zoneward.routing import service_events as events
+from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service, ServiceEvent
 from zoneward.routing.service_events import DISABLED, ENABLED
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CART = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u-1", resource_version="7"))
-OFF = events.ServiceEvent("Warning", DISABLED, "Nodes only ready in 1 zone")
-ON = events.ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled")
+OFF = ServiceEvent("Warning", DISABLED, "Nodes only ready in 1 zone")
+ON = ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled")
 
 
 class Clock:
@@ -32,7 +31,7 @@ def a_recorder(*, instance: str, now: "Clock") -> EventRecorder:
     )
 
 
-def recorded(recorder: EventRecorder, event: events.ServiceEvent = OFF, service: Service = CART) -> Event:
+def recorded(recorder: EventRecorder, event: ServiceEvent = OFF, service: Service = CART) -> Event:
     found = recorder.record(service, event)
     assert found is not None
     return found
@@ -65,7 +64,7 @@ def test_names_differ_in_one_moment_and_from_those_of_another_replica_also_where
     )
     for number in range(10):
         for recorder in (one, other):
-            names.add(recorded(recorder, events.ServiceEvent("Warning", DISABLED, str(number))).metadata.name)
+            names.add(recorded(recorder, ServiceEvent("Warning", DISABLED, str(number))).metadata.name)
         clock.after(timedelta(seconds=-1))
     assert len(names) == 20
 
@@ -89,7 +88,7 @@ def test_the_same_again_within_a_while_is_a_series_of_the_first_and_later_a_new_
 def test_what_differs_is_no_series(what: str) -> None:
     recorder = a_recorder(instance="i", now=Clock())
     first = recorded(recorder)
-    other = {"reason": ON, "note": events.ServiceEvent("Warning", DISABLED, "other")}.get(what, OFF)
+    other = {"reason": ON, "note": ServiceEvent("Warning", DISABLED, "other")}.get(what, OFF)
     service = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u-2")) if what == "service" else CART
     second = recorded(recorder, other, service)
     assert (second.series, second.metadata.name == first.metadata.name) == (None, False)

@@ -22,13 +22,14 @@ import yaml
 from zoneward import sample
 from zoneward.cli.main import cli
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
-from zoneward.kube.objects import Condition
+from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.configuration import Configuration, ConfigurationError, FeatureGates, configuration_from
+from zoneward.routing.configuration import Configuration, FeatureGates, configuration_from
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.request import approach
 from zoneward.routing.rules import Reason, Rule
@@ -243,7 +244,7 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
     assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= told} == set()
 
 
-VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, events.ServiceEvent, Condition, NodeRoutes, PortRoute)
+VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, ServiceEvent, Condition, NodeRoutes, PortRoute)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)

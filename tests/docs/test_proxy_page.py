@@ -24,7 +24,7 @@ def section(heading: str) -> str:
 
 
 def test_the_page_has_every_line_of_the_log() -> None:
-    files = [*sorted((SOURCE / "proxy").rglob("*.py")), SOURCE / "cli" / "proxying.py"]
+    files = [*sorted((SOURCE / "proxy").rglob("*.py")), SOURCE / "cli" / "proxy.py"]
     said = {line for file in files for line in _SAID.findall(file.read_text())}
     assert "all is in the kernel" in said
     told = set(re.findall(r"`([^`\n]+)`", "\n".join(re.findall(r"^\| .*", section("Troubleshooting"), re.MULTILINE))))

@@ -9,11 +9,11 @@ import pytest
 
 from zoneward.controller.controller_configuration import SECTION
 from zoneward.kube import names
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.proxy.proxy_configuration import SECTION as PROXY_SECTION
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     Configuration,
-    ConfigurationError,
     Encoding,
     FeatureGates,
     HintsSettings,

@@ -11,14 +11,14 @@ from tests.clusters import Cluster
 from tests.routing.proposal_rows import KEP_2433_EVENTS
 
 from zoneward.kube import names
-from zoneward.kube.objects import PodIP
+from zoneward.kube.objects import PodIP, ServiceEvent
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.annotations import SHARE_EXPECTED
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
-from zoneward.routing.service_events import ServiceEvent, events_of
+from zoneward.routing.service_events import events_of
 
 NODES: Final = nodes_in({"a": 4, "b": 4})
 PODS: Final = pods_in({"a": 2, "b": 2})

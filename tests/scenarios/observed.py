@@ -8,8 +8,8 @@ from functools import cached_property
 import msgspec
 from tests.contract.api import Object
 
-from zoneward.cli.planning import Planned
-from zoneward.cli.routing import route_of
+from zoneward.cli.planned_services import PlannedServices
+from zoneward.cli.route import node_routes
 from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
@@ -144,9 +144,9 @@ class Observed:
             configuration=replace(self.configuration, gates=gates),
             consumer=CONSUMERS[consumer],
         )
-        planned = Planned(self.snapshot, cluster_state, (self.service(name),), {}, (), (plan,))
+        planned = PlannedServices(self.snapshot, cluster_state, (self.service(name),), {}, (), (plan,))
         # Of several families the first: IPv4.
-        return route_of(planned, node=self.node_of(place), as_is=True).ports[0]
+        return node_routes(planned, node=self.node_of(place), as_is=True).ports[0]
 
     def places(self) -> list[str]:
         """Nodes of which one stands for each zone, and every node without a zone."""

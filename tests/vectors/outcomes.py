@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tests.vectors.cases import Case
 
 from zoneward.controller.sync_counts import sync_labels
-from zoneward.kube.objects import Endpoint, EndpointSlice
-from zoneward.routing.service_events import ServiceEvent
+from zoneward.kube.objects import Endpoint, EndpointSlice, ServiceEvent
 from zoneward.slices.plan import ServicePlan
 
 

@@ -16,6 +16,7 @@ from zoneward.kube.objects import (
     Node,
     Pod,
     Service,
+    ServiceEvent,
     ServiceStatus,
     identity,
     node_zone,
@@ -25,7 +26,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.routing.service_conditions import conditions_of
-from zoneward.routing.service_events import ServiceEvent, upstream_events_of
+from zoneward.routing.service_events import upstream_events_of
 from zoneward.slices import upstream_hints
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide

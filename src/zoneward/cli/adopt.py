@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.handing_over import Way, handing_over_options
+from zoneward.cli.handover_command import HandoverCommand, handover_options
 from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
@@ -12,36 +12,37 @@ if TYPE_CHECKING:
 
 
 @click.command("adopt")
-@handing_over_options
+@handover_options
 @click.option(
     "--endpoints",
     "endpoints_policy",
     type=click.Choice(["keep", "delete"]),
     default="keep",
     show_default=True,
-    help="What becomes of the Endpoints object: kept current by the running controller, or deleted.",
+    help="What to do with the Endpoints object: the running controller keeps it current, or it is deleted.",
 )
 def command(
     *, options: Options, service: str, timeout: float, dry_run: bool, endpoints_policy: "EndpointsPolicy"
 ) -> int:
-    """Take one Service over from the built-in controller: its selector moves into an annotation, our EndpointSlices
-    come, then those of the built-in controller go. At no moment is a ready endpoint in none of them.
+    """Take one Service over from the built-in controller: move its selector to an annotation, write our EndpointSlices,
+    then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
 
-    Cut off anywhere, the same command goes on. A running `zoneward controller` keeps the slices from then on.
+    After an interruption at any point, run the same command again to continue. From then on, a running `zoneward
+    controller` keeps the slices up to date.
 
     \b
     zoneward adopt shop/cart --dry-run
     zoneward adopt shop/cart
     """
-    from zoneward.cli.handing_over import hand_over
+    from zoneward.cli.handover_command import run_handover
     from zoneward.controller.handover.handover_steps import next_adoption_step
 
-    way = Way(
-        run=lambda adopting: adopting.adopt(endpoints_policy=endpoints_policy),
-        following=lambda adopting: (
-            lambda there: next_adoption_step(there, plan=adopting.plan, endpoints_policy=endpoints_policy)
+    direction = HandoverCommand(
+        run=lambda handover: handover.adopt(endpoints_policy=endpoints_policy),
+        next_step=lambda handover: (
+            lambda state: next_adoption_step(state, plan=handover.plan, endpoints_policy=endpoints_policy)
         ),
-        again="zoneward adopt",
-        after="nobody but `zoneward controller` keeps its slices current from now on",
+        command="zoneward adopt",
+        note="only `zoneward controller` updates its slices from now on",
     )
-    return hand_over(service, way, options=options, timeout=timeout, dry_run=dry_run)
+    return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)

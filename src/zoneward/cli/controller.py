@@ -1,6 +1,37 @@
 """``zoneward controller``: the loop that keeps a cluster's EndpointSlices."""
 
+import os
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
 import click
+
+from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.routing.configuration import Configuration
+
+_DURATIONS: Final = {
+    "batch_period": "--endpointslice-updates-batch-period",
+    "lease_duration": "--leader-elect-lease-duration",
+    "renew_deadline": "--leader-elect-renew-deadline",
+    "retry_period": "--leader-elect-retry-period",
+}
+_OPTION_NAMES: Final = {
+    "controller.keepBuiltInLabel": "--keep-built-in-label",
+    "controller.": "",
+    "leaderElection.": "",
+    "endpointUpdatesBatchPeriod": "--endpointslice-updates-batch-period",
+    "concurrentServiceEndpointSyncs": "--concurrent-service-endpoint-syncs",
+    "leaseDuration": "--leader-elect-lease-duration",
+    "renewDeadline": "--leader-elect-renew-deadline",
+    "retryPeriod": "--leader-elect-retry-period",
+}
 
 
 @click.command("controller", options_metavar="(--take-over | --only-marked) [OPTIONS]")
@@ -8,43 +39,37 @@ import click
     "--take-over",
     "take_over",
     is_flag=True,
-    help="Keep the slices of every Service that has a selector. The built-in controller must be off"
-    " (kube-controller-manager --controllers=*,-endpointslice-controller).",
+    help="Write the slices of every Service that has a selector. The built-in controller must be"
+    " off (kube-controller-manager --controllers=*,-endpointslice-controller).",
 )
 @click.option(
     "--only-marked",
     "only_marked",
     is_flag=True,
-    help="Keep the slices of Services that `zoneward adopt` marked, and leave all others alone.",
+    help="Write the slices of the Services that `zoneward adopt` marked, and leave all others alone.",
 )
 @click.option(
     "--keep-built-in-label",
     is_flag=True,
     default=None,
-    help="With --take-over: keep the built-in controller's slices instead of replacing them, and give ours its label"
-    " (endpointslice.kubernetes.io/managed-by). A built-in controller that still runs is then not noticed.",
+    help="With --take-over: keep the slices of the built-in controller instead of replacing them,"
+    " and give Zoneward's slices its label (endpointslice.kubernetes.io/managed-by). Zoneward then cannot"
+    " notice a built-in controller that still runs.",
 )
-@click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it.")
+@cluster_options
 @click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config. Without any, the Pod's service account.",
-)
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--as", "impersonate", metavar="USER", help="Act as another user.")
 @click.option(
     "--endpointslice-updates-batch-period",
     "batch_period",
     metavar="DURATION",
-    help="Gather changes of a Service that follow each other within this time, at most 1h. 0s by default.",
+    help="Batch changes of a Service within this time, at most 1h. 0s by default.",
 )
 @click.option(
     "--concurrent-service-endpoint-syncs",
     "concurrent_syncs",
     type=int,
     metavar="N",
-    help="How many Services are synced at the same time, 1 to 50. 5 by default.",
+    help="Number of Services that are synced at the same time, 1 to 50. 5 by default.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
@@ -55,7 +80,7 @@ import click
     "--leader-elect-lease-duration",
     "lease_duration",
     metavar="DURATION",
-    help="How long others wait for a Lease that is not renewed, before they take it. 15s by default.",
+    help="How long other replicas wait before they take over a Lease that is not renewed. 15s by default.",
 )
 @click.option(
     "--leader-elect-renew-deadline",
@@ -67,61 +92,45 @@ import click
     "--leader-elect-retry-period",
     "retry_period",
     metavar="DURATION",
-    help="The longest time between two looks at the Lease, or between two renewals. 2s by default.",
+    help="The longest time between two attempts to acquire or renew the Lease. 2s by default.",
 )
 @click.option(
     "--leader-elect-resource-namespace",
     "lease_namespace",
     metavar="NAME",
-    help="The Lease's namespace. By default the Pod's own; outside of a cluster, kube-system.",
+    help="The namespace of the Lease. By default that of the Pod; outside of a cluster, kube-system.",
 )
 @click.option(
     "--leader-elect-resource-name",
     "lease_name",
     metavar="NAME",
-    help="The Lease's name. zoneward-controller by default.",
+    help="The name of the Lease. zoneward-controller by default.",
 )
 @click.option(
     "--listen",
     metavar="[HOST]:PORT",
-    help="Where /healthz, /readyz, /metrics and /debug are served. 127.0.0.1:10271 by default; :10271 is all addresses,"
-    " port 0 any that is free.",
+    help="Where to serve /healthz, /readyz, /metrics and /debug. 127.0.0.1:10271 by default;"
+    " :10271 listens on all addresses, port 0 picks a free one.",
 )
 @click.option(
     "--debug-for-all",
     is_flag=True,
     default=None,
-    help="Answer /debug to everyone, not only on loopback addresses. It tells which Services there are and where their"
-    " Pods run.",
+    help="Serve /debug to all clients, not only on loopback addresses. It shows which Services"
+    " exist and where their Pods run.",
 )
-@click.option("--predictions", is_flag=True, default=None, help="Add each Service's predicted traffic to /metrics.")
 @click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="How lines on standard error are written. By default text on a terminal, else json.",
+    "--predictions", is_flag=True, default=None, help="Add the predicted traffic of each Service to /metrics."
 )
-@click.option("-v", "--verbose", count=True, help="Debug lines, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
-def command(
-    *,
-    take_over: bool,
-    only_marked: bool,
-    config: str | None,
-    compat: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    impersonate: str | None,
-    verbose: int,
-    quiet: bool,
-    **settings: object,
-) -> int:
-    """Follow a cluster and keep its EndpointSlices, until SIGTERM or Ctrl-C.
+@log_options
+def command(*, take_over: bool, only_marked: bool, compat: str | None, **options: Any) -> int:
+    """Watch a cluster and keep its EndpointSlices up to date, until SIGTERM or Ctrl-C.
 
-    One of --take-over and --only-marked is needed, here or as `controller.mode` in the file of --config. `zoneward
-    plan -A` shows what it would decide, before and at any time. Several replicas may run: the one that holds the Lease
-    writes, and another takes over when it ends.
+    One of --take-over and --only-marked is required, here or as `controller.mode` in the file of --config. `zoneward
+    plan -A` shows at any time what the controller would decide. Several replicas may run: the one that holds the Lease
+    writes, and another one takes over when it stops.
 
-    Durations are as Go writes them: 500ms, 15s, 1m30s.
+    Durations have the format of Go: 500ms, 15s, 1m30s.
 
     \b
     zoneward controller --take-over --kubeconfig sandbox.kubeconfig
@@ -129,20 +138,67 @@ def command(
     """
     if take_over and only_marked:
         raise click.UsageError("--take-over and --only-marked: expected one of them, got both")
-    if quiet and verbose:
-        raise click.UsageError("-q and -v: expected one of them, got both")
-    from zoneward.cli.controlling import Asked, run
+    mode = "take-over" if take_over else "only-marked" if only_marked else None
+    return _run(DaemonOptions.of({**options, "mode": mode}), is_upstream=compat == "upstream")
 
-    return run(
-        Asked(
-            mode="take-over" if take_over else "only-marked" if only_marked else None,
-            config=config,
-            is_upstream=compat == "upstream",
-            kubeconfig=kubeconfig,
-            context=context,
-            impersonate=impersonate,
-            verbose=verbose,
-            quiet=quiet,
-            flags={name: value for name, value in settings.items() if value is not None},
+
+def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
+    """Return the exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the API server refuses a request that
+    the controller cannot work without. Raises InputError or a usage error before anything is served."""
+    module = import_program("zoneward.controller.controller_program", command="controller")
+    configuration, settings = _settings(options, is_upstream=is_upstream)
+    access, log = options.connect(settings.log_format)
+
+    from zoneward.client.error_messages import log_message
+    from zoneward.daemon.program import run_program
+
+    async def work(stop: "asyncio.Event") -> None:
+        from zoneward.report.plan_json import decisions_document, to_json
+
+        program = module.ControllerProgram(
+            access,
+            configuration=configuration,
+            settings=settings,
+            lease=(lease_namespace(access, settings.lease_namespace), settings.lease_name),
+            instance=os.environ.get("POD_NAME") or socket.gethostname(),
+            log=log,
+            to_json=lambda plan: to_json(decisions_document([plan])),
         )
+        await program.run(stop)
+
+    return run_program(
+        work, name="controller", log=log, error_message=lambda error: log_message(error, access, now=datetime.now(UTC))
     )
+
+
+def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configuration, ControllerConfiguration]":
+    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.controller.mode import Mode
+    from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
+    from zoneward.daemon.log import LogFormat
+    from zoneward.routing.configuration import Configuration
+
+    configuration, settings = Configuration(), ControllerConfiguration()
+    if options.config is not None:
+        file = read_configuration(options.config)
+        configuration, settings = file.configuration, file.controller
+    settings = options.settings(
+        settings,
+        parsers={
+            **{name: (option, parse_duration) for name, option in _DURATIONS.items()},
+            "listen": ("--listen", parse_listen_address),
+            "log_format": ("--log-format", LogFormat),
+            "mode": ("--take-over, --only-marked", Mode),
+        },
+        option_names=_OPTION_NAMES,
+    )
+    if settings.mode is None:
+        raise click.UsageError("expected one of --take-over and --only-marked, or `controller.mode` in --config")
+    if is_upstream and settings.mode is not Mode.TAKE_OVER:
+        raise click.UsageError(
+            f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
+            " in which our slices need a label of their own"
+        )
+    configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
+    return configuration.as_upstream() if is_upstream else configuration, settings

@@ -10,14 +10,14 @@ import click
     default=1.0,
     show_default=True,
     metavar="NUMBER",
-    help="How many times as fast the script goes.",
+    help="Speed factor of the script.",
 )
-@click.option("--plain", is_flag=True, help="Lines, as where there is no terminal.")
-@click.option("--save", metavar="FILE", help="Keep the cluster as it is at the end, for -f of other commands (JSON).")
+@click.option("--plain", is_flag=True, help="Print lines, as without a terminal.")
+@click.option("--save", metavar="FILE", help="Save the cluster as it is at the end (JSON), for -f of other commands.")
 def command(*, speed: float, plain: bool, save: str | None) -> int:
     """Watch the controller at work, without a cluster: an API server in memory, a shop in three zones, and a script
-    that scales, rolls out, takes a zone down and brings it back. It ends by itself after forty seconds; Ctrl-C ends
-    it sooner. Nothing is written but to its own API server, which only this process can use.
+    that scales, rolls out, takes a zone down and brings it back. It ends after forty seconds; Ctrl-C ends it sooner.
+    It writes only to its own API server, which only this process can use.
 
     \b
     zoneward demo
@@ -25,6 +25,6 @@ def command(*, speed: float, plain: bool, save: str | None) -> int:
     """
     from pathlib import Path
 
-    from zoneward.cli.demoing import show
+    from zoneward.cli.demo_run import run_demo
 
-    return show(speed=speed, plain=plain, save=None if save is None else Path(save))
+    return run_demo(speed=speed, plain=plain, save=None if save is None else Path(save))

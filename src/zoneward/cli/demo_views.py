@@ -1,21 +1,25 @@
-"""What a demonstration shows: lines as they come, or a screen."""
+"""What the demo shows: the log of what happened, and a view of it as lines or on a screen."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from zoneward.cli.demo_story import Story
-from zoneward.cli.options import Options, table_width, wants_color
-from zoneward.cli.streaming import Stream
-from zoneward.cli.terminal import Screen, is_screen
+from zoneward.cli.live_output import Screen, Stream, is_screen
+from zoneward.cli.options import Options
+from zoneward.cli.output import table_width, wants_color
 from zoneward.client.informer_cache import InformerCache
-from zoneward.kube.objects import has_ready_condition
-from zoneward.report.screens import ZoneStatus, demo_screen, log_text, total_traffic
+from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.kube.objects import ObjectKey, has_ready_condition
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
+from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand, is_node_ready
+from zoneward.slices.plan import ServicePlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,13 +27,89 @@ if TYPE_CHECKING:
     from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.1
-"""Seconds between two looks at whether there is something new to draw."""
+"""Seconds between two checks for something new to draw."""
 _PLAIN: Final = 0.05
 _MARKED: Final = 0.5
 """Seconds for which a row stands out after it was written."""
 
 
-class View(Protocol):
+class DemoStory:
+    """What happened so far: the last plan of each Service and a log. Times are seconds since it was made."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begin = clock, clock()
+        self._plans: dict[ObjectKey, ServicePlan] = {}
+        self._written: dict[ObjectKey, WrittenPlan] = {}
+        self._changed: dict[ObjectKey, float] = {}
+        self.log: Final[list[LogLine]] = []
+        self.events = 0
+        """Events of Services that were written."""
+
+    @property
+    def seconds(self) -> float:
+        return self._clock() - self._begin
+
+    @property
+    def plans(self) -> list[ServicePlan]:
+        """The last plan of each Service, in the order of their names."""
+        return [self._plans[key] for key in sorted(self._plans)]
+
+    def marked(self, seconds: float) -> frozenset[ObjectKey]:
+        """The Services that were written within the last ``seconds``."""
+        now = self.seconds
+        return frozenset(key for key, then in self._changed.items() if now - then < seconds)
+
+    def record_action(self, line: str) -> None:
+        """The script changed the cluster."""
+        self.log.append(LogLine(self.seconds, "", line))
+
+    def record_write(self, plan: ServicePlan) -> None:
+        """Everything that a plan asks for is written."""
+        self._record(plan, record_plan(plan))
+
+    def record_decision(self, plan: ServicePlan) -> None:
+        """A Service was planned again. Its writes and Events are recorded when they are written, not here."""
+        now = replace(record_plan(plan), events=())
+        if not now.writes:
+            self._record(plan, now)
+
+    def _record(self, plan: ServicePlan, now: WrittenPlan) -> None:
+        key = plan.service.metadata.namespace, plan.service.metadata.name
+        before = self._written.get(key)
+        # The traffic may change although nothing has to be written.
+        if now.writes or now.events or (before is not None and now.demand != before.demand):
+            self.log.append(LogLine(self.seconds, "/".join(key), describe_write(before, now)))
+        if now.writes or now.events:
+            self._changed[key] = self.seconds
+        self.events += len(now.events)
+        self._plans[key], self._written[key] = plan, now
+
+    def forget(self, key: ObjectKey) -> None:
+        """A Service was deleted."""
+        for records in (self._plans, self._written, self._changed):
+            records.pop(key, None)
+
+
+class StoryMetrics(ControllerMetrics):
+    """The metrics of the controller, which also record each sync in the story."""
+
+    def __init__(self, story: DemoStory) -> None:
+        super().__init__()
+        self._story = story
+
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
+        self._story.record_write(plan)
+
+    def forget_service(self, service: ObjectKey) -> None:
+        super().forget_service(service)
+        self._story.forget(service)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+class DemoView(Protocol):
     async def run(self) -> None:
         """Show what happens; never returns."""
         ...
@@ -39,23 +119,23 @@ class View(Protocol):
         ...
 
 
-def view_for(story: Story, cache: InformerCache, *, length: float, plain: bool) -> View:
-    """``length``: about how many seconds it will take."""
+def demo_view(story: DemoStory, cache: InformerCache, *, length: float, plain: bool) -> DemoView:
+    """A screen on a terminal, otherwise lines. ``length``: about how many seconds the demo will take."""
     if not plain and is_screen():
-        return Drawn(story, cache, length=length)
-    return Lines(story, cache)
+        return DemoScreen(story, cache, length=length)
+    return DemoText(story, cache)
 
 
-class Lines:
+class DemoText:
     """Each line of the log as it comes, and at the end a table."""
 
-    def __init__(self, story: Story, cache: InformerCache) -> None:
+    def __init__(self, story: DemoStory, cache: InformerCache) -> None:
         self._story, self._cache = story, cache
-        self._stream, self._told, self._names = Stream(), 0, 0
+        self._stream, self._printed, self._names = Stream(), 0, 0
 
     async def run(self) -> None:
         while True:
-            await self._tell()
+            await self._print_log()
             await asyncio.sleep(_PLAIN)
 
     async def end(self) -> None:
@@ -63,23 +143,23 @@ class Lines:
 
         from zoneward.report.terminal_text import render_text
 
-        await self._tell()
+        await self._print_log()
         width = table_width()
         table = Group(*_table(self._story, self._cache, width))
         await self._stream.write(f"\n{render_text(table, color=wants_color(Options()), width=width)}\n".encode())
 
-    async def _tell(self) -> None:
-        while self._told < len(self._story.log):
-            line = self._story.log[self._told]
-            self._told += 1
+    async def _print_log(self) -> None:
+        while self._printed < len(self._story.log):
+            line = self._story.log[self._printed]
+            self._printed += 1
             self._names = max(self._names, len(line.name))
             await self._stream.write(f"{log_text(line, names=self._names).plain}\n".encode())
 
 
-class Drawn:
-    """All of it on a terminal, drawn anew when something changes."""
+class DemoScreen:
+    """Tables and log on a terminal, drawn again when something changes."""
 
-    def __init__(self, story: Story, cache: InformerCache, *, length: float) -> None:
+    def __init__(self, story: DemoStory, cache: InformerCache, *, length: float) -> None:
         self._story, self._cache, self._length = story, cache, length
 
     async def run(self) -> None:
@@ -93,7 +173,7 @@ class Drawn:
                 await asyncio.sleep(_REDRAW)
 
     async def end(self) -> None:
-        """The last picture stays in the terminal's own history, with room below it for what is said at the end."""
+        """Leave the last picture in the history of the terminal, with room below it for the summary."""
         from zoneward.report.terminal_text import render_text
 
         with suppress(OSError):
@@ -118,7 +198,7 @@ class Drawn:
         )
 
     def _state(self) -> object:
-        """All that a picture shows; equal where it would be the same."""
+        """All that a picture shows: equal states give equal pictures."""
         story = self._story
         return int(story.seconds), len(story.log), story.marked(_MARKED), zones_now(self._cache)
 
@@ -135,8 +215,8 @@ class Drawn:
         return text
 
 
-def _table(story: Story, cache: InformerCache, width: int) -> Sequence["RenderableType"]:
-    """The table as other commands print it, in parts; without the last line, which speaks of their options."""
+def _table(story: DemoStory, cache: InformerCache, width: int) -> Sequence["RenderableType"]:
+    """The table as other commands print it, in parts, without the last line, which is about their options."""
     from rich.console import Group
 
     from zoneward.report.plan_table import plan_table

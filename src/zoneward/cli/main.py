@@ -10,13 +10,13 @@ import click
 _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side."),
-    "route": ("zoneward.cli.route", "Show what the proxy on one node would select."),
+    "route": ("zoneward.cli.route", "Show which endpoints the proxy on one node would select."),
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
-    "snapshot": ("zoneward.cli.snapshot", "Save what decisions need into one file, for -f."),
-    "controller": ("zoneward.cli.controller", "Run the controller, which keeps a cluster's EndpointSlices."),
+    "snapshot": ("zoneward.cli.snapshot", "Save a cluster to one file, for -f."),
+    "controller": ("zoneward.cli.controller", "Run the controller, which writes a cluster's EndpointSlices."),
     "adopt": ("zoneward.cli.adopt", "Take a Service over from the built-in controller, without a gap."),
     "release": ("zoneward.cli.release", "Give an adopted Service back to the built-in controller."),
-    "proxy": ("zoneward.cli.proxy", "Run a node's proxy, which programs its kernel."),
+    "proxy": ("zoneward.cli.proxy", "Run the proxy of a node, which programs its kernel."),
     "sandbox": ("zoneward.cli.sandbox", "Run an API server in memory, for kubectl and for Zoneward."),
     "demo": ("zoneward.cli.demo", "Watch the controller at work, without a cluster."),
     "version": ("zoneward.cli.version", "Print the version."),
@@ -24,12 +24,12 @@ _COMMANDS: Final = {
 }
 
 
-class _ReaderGone(Exception):  # noqa: N818 -- no error: whoever read our output has seen enough
+class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
     """A broken pipe, under a name that click does not know: it would end the process with status 1."""
 
 
 class _Commands(click.Group):
-    """Knows every command by name and help, and imports only the one that is called: starting must not be felt."""
+    """Knows every command by name and help, and imports only the one that is called: it must start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         return list(_COMMANDS)
@@ -56,11 +56,11 @@ class _Commands(click.Group):
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
-    Begin with `zoneward plan -A`: it shows what would happen in your cluster, and writes nothing. Without a cluster,
+    Start with `zoneward plan -A`: it shows what would happen in your cluster, and only reads. Without a cluster,
     `zoneward demo` shows the controller at work, and `zoneward plan --sample` plans a sample cluster.
 
     `zoneward snapshot -o cluster.json.gz` saves a cluster, and `zoneward plan -f cluster.json.gz` reads it anywhere.
-    So does -f with what `kubectl get services,nodes,pods,endpointslices -A -o json` prints.
+    -f also reads what `kubectl get services,nodes,pods,endpointslices -A -o json` prints.
     """
 
 
@@ -89,7 +89,7 @@ def run(arguments: list[str]) -> int:
     except click.Abort:
         return 130
     except (_ReaderGone, BrokenPipeError):
-        # Keep the interpreter from complaining when it flushes at exit.
+        # The interpreter flushes standard output at exit and must not fail there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    from zoneward.cli.printing import print_line
+    from zoneward.cli.output import print_line
 
     print_line(f"zoneward: {' '.join(message.split())}", err=True)
     return 2

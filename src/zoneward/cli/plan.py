@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoneward.cli.options import Note, Options, planning_options, table_width, tell, wants_color
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import Note, print_notes, table_width, wants_color
 
 if TYPE_CHECKING:
     from zoneward.kube.measured_traffic import MeasuredTraffic
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     "measured_in",
     multiple=True,
     metavar="FILE|URL",
-    help="Show what nodes counted beside what is predicted: files or directories of what proxies serve at /measured, or"
-    " the address of one. May be repeated.",
+    help="Show what the proxies counted beside what is predicted: files or directories with what"
+    " a proxy serves at /measured, or the URL of one. May be repeated.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Stay, and show what changes in a live cluster.")
+@click.option("-w", "--watch", is_flag=True, help="Keep running, and show each change in a live cluster.")
 def command(*, options: Options, output: str, watch: bool, measured_in: tuple[str, ...]) -> int:
-    """Show which endpoints each zone would use, how much traffic would stay in its zone, who would be overloaded,
-    and why. Nothing is written anywhere.
+    """Show which endpoints each zone would use, how much traffic would stay in its zone, which endpoints
+    would be overloaded, and why. It only reads.
 
     \b
     zoneward plan --sample
@@ -44,16 +45,16 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     if measured_in and (watch or output in ("yaml", "slices-json")):
         raise click.UsageError("--measured: expected -o table, wide or json with it, and no --watch")
     if watch:
-        from zoneward.cli.watching import watch_for
+        from zoneward.cli.plan_watch import watch_plans
 
-        return watch_for(options, output)
-    from zoneward.cli.planning import plan_for
+        return watch_plans(options, output)
+    from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
     measured = combine_measurements(_documents(measured_in))
-    planned = plan_for(options)
+    planned = plan_services(options)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
-    tell(options, planned.notes)
+    print_notes(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
@@ -74,7 +75,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
         lines = list(warn_before_applying(plans, configuration=configuration))
         text = to_json(document) if output == "slices-json" else to_yaml(document, lines).encode()
         _write(text)
-        tell(options, map(Note, lines))
+        print_notes(options, map(Note, lines))
     return 0
 
 

@@ -1,85 +1,107 @@
 """``zoneward proxy``: what a node serves of all Services, kept in its kernel."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
 import click
+
+from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
+from zoneward.cli.options import Options
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+    from zoneward.routing.configuration import Configuration
+
+_OPTION_NAMES: Final = {
+    "proxy.clusterCIDRs": "--cluster-cidr",
+    "proxy.podInterfacePrefix": "--pod-interface-prefix",
+    "proxy.masqueradeBit": "--masquerade-bit",
+    "proxy.nodePortAddresses": "--nodeport-addresses",
+    "proxy.serviceCIDRs": "--service-cidr",
+    "proxy.auditPeriod": "--audit-period",
+    "proxy.maxServiceEntries": "--max-service-entries",
+}
 
 
 @click.command("proxy", options_metavar="--node NAME [OPTIONS]")
-@click.option("--node", metavar="NAME", help="The Node that this one is the proxy of. Needed, but for --cleanup.")
+@click.option(
+    "--node",
+    metavar="NAME",
+    help="The Node that the proxy runs on. Required, except with --cleanup.",
+)
 @click.option(
     "-f",
     "--filename",
     "files",
     multiple=True,
     metavar="PATH",
-    help="With --print or --dry-run: a snapshot (file, directory, or - for standard input) in place of the cluster."
-    " May be repeated.",
+    help="With --print or --dry-run: read a snapshot (file, directory, or - for standard input)"
+    " instead of the cluster. May be repeated.",
 )
-@click.option("--sample", is_flag=True, help="With --print or --dry-run: the sample cluster that comes with Zoneward.")
-@click.option("--print", "is_print", is_flag=True, help="Write all rules as text that `nft -f` loads, and end.")
-@click.option("--dry-run", is_flag=True, help="Write what would change in the kernel's rules, change nothing, and end.")
-@click.option("--cleanup", is_flag=True, help="Remove all rules of ours from the kernel, and end.")
-@click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it.")
 @click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config. Without any, the Pod's service account.",
+    "--sample", is_flag=True, help="With --print or --dry-run: use the sample cluster that comes with Zoneward."
 )
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--as", "impersonate", metavar="USER", help="Act as another user.")
+@click.option("--print", "is_print", is_flag=True, help="Print all rules as text that `nft -f` loads, and exit.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would change in the rules of the kernel, change nothing, and exit."
+)
+@click.option("--cleanup", is_flag=True, help="Delete all rules of Zoneward from the kernel, and exit.")
+@cluster_options
 @click.option(
     "--cluster-cidr",
     "cluster_cidrs",
     metavar="CIDR[,CIDR]",
-    help="Addresses of the cluster's Pods, one range for each family. What comes to Services from elsewhere is"
-    " masqueraded.",
+    help="Addresses of the Pods of the cluster, one range for each family. Traffic from other"
+    " addresses to Services is masqueraded.",
 )
 @click.option(
     "--pod-interface-prefix",
     "pod_interfaces",
     metavar="TEXT",
-    help="In place of --cluster-cidr: how the names of interfaces begin by which this node's Pods send.",
+    help="Instead of --cluster-cidr: the prefix of the names of the interfaces that the Pods of this node use.",
 )
-@click.option(
-    "--masquerade-all", is_flag=True, default=None, help="Masquerade all traffic to addresses inside of the cluster."
-)
+@click.option("--masquerade-all", is_flag=True, default=None, help="Masquerade all traffic to cluster IPs.")
 @click.option(
     "--masquerade-bit",
     type=int,
     metavar="N",
-    help="The bit of the packet mark that says to masquerade, 0 to 31. 14 by default, as kube-proxy's.",
+    help="The bit of the packet mark for traffic to masquerade, 0 to 31. 14 by default, as in kube-proxy.",
 )
 @click.option(
     "--nodeport-addresses",
     "node_port_addresses",
     metavar="primary|CIDR[,CIDR...]",
-    help="Serve node ports on addresses of the node within these ranges. By default on the addresses that the Node"
-    " is known by.",
+    help="Serve node ports on the addresses of the node within these ranges. By default on the"
+    " addresses in the status of the Node.",
 )
 @click.option(
     "--service-cidr",
     "service_cidrs",
     metavar="CIDR[,CIDR]",
-    help="Addresses of Services. None of them is an external IP, and traffic to those that no Service has is dropped.",
+    help="The ranges of cluster IPs. No external IP may be in them, and traffic to their"
+    " addresses without a Service is dropped.",
 )
 @click.option(
     "--service-proxy-name",
     "proxy_name",
     metavar="NAME",
-    help="Serve only Services with this in the label service.kubernetes.io/service-proxy-name. By default those without"
-    " the label.",
+    help="Serve only Services whose label service.kubernetes.io/service-proxy-name has this"
+    " value. By default those without the label.",
 )
 @click.option(
     "--audit-period",
     metavar="DURATION",
-    help="How often all elements in the kernel are compared with what they should be. 15m by default. That rules or"
-    " tables of ours were changed is noticed within seconds in any case.",
+    help="How often to compare all elements in the kernel with those that should be there. 15m by"
+    " default. Changes of rules or tables are noticed within seconds in any case.",
 )
 @click.option(
     "--max-service-entries",
     type=int,
     metavar="N",
-    help="Entries that one Service may take: for each of its ports, its addresses and its endpoints. One with more is"
-    " not programmed. 250000 by default.",
+    help="Number of entries that one Service may have: for each of its ports, its addresses and"
+    " its endpoints. A Service with more is not programmed. 250000 by default.",
 )
 @click.option(
     "--count-connections/--no-count-connections",
@@ -89,34 +111,30 @@ import click
 @click.option(
     "--lease-namespace",
     metavar="NAME",
-    help="Where this node's Lease is, which says what is programmed. By default the Pod's own namespace; outside of a"
-    " cluster, kube-system.",
+    help="The namespace of the Lease with which this node reports what is programmed. By default"
+    " that of the Pod; outside of a cluster, kube-system.",
 )
 @click.option(
     "--listen",
     metavar="[HOST]:PORT",
-    help="Where /readyz, /metrics, /measured and /debug are served. 127.0.0.1:10272 by default; :10272 is all"
-    " addresses, port 0 any that is free.",
+    help="Where to serve /readyz, /metrics, /measured and /debug. 127.0.0.1:10272 by default;"
+    " :10272 listens on all addresses, port 0 picks a free one.",
 )
 @click.option(
     "--healthz-listen",
     metavar="[HOST]:PORT",
-    help="Where /healthz and /livez are served, which load balancers ask. :10256 by default, as kube-proxy's.",
+    help="Where to serve /healthz and /livez for load balancers. :10256 by default, as in kube-proxy.",
 )
 @click.option(
     "--proxy-mode-listen",
     metavar="[HOST]:PORT",
-    help="Where /proxyMode is served, which answers nftables. 127.0.0.1:10249 by default, as kube-proxy's, but with"
-    " --service-proxy-name; empty: nowhere.",
+    help="Where to serve /proxyMode, which answers nftables. 127.0.0.1:10249 by default, as in kube-proxy, and nowhere"
+    " with --service-proxy-name. Empty: nowhere.",
 )
-@click.option("--debug-for-all", is_flag=True, default=None, help="Answer /debug to everyone, not only on loopback.")
 @click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="How lines on standard error are written. By default text on a terminal, else json.",
+    "--debug-for-all", is_flag=True, default=None, help="Serve /debug to all clients, not only on loopback addresses."
 )
-@click.option("-v", "--verbose", count=True, help="Debug lines, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@log_options
 def command(
     *,
     node: str | None,
@@ -125,49 +143,105 @@ def command(
     is_print: bool,
     dry_run: bool,
     cleanup: bool,
-    config: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    impersonate: str | None,
-    verbose: int,
-    quiet: bool,
-    **settings: object,
+    **options: Any,
 ) -> int:
-    """Program a node's kernel (nftables) to do what `zoneward route --node NAME` says, until SIGTERM or Ctrl-C.
+    """Program the kernel of a node (nftables) to do what `zoneward route --node NAME` shows, until SIGTERM or Ctrl-C.
 
-    Services, EndpointSlices and the Node are followed; zones, hints, slice groups and weights are honored. It takes the
-    place of kube-proxy, or serves only Services that are labelled for it. The rules stay in the kernel when it ends.
-    Root, or CAP_NET_ADMIN, is needed, but for --print.
+    It watches Services, EndpointSlices and the Node, and honors zones, hints, slice groups and weights. It replaces
+    kube-proxy, or serves only the Services that are labelled for it. The rules stay in the kernel when it stops. It
+    needs root or CAP_NET_ADMIN, except with --print.
 
-    Durations are as Go writes them: 500ms, 15s, 1m30s.
+    Durations have the format of Go: 500ms, 15s, 1m30s.
 
     \b
     zoneward proxy --node worker-a2
     zoneward proxy --node worker-a2 --sample --print
     """
-    if quiet and verbose:
-        raise click.UsageError("-q and -v: expected one of them, got both")
+    daemon = DaemonOptions.of(options)
     if is_print + dry_run + cleanup > 1:
         raise click.UsageError("--print, --dry-run and --cleanup: expected one of them")
     if node is None and not cleanup:
-        raise click.UsageError("expected --node, the name of the Node that this one is the proxy of")
+        raise click.UsageError("expected --node, the name of the Node that the proxy runs on")
     if (files or sample) and not (is_print or dry_run):
         option = "-f" if files else "--sample"
-        raise click.UsageError(f"{option}: expected --print or --dry-run with it; the rules that run are a cluster's")
-    from zoneward.cli.proxying import Asked, run
+        raise click.UsageError(f"{option}: expected --print or --dry-run with it: a running proxy reads a cluster")
+    configuration, settings = _settings(daemon)
+    if node is None or cleanup:
+        from zoneward.cli.proxy_rules import delete_rules
 
-    return run(
-        Asked(
-            node=node or "",
-            files=files,
-            sample=sample,
-            does="print" if is_print else "dry-run" if dry_run else "cleanup" if cleanup else "run",
-            config=config,
-            kubeconfig=kubeconfig,
-            context=context,
-            impersonate=impersonate,
-            verbose=verbose,
-            quiet=quiet,
-            flags={name: value for name, value in settings.items() if value is not None},
-        )
+        return delete_rules(quiet=daemon.quiet)
+    if not (is_print or dry_run):
+        return _run(node, daemon, configuration, settings)
+    from zoneward.cli.proxy_rules import NodeRules
+
+    snapshot_options = Options(
+        files=files,
+        sample=sample,
+        context=daemon.context,
+        kubeconfig=daemon.kubeconfig,
+        impersonate=daemon.impersonate,
     )
+    rules = NodeRules.from_snapshot(node, snapshot_options, configuration, settings)
+    return rules.print() if is_print else rules.print_changes()
+
+
+def _run(node: str, options: DaemonOptions, configuration: "Configuration", settings: "ProxyConfiguration") -> int:
+    """Return the exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the API server refuses a request that
+    the proxy cannot work without. Raises InputError or a usage error before anything is changed."""
+    module = import_program("zoneward.proxy.proxy_program", command="proxy")
+    access, log = options.connect(settings.log_format)
+
+    from zoneward.daemon.program import run_program
+    from zoneward.kube.input_error import InputError
+    from zoneward.proxy.kernel.nft_client import NftablesUnavailable
+    from zoneward.proxy.machine import drop_effective_capability
+
+    try:
+        # Before there is a second thread: capabilities belong to threads.
+        drop_effective_capability()
+    except OSError as error:
+        log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
+
+    async def work(stop: "asyncio.Event") -> None:
+        program = module.ProxyProgram(
+            access,
+            node=node,
+            configuration=configuration,
+            settings=settings,
+            lease_namespace=lease_namespace(access, settings.lease_namespace),
+            log=log,
+        )
+        try:
+            await program.run(stop)
+        except NftablesUnavailable as error:
+            raise InputError("the kernel", str(error)) from None
+
+    return run_program(work, name="proxy", log=log, error_message=str)
+
+
+def _settings(options: DaemonOptions) -> "tuple[Configuration, ProxyConfiguration]":
+    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
+    from zoneward.daemon.log import LogFormat
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+    from zoneward.routing.configuration import Configuration
+
+    configuration, settings = Configuration(), ProxyConfiguration()
+    if options.config is not None:
+        file = read_configuration(options.config)
+        configuration, settings = file.configuration, file.proxy
+    parsers: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "cluster_cidrs": ("--cluster-cidr", _parse_list),
+        "node_port_addresses": ("--nodeport-addresses", _parse_list),
+        "service_cidrs": ("--service-cidr", _parse_list),
+        "audit_period": ("--audit-period", parse_duration),
+        "listen": ("--listen", parse_listen_address),
+        "healthz_listen": ("--healthz-listen", parse_listen_address),
+        "proxy_mode_listen": ("--proxy-mode-listen", parse_optional_listen_address),
+        "log_format": ("--log-format", LogFormat),
+    }
+    return configuration, options.settings(settings, parsers=parsers, option_names=_OPTION_NAMES)
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

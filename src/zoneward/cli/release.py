@@ -2,28 +2,29 @@
 
 import click
 
-from zoneward.cli.handing_over import Way, handing_over_options
+from zoneward.cli.handover_command import HandoverCommand, handover_options
 from zoneward.cli.options import Options
 
 
 @click.command("release")
-@handing_over_options
+@handover_options
 def command(*, options: Options, service: str, timeout: float, dry_run: bool) -> int:
-    """Give an adopted Service back: its selector returns, the EndpointSlices of the built-in controller are awaited,
-    then ours go, and labels and annotations are as they were. At no moment is a ready endpoint in none of them.
+    """Give an adopted Service back: restore its selector, wait for the EndpointSlices of the built-in controller,
+    delete Zoneward's, and restore labels and annotations. Every ready endpoint is in some slice at all times.
 
-    Cut off anywhere, the same command goes on. A Service that is the built-in controller's is left as it is.
+    After an interruption at any point, run the same command again to continue. A Service that belongs to the built-in
+    controller is left unchanged.
 
     \b
     zoneward release shop/cart --dry-run
     zoneward release shop/cart
     """
-    from zoneward.cli.handing_over import hand_over
+    from zoneward.cli.handover_command import run_handover
     from zoneward.controller.handover.handover_steps import next_release_step
 
-    way = Way(
-        run=lambda adopting: adopting.release(),
-        following=lambda adopting: lambda there: next_release_step(there, plan=adopting.plan),
-        again="zoneward release",
+    direction = HandoverCommand(
+        run=lambda handover: handover.release(),
+        next_step=lambda handover: lambda state: next_release_step(state, plan=handover.plan),
+        command="zoneward release",
     )
-    return hand_over(service, way, options=options, timeout=timeout, dry_run=dry_run)
+    return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)

@@ -1,15 +1,24 @@
 """``zoneward route``: what the proxy on one node would select."""
 
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.options import Options, planning_options, table_width, tell, wants_color
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import print_notes, table_width, wants_color
+
+if TYPE_CHECKING:
+    from zoneward.cli.planned_services import PlannedServices
+    from zoneward.kube.objects import Endpoint, EndpointSlice
+    from zoneward.report.route_report import NodeRoutes
+    from zoneward.slices.plan import ServicePlan
 
 
 @click.command("route")
 @planning_options()
-@click.option("--node", required=True, metavar="NAME", help="The node whose proxy is asked.")
+@click.option("--node", required=True, metavar="NAME", help="The node whose proxy selects.")
 @click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
@@ -19,14 +28,13 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     zoneward route --sample --node worker-a2
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
     """
-    from zoneward.cli.planning import plan_for
-    from zoneward.cli.routing import route_of
+    from zoneward.cli.planned_services import plan_services
     from zoneward.report.plan_json import to_json
     from zoneward.report.route_report import route_table
 
-    planned = plan_for(options)
-    route = route_of(planned, node=node, as_is=as_is)
-    tell(options, planned.notes)
+    planned = plan_services(options)
+    route = node_routes(planned, node=node, as_is=as_is)
+    print_notes(options, planned.notes)
     if output == "json":
         sys.stdout.buffer.write(to_json(route))
     else:
@@ -35,3 +43,78 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
         width = table_width()
         text = render_text(route_table(route, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)
+
+
+def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeRoutes":
+    """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
+
+    With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
+    """
+    from zoneward.cli.cluster_input import find_node
+    from zoneward.kube.objects import node_zone
+    from zoneward.report.route_report import NodeRoutes, PortRoute
+    from zoneward.routing.selection.endpoint_selection import (
+        endpoints_of_port,
+        honored_hints,
+        is_proxied,
+        policies_of,
+        select_endpoints,
+        slice_groups,
+    )
+
+    zone = node_zone(find_node(planned.snapshot, node))
+    consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
+    ports: list[PortRoute] = []
+    for plan in planned.plans:
+        if not is_proxied(plan.service):
+            continue
+        policies = policies_of(plan.service, gates)
+        honored = honored_hints(plan.service, consumer, gates)
+        for address_type, slices in _slices(planned, plan, as_is=as_is):
+            groups = slice_groups(slices, consumer, gates)
+            for port in plan.service.spec.ports or ():
+                found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
+                addresses = {id(endpoint): address for address, endpoint in found.items()}
+                selection = select_endpoints(
+                    tuple(found.values()),
+                    policies=policies,
+                    honored=honored,
+                    node=node,
+                    zone=zone,
+                    groups=groups,
+                )
+                ports.append(
+                    PortRoute(
+                        namespace=plan.service.metadata.namespace,
+                        service=plan.service.metadata.name,
+                        address_type=address_type,
+                        port=port.name,
+                        port_number=port.port,
+                        protocol=port.protocol,
+                        cluster=_named(selection.cluster, addresses),
+                        local=_named(selection.local, addresses),
+                        all_reachable=_named(selection.all_reachable, addresses) or (),
+                        rule=selection.rule,
+                        healthy_local=selection.healthy_local,
+                        has_endpoints=selection.has_any,
+                        known=len(found),
+                        weights=selection.weights,
+                    )
+                )
+    return NodeRoutes(node=node, zone=zone, ports=tuple(ports))
+
+
+def _slices(
+    planned: "PlannedServices", plan: "ServicePlan", *, as_is: bool
+) -> "Iterable[tuple[str, tuple[EndpointSlice, ...]]]":
+    if not as_is:
+        return [(family.address_type, family.slices) for family in plan.families]
+    slices = planned.snapshot.slices_of(plan.service)
+    return [
+        (family.address_type, tuple(each for each in slices if each.address_type == family.address_type))
+        for family in plan.families
+    ]
+
+
+def _named(endpoints: "Iterable[Endpoint] | None", addresses: dict[int, str]) -> tuple[str, ...] | None:
+    return None if endpoints is None else tuple(addresses[id(endpoint)] for endpoint in endpoints)

@@ -1,8 +1,29 @@
 """``zoneward sandbox``: an API server in this process, for those without a cluster and for tests."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOptions:
+    """The values of the options."""
+
+    files: tuple[str, ...]
+    sample: bool
+    save: Path | None
+    port: int
+    listen: str
+    kubeconfig: Path | None
+    tls_certificate: str | None
+    tls_key: str | None
+    play: str | None
+    faults: tuple[str, ...]
+    fault_seed: int
+    gates: tuple[str, ...]
+    quiet: bool
 
 
 @click.command("sandbox")
@@ -12,14 +33,15 @@ import click
     "files",
     multiple=True,
     metavar="PATH",
-    help="Begin with these objects: file, directory, or - for standard input (YAML or JSON, also gzip). May be"
-    " repeated.",
+    help="Start with these objects: file, directory, or - for standard input (YAML or JSON, also"
+    " gzip). May be repeated.",
 )
-@click.option("--sample", is_flag=True, help="Begin with the sample cluster that comes with Zoneward.")
+@click.option("--sample", is_flag=True, help="Start with the sample cluster that comes with Zoneward.")
 @click.option(
     "--save",
+    type=Path,
     metavar="FILE",
-    help="Keep all objects in this file (JSON; .gz compresses) while they change and at the end; -f reads it again.",
+    help="Save all objects to this file (JSON; .gz compresses) while they change and at the end. -f reads it again.",
 )
 @click.option(
     "--port",
@@ -34,18 +56,26 @@ import click
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="An address of this machine. A client that reaches another than a loopback address needs only the token.",
+    help="The address to listen on. On an address other than loopback, the token is all that a client needs.",
 )
-@click.option("--write-kubeconfig", "kubeconfig", metavar="FILE", help="Write a kubeconfig as soon as it is ready.")
+@click.option(
+    "--write-kubeconfig",
+    "kubeconfig",
+    type=Path,
+    metavar="FILE",
+    help="Write a kubeconfig as soon as the sandbox is ready.",
+)
 @click.option(
     "--tls-certificate", metavar="FILE", help="Serve over TLS: a PEM file with the certificate and its chain."
 )
-@click.option("--tls-key", metavar="FILE", help="The private key of that certificate, PEM.")
+@click.option("--tls-key", metavar="FILE", help="A PEM file with the private key of that certificate.")
 @click.option(
-    "--play", metavar="FILE", help="Play cluster: workloads whose pods come, get ready and go, as the file describes."
+    "--play",
+    metavar="FILE",
+    help="Run a play: workloads whose Pods start, become ready and stop, as the file describes.",
 )
 @click.option(
-    "--fault", "faults", multiple=True, metavar="FAULT", help="Go wrong on purpose, as in 503@0.01. May be repeated."
+    "--fault", "faults", multiple=True, metavar="FAULT", help="Inject a fault, as in 503@0.01. May be repeated."
 )
 @click.option(
     "--fault-seed",
@@ -60,27 +90,13 @@ import click
     "gates",
     multiple=True,
     metavar="GATE=BOOL",
-    help="Be an API server with these gates, as in TopologyAwareHints=false,PreferSameTrafficDistribution=false: hints"
-    " that a stored EndpointSlice has none of are dropped. May be repeated.",
+    help="Be an API server with these gates, as in"
+    " TopologyAwareHints=false,PreferSameTrafficDistribution=false: hints that a stored"
+    " EndpointSlice does not already have are dropped. May be repeated.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No notes on standard error.")
-def command(
-    *,
-    files: tuple[str, ...],
-    sample: bool,
-    save: str | None,
-    port: int,
-    listen: str,
-    kubeconfig: str | None,
-    tls_certificate: str | None,
-    tls_key: str | None,
-    play: str | None,
-    faults: tuple[str, ...],
-    fault_seed: int,
-    gates: tuple[str, ...],
-    quiet: bool,
-) -> None:
-    """Run an API server in memory that kubectl and every command of Zoneward can talk to: Services, Nodes, Pods,
+@click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error.")
+def command(**values: Any) -> None:
+    """Run an API server in memory for kubectl and every command of Zoneward: Services, Nodes, Pods,
     EndpointSlices, Endpoints, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
 
     \b
@@ -88,26 +104,11 @@ def command(
     zoneward sandbox -f cluster.json.gz --save cluster.json.gz
     zoneward sandbox --play rollout.yaml --fault 503@0.01 --fault latency=20ms
     """
-    if sample and files:
+    options = SandboxOptions(**values)
+    if options.sample and options.files:
         raise click.UsageError("-f and --sample: expected one of them, got both")
-    if (tls_certificate is None) != (tls_key is None):
+    if (options.tls_certificate is None) != (options.tls_key is None):
         raise click.UsageError("--tls-certificate and --tls-key: expected both or none of them")
-    from zoneward.cli.sandboxing import Asked, run
+    from zoneward.cli.sandbox_run import run_sandbox
 
-    run(
-        Asked(
-            files=files,
-            sample=sample,
-            save=None if save is None else Path(save),
-            port=port,
-            listen=listen,
-            kubeconfig=None if kubeconfig is None else Path(kubeconfig),
-            tls_certificate=tls_certificate,
-            tls_key=tls_key,
-            play=play,
-            faults=faults,
-            fault_seed=fault_seed,
-            gates=gates,
-            quiet=quiet,
-        )
-    )
+    run_sandbox(options)

@@ -9,7 +9,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from zoneward.cli.options import Note, Options, reading_options, tell
+from zoneward.cli.options import Options, reading_options
+from zoneward.cli.output import Note, print_notes
 
 if TYPE_CHECKING:
     from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     "--to",
     metavar="FILE",
     default="-",
-    help="Write into this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
+    help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
 )
 @click.option(
     "--anonymize",
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     help="Replace names, namespaces, addresses and values of labels; decisions stay the same.",
 )
 def command(*, options: Options, to: str, anonymize: bool) -> None:
-    """Save the Services, Nodes, Pods and EndpointSlices of a cluster, of each only what Zoneward reads, into one file
-    that -f reads. With Services chosen, only what these need.
+    """Save the Services, Nodes, Pods and EndpointSlices of a cluster to one file that -f reads, with only the fields
+    that Zoneward reads. With some Services selected, it saves only what these need.
 
     \b
     zoneward snapshot -f DIRECTORY -o cluster.json.gz
@@ -39,20 +40,20 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     """
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
-    from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
+    from zoneward.cli.cluster_input import filter_services, load_snapshot, no_services_note, reading_notes
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.snapshot_writer import write_snapshot
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
-    # Open before the cluster is read: what can't be written is told at once.
+    # Open it before the cluster is read, so that a file that can't be written is reported at once.
     with without_gc(), _opened(to) as file:
-        snapshot = snapshot_for(options)
+        snapshot = load_snapshot(options)
         notes = list(reading_notes(snapshot))
         if options.namespace is not None or options.selector is not None or options.services:
-            services = services_in(snapshot, options)
+            services = filter_services(snapshot, options)
             if not services:
-                notes.append(no_services(snapshot))
+                notes.append(no_services_note(snapshot))
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.heuristics import HEURISTICS
@@ -61,10 +62,10 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
-        with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
+        with _compressed(file) if name.endswith(".gz") else _uncompressed(file) as stream:
             write_snapshot(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
-    notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))
-    tell(options, notes)
+    notes.append(Note(_summary(snapshot, "standard output" if to == "-" else to)))
+    print_notes(options, notes)
 
 
 @contextmanager
@@ -72,14 +73,14 @@ def _opened(to: str) -> Iterator[IO[bytes]]:
     if to == "-":
         yield sys.stdout.buffer
         return
-    from zoneward.cli.whole_file import whole_file
+    from zoneward.cli.output import atomic_file
 
-    with whole_file(Path(to), private=True) as file:
+    with atomic_file(Path(to), private=True) as file:
         yield file
 
 
 @contextmanager
-def _as_it_is(file: IO[bytes]) -> Iterator[IO[bytes]]:
+def _uncompressed(file: IO[bytes]) -> Iterator[IO[bytes]]:
     yield file
 
 
@@ -90,12 +91,12 @@ def _compressed(file: IO[bytes]) -> Iterator[GzipFile]:
         yield stream
 
 
-def _saved(snapshot: "Snapshot", where: str) -> str:
+def _summary(snapshot: "Snapshot", where: str) -> str:
     counts = (
         (len(snapshot.services), "Service"),
         (len(snapshot.nodes), "Node"),
         (len(snapshot.pods), "Pod"),
         (len(snapshot.slices), "EndpointSlice"),
     )
-    told = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts)
-    return f"{told} written to {where}"
+    objects = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts)
+    return f"{objects} written to {where}"

@@ -18,7 +18,7 @@ from zoneward.daemon.configuration_file import (
     read_section,
 )
 from zoneward.daemon.log import LogFormat
-from zoneward.routing.configuration import ConfigurationError
+from zoneward.kube.input_error import ConfigurationError
 
 SECTION: Final = "controller"
 LEADER_ELECTION: Final = "leaderElection"

@@ -5,18 +5,21 @@ below ``zoneward_controller_`` are ours. What each means, and what to do about i
 Everything happens in the event loop's thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import CACHED_RESOURCES, LEASES
 from zoneward.client.writer import write_outcome
 from zoneward.controller.predictions import Prediction, Predictions
+from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.controller.sync_counts import (
     HintedBy,
     Operation,
@@ -33,11 +36,32 @@ from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.kube.objects import ObjectKey
 from zoneward.slices.plan import ServicePlan
 
-if TYPE_CHECKING:
-    from zoneward.controller.controller_program import ControllerProgram
-
 UPSTREAM: Final = "endpoint_slice_controller_"
 OURS: Final = "zoneward_controller_"
+
+
+class ObservedController(Protocol):
+    """What the metrics read from the running controller."""
+
+    @property
+    def queue(self) -> WorkQueue[ObjectKey]: ...
+    @property
+    def cache(self) -> InformerCache: ...
+    @property
+    def contested(self) -> Collection[ObjectKey]: ...
+    @property
+    def unreadable(self) -> Iterable[UnreadableObject]: ...
+
+
+class ObservedProgram(Protocol):
+    """What the metrics read from the running program."""
+
+    @property
+    def controller(self) -> ObservedController: ...
+    @property
+    def is_leader(self) -> bool: ...
+    @property
+    def watch_trouble_seconds(self) -> float: ...
 
 
 class ControllerMetrics:
@@ -156,7 +180,7 @@ class ControllerMetrics:
             labels,
         )
 
-    def declare_state(self, program: "ControllerProgram") -> None:
+    def declare_state(self, program: ObservedProgram) -> None:
         """What is read from the running program."""
         controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
         gauge(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeVar
 
-from zoneward.routing.configuration import ConfigurationError
+from zoneward.kube.input_error import ConfigurationError
 
 Reader = Callable[[Any, str], Any]
 """Takes a value and the name of its key. Raises ConfigurationError."""

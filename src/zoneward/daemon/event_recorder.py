@@ -15,8 +15,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.daemon.rate_limiter import RateLimiter
-from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service, format_micro_time
-from zoneward.routing import service_events as events
+from zoneward.kube.objects import (
+    Event,
+    EventRegarding,
+    EventSeries,
+    ObjectMeta,
+    Service,
+    ServiceEvent,
+    format_micro_time,
+)
 
 MAX_NOTE_BYTES: Final = 1024
 """Of UTF-8; an API server refuses longer notes."""
@@ -61,7 +68,7 @@ class EventRecorder:
         return len(self._recent) + len(self._limiters)
 
     def record(
-        self, service: Service, event: events.ServiceEvent, *, api_version: str = "v1", kind: str = "Service"
+        self, service: Service, event: ServiceEvent, *, api_version: str = "v1", kind: str = "Service"
     ) -> Event | None:
         """The Event to create or, where it has a series, to update; None: it is over the limit.
 
@@ -102,7 +109,7 @@ class EventRecorder:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _new(
-        self, service: Service, event: events.ServiceEvent, note: str, now: datetime, *, api_version: str, kind: str
+        self, service: Service, event: ServiceEvent, note: str, now: datetime, *, api_version: str, kind: str
     ) -> Event:
         metadata = service.metadata
         return Event(

@@ -6,8 +6,7 @@ from typing import Final
 
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.daemon.log import Log
-from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.routing.service_events import ServiceEvent
+from zoneward.kube.objects import ObjectMeta, Service, ServiceEvent
 
 UNREADABLE: Final = "ObjectUnreadable"
 """The reason of the Event."""

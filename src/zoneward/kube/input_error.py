@@ -103,3 +103,7 @@ def _cut(text: str, limit: int) -> str:
     """Leave out the middle: the end of a path or a message says as much as its beginning."""
     tail = limit // 2
     return text if len(text) <= limit else f"{text[: limit - tail - 1]}…{text[-tail:]}"
+
+
+class ConfigurationError(ValueError):
+    """An invalid setting. The text is one line: the field, what was expected, what was found."""

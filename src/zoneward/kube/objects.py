@@ -6,7 +6,7 @@ say ``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer b
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -433,3 +433,11 @@ def parse_resource_version(text: str | None) -> int | None:
 def format_micro_time(moment: datetime) -> str:
     """Format a time as the API's MicroTime: UTC, always with six digits, without which the API refuses it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class ServiceEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event about a Service, before it becomes an object of the API."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str

@@ -19,11 +19,11 @@ from zoneward.daemon.configuration_file import (
     read_strings,
 )
 from zoneward.daemon.log import LogFormat
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import family_of_address
 from zoneward.proxy.ruleset.nft_commands import quote
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
-from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"

@@ -22,8 +22,7 @@ from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Event as Written
-from zoneward.kube.objects import Service
-from zoneward.routing.service_events import ServiceEvent
+from zoneward.kube.objects import Service, ServiceEvent
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
 """As Events name it."""

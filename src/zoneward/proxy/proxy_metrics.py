@@ -4,9 +4,9 @@ Names below ``kubeproxy_`` are upstream's, for what means the same there; those 
 each means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -15,15 +15,42 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
 from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import ADDRESS_TYPES
-
-if TYPE_CHECKING:
-    from zoneward.proxy.proxy_program import ProxyProgram
+from zoneward.proxy.kernel.table_syncer import TableSyncer
+from zoneward.proxy.measure.connection_totals import ZoneTotal
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ServiceKey
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"
 _REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
 """What others may change."""
+
+
+class ObservedProxier(Protocol):
+    """What the metrics read from the proxier."""
+
+    @property
+    def conflicts(self) -> Mapping[Family, Collection[object]]: ...
+    @property
+    def too_large(self) -> Mapping[ServiceKey, ServiceTooLarge]: ...
+    def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]: ...
+
+
+class ObservedProgram(Protocol):
+    """What the metrics read from the running program."""
+
+    @property
+    def loop(self) -> ObservedProxier: ...
+    @property
+    def node_cache(self) -> NodeCache: ...
+    @property
+    def tables(self) -> Mapping[Family, TableSyncer]: ...
+    @property
+    def watch_trouble_seconds(self) -> float: ...
+    @property
+    def waiting_seconds(self) -> float: ...
+    def connection_totals(self) -> Iterable[ZoneTotal]: ...
 
 
 class ProxyMetrics:
@@ -68,7 +95,7 @@ class ProxyMetrics:
         )
         self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
 
-    def declare_state(self, program: "ProxyProgram") -> None:
+    def declare_state(self, program: ObservedProgram) -> None:
         """What is read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
         by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables

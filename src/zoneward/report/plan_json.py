@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from zoneward.kube.objects import Condition
+from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
-from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
+from zoneward.kube.objects import Endpoint, ServiceEvent, identity, is_ready, is_terminating
 from zoneward.report.plan_json import count_slices
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import counted
-from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.plan import ServicePlan
 
 _Pod = tuple[str, str]

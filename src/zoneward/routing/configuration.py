@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any, Final, Literal, get_args
 
 from zoneward.kube import names
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 
@@ -25,10 +26,6 @@ DefaultApproach = Literal["ClusterWide", "Subsetting"]
 Encoding = Literal["slice-groups", "hints"]
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
-
-
-class ConfigurationError(ValueError):
-    """An invalid setting. The text is one line: the field, what was expected, what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,10 @@ last.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Service
+from zoneward.kube.objects import Condition, Service, ServiceEvent
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.annotations import requests_hints, requests_subsetting
@@ -49,14 +47,6 @@ _UPSTREAM_MESSAGES: Final = {
     Reason.NODE_WITHOUT_CPU: "Insufficient Node information: allocatable CPU or zone not specified on one or more"
     " nodes",
 }
-
-
-class ServiceEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event about a Service, before it becomes an object of the API."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
 
 
 class EventSubject(Enum):

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, is_ready
+from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, ServiceEvent, is_ready
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.selection.endpoint_selection import (
@@ -36,7 +36,7 @@ from zoneward.routing.selection.endpoint_selection import (
 )
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
 from zoneward.routing.service_conditions import conditions_of, worst_family
-from zoneward.routing.service_events import ServiceEvent, events_of, upstream_events_of
+from zoneward.routing.service_events import events_of, upstream_events_of
 from zoneward.slices import upstream_hints
 from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.changes import SliceChanges, changes_of

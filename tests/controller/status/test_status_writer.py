@@ -29,8 +29,8 @@ from zoneward.controller.status.status_writer import (
 )
 from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
-from zoneward.kube.objects import Condition, ObjectKey, Service
-from zoneward.routing.service_events import DISABLED, ENABLED, ServiceEvent
+from zoneward.kube.objects import Condition, ObjectKey, Service, ServiceEvent
+from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write

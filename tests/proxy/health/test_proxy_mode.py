@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 
 from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.kube.input_error import ConfigurationError
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
 from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
-from zoneward.routing.configuration import ConfigurationError
 
 
 @asynccontextmanager

@@ -39,8 +39,15 @@ from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube import names
 from zoneward.kube.names import DOMAIN
-from zoneward.kube.objects import Condition, Event, ObjectKey, Service, ServiceStatus, parse_resource_version
-from zoneward.routing.service_events import ServiceEvent
+from zoneward.kube.objects import (
+    Condition,
+    Event,
+    ObjectKey,
+    Service,
+    ServiceEvent,
+    ServiceStatus,
+    parse_resource_version,
+)
 
 OWN_CONDITION_TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
 """The conditions that are ours."""

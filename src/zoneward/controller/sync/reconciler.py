@@ -36,8 +36,7 @@ from zoneward.controller.sync.slice_writer import (
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
-from zoneward.routing.service_events import ServiceEvent
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, ServiceEvent
 from zoneward.slices.existing import is_owned
 from zoneward.slices.plan import ServicePlan
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.cli.demo_clock import WaitingClock
+from zoneward.cli.demo_run import WaitingClock
 
 
 class Seconds:

@@ -1,4 +1,4 @@
-"""What ``adopt`` and ``release`` share: which Service, on which cluster, and how each step is told or shown."""
+"""What ``adopt`` and ``release`` share: their options, the Service, and how each step is reported or shown."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.clusters import access_for
-from zoneward.cli.configuring import configuration_for
-from zoneward.cli.interrupting import INTERRUPTED
-from zoneward.cli.options import Note, Options, tell
-from zoneward.cli.printing import print_line
+from zoneward.cli.cluster_input import find_cluster, load_configuration
+from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
 from zoneward.kube.safe_text import printable
 
@@ -27,18 +26,18 @@ _TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """Over or back. ``again`` is the command that goes on where this one was cut off."""
+class HandoverCommand:
+    """What is different between the two commands. ``command`` continues after an interruption."""
 
     run: "Callable[[ServiceHandover], Coroutine[Any, Any, str]]"
-    following: "Callable[[ServiceHandover], NextStep]"
-    again: str
-    after: str = ""
-    """What has to be known once it is done."""
+    next_step: "Callable[[ServiceHandover], NextStep]"
+    command: str
+    note: str = ""
+    """Printed when it is done."""
 
 
-def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command its Service and where it is; it receives the latter as ``options``."""
+def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command its arguments; it receives those that name the cluster as ``options``."""
 
     @wraps(function)
     def with_options(**given: Any) -> Any:
@@ -55,16 +54,18 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 default=_TIMEOUT,
                 show_default=True,
                 metavar="SECONDS",
-                help="For all of it.",
+                help="The time limit for all steps together.",
             ),
-            click.option("--context", metavar="NAME", help="A context of the kubeconfig."),
+            click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
             click.option(
-                "--kubeconfig", metavar="FILE", help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config."
+                "--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."
             ),
             click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
-            click.option("-n", "--namespace", metavar="NAME", help="Of a Service that is named without one."),
-            click.option("--config", metavar="FILE", help="The controller's ZonewardConfiguration file."),
-            click.option("-q", "--quiet", is_flag=True, help="Tell no steps."),
+            click.option(
+                "-n", "--namespace", metavar="NAME", help="The namespace of a Service without one in its name."
+            ),
+            click.option("--config", metavar="FILE", help="The ZonewardConfiguration file of the controller."),
+            click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
             click.argument("service", metavar="[NAMESPACE/]SERVICE"),
         )
     ):
@@ -72,75 +73,78 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_run: bool) -> int:
-    """Do it, or show it. Raises a usage error, or InputError; half way that one says how to go on."""
+def run_handover(service: str, direction: HandoverCommand, *, options: Options, timeout: float, dry_run: bool) -> int:
+    """Run the steps, or show them. Returns the exit status.
+
+    Raises a usage error or InputError; after the first write its message has the command that continues.
+    """
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.error_messages import to_input_error
     from zoneward.client.transport import Transport
     from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
-    configuration = configuration_for(options)
+    configuration = load_configuration(options)
     if configuration.keep_built_in_label:
-        problem = f"expected false for `{way.again}`, got true: it has to tell our slices from others"
+        problem = f"expected false for `{direction.command}`, got true: the labels must show which slices are ours"
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
-    access, key = _where(service, options)
+    access, key = _find_service(service, options)
     name = "/".join(key)
-    begun: list[ServiceHandover] = []
+    handovers: list[ServiceHandover] = []
 
     async def run() -> None:
         async with Transport(access) as transport:
-            adopting = ServiceHandover(
+            handover = ServiceHandover(
                 transport,
                 key,
                 configuration=configuration,
-                report=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
+                report=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
                 timeouts=HandoverTimeouts(total=timeout),
             )
-            begun.append(adopting)
+            handovers.append(handover)
             if dry_run:
-                await _show(adopting, way, name)
+                await _print_steps(handover, direction, name)
             else:
-                print_line(f"Service {name}: {await way.run(adopting)}")
-                tell(options, [Note(way.after)] if way.after else [])
+                print_line(f"Service {name}: {await direction.run(handover)}")
+                print_notes(options, [Note(direction.note)] if direction.note else [])
 
-    again = f"{way.again} {name}"
+    retry = f"{direction.command} {name}"
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
-        if any(each.is_begun for each in begun):
-            print_line(f"zoneward: cut off half way; to go on: {again}", err=True)
+        if any(each.is_begun for each in handovers):
+            print_line(f"zoneward: interrupted half way; to continue: {retry}", err=True)
         return INTERRUPTED
     except CallFailed as error:
-        told = to_input_error(error, access, now=datetime.now(UTC))
-        if any(each.is_begun for each in begun):
-            raise InputError(str(told), f"half way; to go on: {again}") from error
-        raise told from error
+        failure = to_input_error(error, access, now=datetime.now(UTC))
+        if any(each.is_begun for each in handovers):
+            raise InputError(str(failure), f"half way; to continue: {retry}") from error
+        raise failure from error
     return 0
 
 
-def _where(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
+def _find_service(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
     if slash and options.namespace not in (None, namespace):
         raise click.UsageError(f"-n: expected {namespace}, as in {service}, got {options.namespace}")
-    access, _ = access_for(options)
+    access, _ = find_cluster(options)
     return access, (namespace or options.namespace or access.namespace, name)
 
 
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _show(adopting: "ServiceHandover", way: Way, name: str) -> None:
+async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, name: str) -> None:
     from zoneward.controller.handover.handover_steps import all_steps
 
-    there = await adopting.read_state()
-    for number, step in enumerate(all_steps(there, way.following(adopting)), start=1):
-        click.echo("".join(_shown(number, step, name)), nl=False)
+    state = await handover.read_state()
+    for number, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
+        click.echo("".join(_step_text(number, step, name)), nl=False)
 
 
-def _shown(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
-    """A step as a comment, and what it writes as YAML documents behind it."""
+def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
+    """A step as a comment, followed by what it writes as YAML documents."""
     from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 

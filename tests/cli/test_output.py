@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zoneward.cli import whole_file as module
-from zoneward.cli.whole_file import whole_file
+from zoneward.cli import output as module
+from zoneward.cli.output import atomic_file
 from zoneward.kube.input_error import InputError
 
 
@@ -22,7 +22,7 @@ def _usual_umask() -> Iterator[None]:
 
 
 def write(path: Path, text: bytes = b"new", *, private: bool = False) -> None:
-    with whole_file(path, private=private) as file:
+    with atomic_file(path, private=private) as file:
         file.write(text)
 
 
@@ -50,7 +50,7 @@ def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pyt
 
 
 def test_each_has_a_name_of_its_own_until_it_is_whole(tmp_path: Path) -> None:
-    with whole_file(tmp_path / "out"), whole_file(tmp_path / "out"):
+    with atomic_file(tmp_path / "out"), atomic_file(tmp_path / "out"):
         assert len({each.name for each in tmp_path.iterdir()}) == 2
         assert not (tmp_path / "out").exists()
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
@@ -58,7 +58,7 @@ def test_each_has_a_name_of_its_own_until_it_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_usual_umask")
 def test_what_is_private_is_for_its_owner_alone_from_the_first_moment(tmp_path: Path) -> None:
-    with whole_file(tmp_path / "out", private=True):
+    with atomic_file(tmp_path / "out", private=True):
         assert [mode(each) for each in tmp_path.iterdir()] == [0o600]
     assert mode(tmp_path / "out") == 0o600
     write(tmp_path / "public")
@@ -76,7 +76,7 @@ def test_one_that_is_replaced_keeps_its_mode(tmp_path: Path, private: bool) -> N
 
 def test_nothing_is_left_where_writing_fails(tmp_path: Path) -> None:
     def fail() -> None:
-        with whole_file(tmp_path / "out") as file:
+        with atomic_file(tmp_path / "out") as file:
             file.write(b"half")
             raise ValueError("stop")
 
@@ -88,7 +88,7 @@ def test_nothing_is_left_where_writing_fails(tmp_path: Path) -> None:
 def test_a_named_pipe_from_which_nobody_reads_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_READER_WITHIN", 0.01)
+    monkeypatch.setattr(module, "_READER_TIMEOUT", 0.01)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="expected a file that can be written: No such device or address"):
         write(tmp_path / "pipe")

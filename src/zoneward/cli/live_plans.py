@@ -1,4 +1,4 @@
-"""The plans of a cluster's Services, kept current: what a change does not concern is not planned again."""
+"""The plans of the Services of a live cluster: an event causes only the plans that it affects."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from zoneward.cli.options import Options
-from zoneward.cli.planning import as_asked, surroundings_of
+from zoneward.cli.planned_services import build_cluster_state, with_what_if
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, object_key_of
@@ -20,7 +20,7 @@ from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 
 Rank = Callable[[Service], int | None]
-"""Where a Service comes among those that were asked for; None for one that was not."""
+"""The position of a Service among the selected ones; None for one that is not selected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +34,29 @@ class _Names:
         return isinstance(name, str) and self.cache.slices.get(self.namespace, name) is not None
 
 
-class CurrentPlans:
-    """Plans of the chosen Services. `update` brings them up to date and tells what that changed.
+class LivePlans:
+    """Plans of the selected Services. `update` brings them up to date and yields the changed decisions.
 
-    ``waiting`` is called whenever there is something to update; it must not take long. Everything happens in the thread
-    that feeds the cache.
+    ``on_stale`` is called whenever there is something to update; it must not take long. Use it only in the thread that
+    writes to the cache.
     """
 
     def __init__(
-        self, cache: InformerCache, *, options: Options, configuration: Configuration, waiting: Callable[[], None]
+        self, cache: InformerCache, *, options: Options, configuration: Configuration, on_stale: Callable[[], None]
     ) -> None:
-        """Raises a usage error for a selector that is none."""
-        self._cache, self._options, self._configuration, self._waiting = cache, options, configuration, waiting
-        self._rank = rank_of(options)
+        """Raises a usage error for an invalid selector."""
+        self._cache, self._options, self._configuration, self._on_stale = cache, options, configuration, on_stale
+        self._rank = service_ranking(options)
         self._stale: set[ObjectKey] = set()
         self._nodes_changed = True
         self._demand_changed = True
         self._plans: dict[ObjectKey, ServicePlan] = {}
         self._views: dict[ObjectKey, tuple[DecisionView, ...]] = {}
         self._order: tuple[ObjectKey, ...] | None = None
-        self.cluster_state: ClusterState = self._now()
+        self.cluster_state: ClusterState = self._cluster_state()
         """As of the last update."""
-        subscribe_affected_services(cache, self._concern)
-        cache.nodes.subscribe(self._node)
+        subscribe_affected_services(cache, self._mark_stale)
+        cache.nodes.subscribe(self._on_node)
 
     @property
     def is_stale(self) -> bool:
@@ -74,16 +74,16 @@ class CurrentPlans:
         return self._plans[key]
 
     def begin(self) -> None:
-        """All Services wait for their first plan."""
-        self._concern({object_key_of(service) for service in self._cache.services})
+        """Mark all Services as stale, for their first plan."""
+        self._mark_stale({object_key_of(service) for service in self._cache.services})
 
     def update(self) -> Iterator[list[DecisionChange]]:
-        """Plan what waits, a Service at a time, and tell what changed of its decisions, which may be nothing.
+        """Plan the stale Services one at a time and yield the changes of each, which may be none.
 
-        Whoever stops in between goes on with another call.
+        A caller may stop in between and continue with another call.
         """
         if self._nodes_changed or self._demand_changed:
-            before, self.cluster_state = self.cluster_state, self._now(before=self.cluster_state)
+            before, self.cluster_state = self.cluster_state, self._cluster_state(before=self.cluster_state)
             if before.affects_all_services(self.cluster_state):
                 self._stale.update(self._plans)
             self._nodes_changed = self._demand_changed = False
@@ -91,28 +91,28 @@ class CurrentPlans:
             self._stale.discard(key)
             yield self._plan(key)
 
-    # --- what waits ---------------------------------------------------------------------------------------------------
+    # --- what is stale ------------------------------------------------------------------------------------------------
 
-    def _concern(self, keys: Collection[ObjectKey]) -> None:
+    def _mark_stale(self, keys: Collection[ObjectKey]) -> None:
         self._stale.update(keys)
-        self._waiting()
+        self._on_stale()
 
-    def _node(self, old: LiveNode | None, new: LiveNode | None) -> None:
+    def _on_node(self, old: LiveNode | None, new: LiveNode | None) -> None:
         if (old is None) != (new is None) or (old and new and node_zone(old) != node_zone(new)):
             self._nodes_changed = True
         if changes_demand(old, new):
             self._demand_changed = True
         if self._nodes_changed or self._demand_changed:
-            self._waiting()
+            self._on_stale()
 
-    def _now(self, before: ClusterState | None = None) -> ClusterState:
+    def _cluster_state(self, before: ClusterState | None = None) -> ClusterState:
         cache = self._cache
         if before is not None and not self._nodes_changed:
             zones = before.node_zones
         else:
             zones = {node.metadata.name: node_zone(node) for node in cache.nodes}
-        # Nodes were asked for, and so were Pods: that there are none says that there are none.
-        return surroundings_of(
+        # Pods are watched: where the cache has none, the cluster has none.
+        return build_cluster_state(
             cache.nodes, zones, options=self._options, configuration=self._configuration, pods_known=True
         )
 
@@ -138,7 +138,7 @@ class CurrentPlans:
             self._views.pop(key, None)
             return _changes(before, ())
         plan = plan_service(
-            as_asked(service, self._options),
+            with_what_if(service, self._options),
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
             slices=sorted(cache.slices_of(*key), key=lambda each: each.metadata.name),
@@ -162,10 +162,10 @@ def _changes(before: tuple[DecisionView, ...], after: tuple[DecisionView, ...]) 
     ]
 
 
-def rank_of(options: Options) -> Rank:
-    """The same Services, in the same order, as `zoneward.cli.snapshots.services_in` chooses.
+def service_ranking(options: Options) -> Rank:
+    """A function that selects and sorts Services as `zoneward.cli.cluster_input.filter_services` does.
 
-    Raises a usage error for a selector that is none.
+    Raises a usage error for an invalid selector.
     """
     try:
         selector = None if options.selector is None else parse_selector(options.selector)

@@ -1,4 +1,4 @@
-"""From options to a sandbox that runs until it is told to end."""
+"""The work of ``zoneward sandbox``: an API server that runs until it is stopped."""
 
 import asyncio
 import base64
@@ -7,7 +7,6 @@ import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from gzip import GzipFile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -15,8 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 import yaml
 
-from zoneward.cli.printing import print_line
-from zoneward.cli.whole_file import whole_file
+from zoneward.cli.output import atomic_file, print_line
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError, MalformedText
 from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file, read_small
@@ -28,87 +26,73 @@ from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer
 
 if TYPE_CHECKING:
+    from zoneward.cli.sandbox import SandboxOptions
     from zoneward.sandbox.play.play_model import Play
 
 _SAVING: Final = 5.0
 """Seconds between two saves while objects change; longer where a save takes long."""
 _LARGEST_KUBECONFIG: Final = 1 << 20
-"""Bytes. What is larger is no kubeconfig that a sandbox wrote."""
+"""Bytes. A larger file is no kubeconfig of a sandbox."""
 _SHARE: Final = 20
-"""Of the time, at most one part in so many is spent on saving."""
+"""At most one part in so many of the time is spent on saving."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the command line says."""
-
-    files: tuple[str, ...]
-    sample: bool
-    save: Path | None
-    port: int
-    listen: str
-    kubeconfig: Path | None
-    tls_certificate: str | None
-    tls_key: str | None
-    play: str | None
-    faults: tuple[str, ...]
-    fault_seed: int
-    gates: tuple[str, ...]
-    quiet: bool
-
-
-def run(asked: Asked) -> None:
-    """Until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
-    faults = _faults(asked)
-    gates = _gates(asked)
-    trust = _trust(asked)
-    if asked.kubeconfig is not None:
-        _refuse_another(asked.kubeconfig)
-    play = None if asked.play is None else _play(asked.play)
+def run_sandbox(options: "SandboxOptions") -> None:
+    """Serve until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
+    faults = _faults(options)
+    gates = _gates(options)
+    trust = _trust(options)
+    if options.kubeconfig is not None:
+        _refuse_other_kubeconfig(options.kubeconfig)
+    play = None if options.play is None else _play(options.play)
     with without_gc():
         registry = new_registry(gates=gates)
-        notes = list(_filled(registry, asked))
-    # What is there now mostly stays: looking through it again and again would be in vain.
+        notes = list(_fill(registry, options))
+    # Most of these objects stay: the garbage collector need not search them.
     freeze_objects()
-    _tell(asked, *notes)
-    # Ctrl-C before there is somebody to take it ends it just as well.
+    _print_notes(options, *notes)
+    # Ctrl-C before the signal handlers are there ends the sandbox, too.
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(registry, asked, faults, trust, play))
+        asyncio.run(_serve(registry, options, faults, trust, play))
 
 
 async def _serve(
-    registry: Registry, asked: Asked, faults: FaultInjector | None, trust: ssl.SSLContext | None, play: "Play | None"
+    registry: Registry,
+    options: "SandboxOptions",
+    faults: FaultInjector | None,
+    trust: ssl.SSLContext | None,
+    play: "Play | None",
 ) -> None:
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
-        ends_pods = play is None  # otherwise those who play end them
+        ends_pods = play is None  # otherwise the play ends them
         serving = SandboxServer(
-            registry, host=asked.listen, port=asked.port, trust=trust, faults=faults, ends_pods=ends_pods
+            registry, host=options.listen, port=options.port, trust=trust, faults=faults, ends_pods=ends_pods
         )
         try:
             await stack.enter_async_context(serving)
         except (OSError, UnicodeError) as error:
             problem = error.strerror if isinstance(error, OSError) else "no name of a host"
             raise InputError("--listen, --port", f"expected an address that is free, got: {problem}") from error
-        if asked.save is not None:
+        if options.save is not None:
             # When no connection is left: who was answered finds what was written.
-            last.callback(_save, registry, asked.save)
-        if asked.kubeconfig is not None:
-            _write_kubeconfig(asked.kubeconfig, serving, asked)
-            stack.callback(asked.kubeconfig.unlink, missing_ok=True)
-        _announce(serving, asked)
-        playing = None if play is None else asyncio.create_task(_played(play, registry, asked, end))
-        await _until(end, registry, asked.save)
+            last.callback(_save, registry, options.save)
+        if options.kubeconfig is not None:
+            _write_kubeconfig(options.kubeconfig, serving, options)
+            stack.callback(options.kubeconfig.unlink, missing_ok=True)
+        _announce(serving, options)
+        playing = None if play is None else asyncio.create_task(_played(play, registry, options, end))
+        await _until(end, registry, options.save)
         if playing is not None:
             playing.cancel()
             with suppress(asyncio.CancelledError):
                 await playing
 
 
-async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.Event) -> None:
-    """Until cancelled. A play that the server refuses ends the sandbox."""
+async def _played(play: "Play", registry: Registry, options: "SandboxOptions", end: asyncio.Event) -> None:
+    """Run the play until cancelled. If the server refuses a step, the sandbox ends."""
     from zoneward.sandbox.play.driver import play as perform
     from zoneward.sandbox.server.resource_registry import LocalClient
 
@@ -120,7 +104,7 @@ async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.E
             kinds=kinds,
             clock=lambda: registry.now,
             sleep=asyncio.sleep,
-            tell=lambda line: _tell(asked, line),
+            tell=lambda line: _print_notes(options, line),
         )
     except BaseException:
         end.set()
@@ -128,7 +112,7 @@ async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.E
 
 
 async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> None:
-    """Saves meanwhile what has changed."""
+    """Wait for the end, and save changes meanwhile."""
     if save is None:
         await end.wait()
         return
@@ -148,42 +132,42 @@ async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> N
             pause = max(_SAVING, _SHARE * (clock() - begin))
 
 
-# --- what was asked for -----------------------------------------------------------------------------------------------
+# --- options ----------------------------------------------------------------------------------------------------------
 
 
-def _faults(asked: Asked) -> FaultInjector | None:
+def _faults(options: "SandboxOptions") -> FaultInjector | None:
     found = []
-    for text in asked.faults:
+    for text in options.faults:
         try:
             found.append(parse_fault(text))
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return FaultInjector(tuple(found), seed=asked.fault_seed) if found else None
+    return FaultInjector(tuple(found), seed=options.fault_seed) if found else None
 
 
-def _gates(asked: Asked) -> ServerGates:
+def _gates(options: "SandboxOptions") -> ServerGates:
     try:
-        return parse_gates(asked.gates)
+        return parse_gates(options.gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
 
 
 def _play(file: str) -> "Play":
-    # Only who plays waits for the import.
+    # Import it only with --play: it takes time.
     from zoneward.sandbox.play.play_file import read_play
 
     return read_play(file)
 
 
-def _trust(asked: Asked) -> ssl.SSLContext | None:
-    if asked.tls_certificate is None:
+def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:
+    if options.tls_certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        for file in filter(None, (asked.tls_certificate, asked.tls_key)):
-            # OpenSSL would wait for who writes to a named pipe.
+        for file in filter(None, (options.tls_certificate, options.tls_key)):
+            # OpenSSL would wait for a writer of a named pipe.
             open_file(file).close()
-        context.load_cert_chain(asked.tls_certificate, asked.tls_key)
+        context.load_cert_chain(options.tls_certificate, options.tls_key)
     except (OSError, ssl.SSLError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else error
         expected = "expected a certificate and its key in PEM"
@@ -191,13 +175,13 @@ def _trust(asked: Asked) -> ssl.SSLContext | None:
     return context
 
 
-def _filled(registry: Registry, asked: Asked) -> Iterator[str]:
+def _fill(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
     files: list[tuple[str, bytes | bytearray]] = []
-    if asked.sample:
+    if options.sample:
         from zoneward.sample import cluster
 
         files.append(("the sample", cluster().read_bytes()))
-    for file in expand(asked.files) if asked.files else ():
+    for file in expand(options.files) if options.files else ():
         data = load(file, stdin=sys.stdin.buffer)
         files.append((STDIN_NAME if file == "-" else file, data))
     skipped = load_objects(registry, files)
@@ -208,9 +192,9 @@ def _filled(registry: Registry, asked: Asked) -> Iterator[str]:
 # --- the kubeconfig ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_another(file: Path) -> None:
-    """A file that was there may be somebody's way to a cluster. One that a sandbox left is taken away: whoever waits
-    for the file waits for this sandbox.
+def _refuse_other_kubeconfig(file: Path) -> None:
+    """Refuse to replace a kubeconfig of another cluster. Delete one that a sandbox left: a program that waits for the
+    file waits for this sandbox.
     """
     try:
         (known,) = whole_documents(read_small(file, most=_LARGEST_KUBECONFIG))
@@ -225,24 +209,24 @@ def _refuse_another(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
-def _write_kubeconfig(file: Path, serving: SandboxServer, asked: Asked) -> None:
+def _write_kubeconfig(file: Path, serving: SandboxServer, options: "SandboxOptions") -> None:
     authority = None
-    if asked.tls_certificate is not None:
-        authority = base64.b64encode(Path(asked.tls_certificate).read_bytes()).decode()
+    if options.tls_certificate is not None:
+        authority = base64.b64encode(Path(options.tls_certificate).read_bytes()).decode()
     text = yaml.safe_dump(serving.kubeconfig(authority_data=authority), sort_keys=False)
     # It holds the token: nobody else may read it, not even for a moment.
-    with whole_file(file, option="--kubeconfig", private=True) as stream:
+    with atomic_file(file, option="--kubeconfig", private=True) as stream:
         stream.write(text.encode())
 
 
-def _announce(serving: SandboxServer, asked: Asked) -> None:
-    how = f"--server={serving.address}" if asked.kubeconfig is None else f"--kubeconfig={asked.kubeconfig}"
+def _announce(serving: SandboxServer, options: "SandboxOptions") -> None:
+    how = f"--server={serving.address}" if options.kubeconfig is None else f"--kubeconfig={options.kubeconfig}"
     print_line(f"The sandbox is ready: kubectl {how} get services -A")
     sys.stdout.flush()
 
 
-def _tell(asked: Asked, *notes: str) -> None:
-    if not asked.quiet:
+def _print_notes(options: "SandboxOptions", *notes: str) -> None:
+    if not options.quiet:
         for note in notes:
             print_line(f"zoneward: {note}", err=True)
 
@@ -251,7 +235,7 @@ def _tell(asked: Asked, *notes: str) -> None:
 
 
 def _save(registry: Registry, file: Path) -> None:
-    with whole_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
+    with atomic_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
         save_objects(registry, packed)
 
 

@@ -1,11 +1,17 @@
-"""From options to plans of the Services that were chosen."""
+"""The selected Services of a snapshot and their plans."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoneward.cli.configuring import configuration_for
-from zoneward.cli.options import Note, Options
-from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
+from zoneward.cli.cluster_input import (
+    filter_services,
+    load_configuration,
+    load_snapshot,
+    no_services_note,
+    reading_notes,
+)
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
@@ -18,11 +24,11 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A snapshot and the Services of it that were asked for, by namespace and name.
+class SelectedServices:
+    """A snapshot and the selected Services of it.
 
-    ``taken`` has the names of all slices by namespace. ``notes`` are for standard error, once nothing can fail any
-    more: bad input is told in one line and nothing else.
+    ``taken`` has the names of all slices by namespace. Print ``notes`` on standard error once nothing can fail any
+    more: bad input causes one line and nothing else.
     """
 
     snapshot: Snapshot
@@ -37,35 +43,37 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned(Chosen):
-    """What the Services come to, in their order."""
+class PlannedServices(SelectedServices):
+    """The same with the plans of the Services, in their order."""
 
     plans: tuple[ServicePlan, ...]
 
 
-def plan_for(options: Options) -> Planned:
-    """Plan the selected Services of the snapshot. Raises InputError or a usage error; nothing is written before."""
+def plan_services(options: Options) -> PlannedServices:
+    """Plan the selected Services of the snapshot. Raises InputError or a usage error, before anything is printed."""
     with without_gc():
-        chosen = choose_for(options)
+        selected = select_services(options)
         plans = tuple(
             plan_service(
-                as_asked(service, options),
-                pods=chosen.snapshot.pods_of(service),
-                slices=chosen.snapshot.slices_of(service),
-                cluster_state=chosen.cluster_state,
-                taken=chosen.taken.get(service.metadata.namespace, ()),
+                with_what_if(service, options),
+                pods=selected.snapshot.pods_of(service),
+                slices=selected.snapshot.slices_of(service),
+                cluster_state=selected.cluster_state,
+                taken=selected.taken.get(service.metadata.namespace, ()),
             )
-            for service in chosen.services
+            for service in selected.services
         )
-    return Planned(chosen.snapshot, chosen.cluster_state, chosen.services, chosen.taken, chosen.notes, plans)
+    return PlannedServices(
+        selected.snapshot, selected.cluster_state, selected.services, selected.taken, selected.notes, plans
+    )
 
 
-def as_asked(service: Service, options: Options) -> Service:
+def with_what_if(service: Service, options: Options) -> Service:
     """The Service, or what it would be with ``--what-if``."""
     return as_if_requested(service, options.what_if) if options.what_if else service
 
 
-def surroundings_of(
+def build_cluster_state(
     nodes: Iterable[Node],
     node_zones: Mapping[str, str | None],
     *,
@@ -73,7 +81,7 @@ def surroundings_of(
     configuration: Configuration,
     pods_known: bool,
 ) -> ClusterState:
-    """What all Services of a cluster share, from its Nodes and the options."""
+    """What the plans of all Services depend on, from the Nodes and the options."""
     return ClusterState(
         demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones=node_zones,
@@ -83,18 +91,18 @@ def surroundings_of(
     )
 
 
-def choose_for(options: Options) -> Chosen:
-    """Read the snapshot and choose Services. Raises InputError or a usage error."""
-    configuration = configuration_for(options)
-    snapshot = snapshot_for(options)
-    services = services_in(snapshot, options)
-    cluster_state = surroundings_of(
+def select_services(options: Options) -> SelectedServices:
+    """Read the snapshot and select Services. Raises InputError or a usage error."""
+    configuration = load_configuration(options)
+    snapshot = load_snapshot(options)
+    services = filter_services(snapshot, options)
+    cluster_state = build_cluster_state(
         snapshot.nodes, snapshot.node_zones, options=options, configuration=configuration, pods_known=snapshot.has_pods
     )
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
         taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
-    return Chosen(snapshot, cluster_state, tuple(services), taken, tuple(_notes(snapshot, services)))
+    return SelectedServices(snapshot, cluster_state, tuple(services), taken, tuple(_notes(snapshot, services)))
 
 
 def _notes(snapshot: Snapshot, services: Sequence[Service]) -> Iterator[Note]:
@@ -104,4 +112,4 @@ def _notes(snapshot: Snapshot, services: Sequence[Service]) -> Iterator[Note]:
     if not snapshot.nodes:
         yield Note("no Nodes in the snapshot: zones and demand are unknown")
     if not services:
-        yield no_services(snapshot)
+        yield no_services_note(snapshot)

@@ -1,20 +1,19 @@
-"""A demonstration from its beginning to its end: a sandbox, a controller on it, and a script that keeps it busy."""
+"""The work of ``zoneward demo``: a sandbox, a controller on it, and a script that changes the cluster."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from zoneward import sample
-from zoneward.cli.demo_clock import WaitingClock
-from zoneward.cli.demo_story import Heard, Story
-from zoneward.cli.demo_views import view_for
-from zoneward.cli.interrupting import INTERRUPTED
-from zoneward.cli.printing import print_line
-from zoneward.cli.running_together import first_to_end
-from zoneward.cli.whole_file import whole_file
+from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
+from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.live_output import run_until_first_ends
+from zoneward.cli.output import atomic_file, print_line
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.transport import Transport
@@ -46,18 +45,24 @@ from zoneward.slices.comparison import compare_service
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""
 _PERIOD: Final = 0.5
-"""Seconds for which changes of a Service are gathered: a log is to be read."""
+"""Seconds for which changes of a Service are batched, so that a person can follow the log."""
 _STEP: Final = 0.005
-"""Seconds between two looks at the play's clock, at least."""
-_LOOK: Final = 0.05
-"""Seconds between two looks at the nodes."""
+"""Seconds between two checks of the clock of the play, at least."""
+_POLL: Final = 0.05
+"""Seconds between two checks of the Nodes."""
 _LAST: Final = 3.0
-"""Seconds, at most, until all is written and told at the end."""
+"""Seconds, at most, until everything is written at the end."""
+_CHECKS: Final = 10
+"""How many times in a row everything must be done: a change takes a moment to reach the controller."""
+_LONGEST_WAIT: Final = 3.0
+"""Seconds of waiting for one moment, at most; then the play continues in any case."""
+_LONGEST_WAIT_IN_ALL: Final = 12.0
+_BEFORE: Final = timedelta(milliseconds=2)
 
 
-def show(*, speed: float, plain: bool, save: Path | None) -> int:
-    """Returns the exit status. Raises InputError for a file that cannot be written, and BrokenPipeError when nobody
-    reads any more.
+def run_demo(*, speed: float, plain: bool, save: Path | None) -> int:
+    """Returns the exit status. Raises InputError for a file that cannot be written, and BrokenPipeError when the reader
+    of standard output is gone.
     """
     source = sample.play()
     play = play_from(source.name, source.read_bytes())
@@ -69,11 +74,11 @@ def show(*, speed: float, plain: bool, save: Path | None) -> int:
 
 
 def _show(play: Play, *, plain: bool, save: Path | None) -> int:
-    registry, story = new_registry(), Story()
+    registry, story = new_registry(), DemoStory()
     with ExitStack() as stack:
-        # A name that cannot be written is told before anybody has waited.
-        stream = None if save is None else stack.enter_context(whole_file(save, option="--save", private=True))
-        # What is there now stays: looking through it again and again would be in vain.
+        # A file that cannot be written is reported at once, not after the demo.
+        stream = None if save is None else stack.enter_context(atomic_file(save, option="--save", private=True))
+        # These objects stay: the garbage collector need not search them.
         stack.enter_context(frozen_objects())
         try:
             asyncio.run(_run(play, registry, story, plain=plain))
@@ -84,7 +89,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
     return 0
 
 
-async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> None:
+async def _run(play: Play, registry: Registry, story: DemoStory, *, plain: bool) -> None:
     end = _end_of(play)
     async with AsyncExitStack() as stack:
         try:
@@ -101,19 +106,19 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
             configuration=Configuration(),
             mode=Mode.TAKE_OVER,
             status_writer=status_writer,
-            metrics=Heard(story),
+            metrics=StoryMetrics(story),
         )
         options = ControllerOptions(batching=Batching(period=_PERIOD / play.speed))
         controller = EndpointSliceController(context, options)
-        view = view_for(story, controller.cache, length=end / play.speed, plain=plain)
+        view = demo_view(story, controller.cache, length=end / play.speed, plain=plain)
 
-        async def perform_it() -> None:
-            await _perform(play, registry, controller, story, until=end)
+        async def play_to_end() -> None:
+            await _run_play(play, registry, controller, story, until=end)
             await controller.wait_until_idle(_LAST)
             await status_writer.wait_until_written(_LAST)
-            _look(controller, story)
+            _refresh(controller, story)
 
-        await first_to_end(perform_it(), controller.run(), _follow(controller, story), view.run())
+        await run_until_first_ends(play_to_end(), controller.run(), _follow(controller, story), view.run())
         await view.end()
         for line in _summary(controller, story):
             print_line(line)
@@ -124,7 +129,7 @@ def _end_of(play: Play) -> float:
 
 
 def _moments(play: Play) -> Iterator[float]:
-    """When something begins that is to be seen on its own."""
+    """The moments at which something begins that the viewer should see on its own."""
     for step in play.steps:
         yield step.at
         outage = step.action
@@ -135,10 +140,10 @@ def _moments(play: Play) -> Iterator[float]:
                 yield step.at + outage.duration
 
 
-async def _perform(
-    play: Play, registry: Registry, controller: EndpointSliceController, story: Story, *, until: float
+async def _run_play(
+    play: Play, registry: Registry, controller: EndpointSliceController, story: DemoStory, *, until: float
 ) -> None:
-    """The play's own words go into the story."""
+    """Run the play and record its steps in the story."""
     seen = -1
 
     def is_done() -> bool:
@@ -152,7 +157,7 @@ async def _perform(
     def tell(line: str) -> None:
         _, is_step, what = line.partition(": ")
         if is_step:
-            story.did(what)
+            story.record_action(what)
 
     await perform(
         play,
@@ -165,26 +170,26 @@ async def _perform(
     )
 
 
-async def _follow(controller: EndpointSliceController, story: Story) -> None:
-    """Where traffic starts may change what becomes of a Service that needs no write for it."""
+async def _follow(controller: EndpointSliceController, story: DemoStory) -> None:
+    """Record decisions that change with the Nodes although nothing has to be written."""
     known = compute_demand(controller.cache.nodes)
     while True:
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL)
         demand = compute_demand(controller.cache.nodes)
         if demand != known and controller.is_idle:
             known = demand
-            _look(controller, story)
+            _refresh(controller, story)
 
 
-def _look(controller: EndpointSliceController, story: Story) -> None:
+def _refresh(controller: EndpointSliceController, story: DemoStory) -> None:
     for plan in story.plans:
         fresh = controller.decision(plan.service.metadata.namespace, plan.service.metadata.name)
         if fresh is not None:
-            story.looked(fresh)
+            story.record_decision(fresh)
 
 
-def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
-    """What was written, and what it is worth, as ``zoneward compare`` says it."""
+def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]:
+    """What was written, and its effect on traffic, computed as ``zoneward compare`` does."""
     writes, cache = controller.metrics.writes, controller.cache
     cluster_state = ClusterState(
         demand=compute_demand(cache.nodes),
@@ -206,7 +211,7 @@ def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
     lines = [
         f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "
         + ", ".join(f"{counter_total(writes, operation=operation.value)} {what}" for operation, what in kinds)
-        + f"; {counted(story.events, 'Event')} told."
+        + f"; {counted(story.events, 'Event')} written."
     ]
     shares = [row.in_zone_traffic for row in totals(comparisons)]
     if len(shares) == 2 and None not in shares:
@@ -215,3 +220,41 @@ def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
         )
     lines.append("On your own cluster: zoneward plan -A --watch (it only reads).")
     return lines
+
+
+# --- the clock of the play --------------------------------------------------------------------------------------------
+
+
+class WaitingClock:
+    """A clock of a play that stops before each of ``moments`` (seconds from the first call) until ``is_done`` returns
+    true: the effects of a step are over before the next step.
+    """
+
+    def __init__(
+        self, moments: Iterable[float], *, is_done: Callable[[], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._moments, self._is_done, self._clock = sorted(moments, reverse=True), is_done, clock
+        self._start, self._begin = datetime.now(UTC), clock()
+        self._hold_interrupts = 0.0
+        self._waiting: float | None = None
+        self._quiet = 0
+
+    def __call__(self) -> datetime:
+        now = self._clock()
+        passed = now - self._begin - self._hold_interrupts
+        if not self._moments or passed < self._moments[-1]:
+            return self._start + timedelta(seconds=passed)
+        moment = self._moments[-1]
+        if self._waiting is None:
+            # Actions that are due before this moment come first.
+            self._waiting, self._quiet = now, 0
+        elif self._is_over(now - self._waiting):
+            self._moments.pop()
+            self._waiting = None
+            self._hold_interrupts += passed - moment
+            return self._start + timedelta(seconds=moment)
+        return self._start + timedelta(seconds=moment) - _BEFORE
+
+    def _is_over(self, waited: float) -> bool:
+        self._quiet = self._quiet + 1 if self._is_done() else 0
+        return self._quiet >= _CHECKS or waited > min(_LONGEST_WAIT, _LONGEST_WAIT_IN_ALL - self._hold_interrupts)

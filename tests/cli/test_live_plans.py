@@ -9,11 +9,11 @@ import pytest
 import yaml
 from tests.cli.running import SAMPLE
 
-from zoneward.cli import current_plans
-from zoneward.cli.current_plans import CurrentPlans, rank_of
+from zoneward.cli import live_plans
+from zoneward.cli.cluster_input import filter_services
+from zoneward.cli.live_plans import LivePlans, service_ranking
 from zoneward.cli.options import Options
-from zoneward.cli.planning import as_asked, surroundings_of
-from zoneward.cli.snapshots import services_in
+from zoneward.cli.planned_services import build_cluster_state, with_what_if
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
@@ -40,8 +40,8 @@ class Scene:
         self.options = options or Options()
         self.objects: dict[tuple[str, str, str], Any] = {}
         self.told: dict[tuple[str, str, str], DecisionView] = {}
-        self.plans = CurrentPlans(
-            self.cache, options=self.options, configuration=CONFIGURATION, waiting=lambda: setattr(self, "waits", 1)
+        self.plans = LivePlans(
+            self.cache, options=self.options, configuration=CONFIGURATION, on_stale=lambda: setattr(self, "waits", 1)
         )
         for thing in OBJECTS:
             self.put(thing)
@@ -90,17 +90,17 @@ class Scene:
         decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
                    for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
-        cluster_state = surroundings_of(
+        cluster_state = build_cluster_state(
             snapshot.nodes, snapshot.node_zones, options=self.options, configuration=CONFIGURATION, pods_known=True
         )
         plans = (
             plan_service(
-                as_asked(service, self.options),
+                with_what_if(service, self.options),
                 pods=snapshot.pods_of(service),
                 slices=snapshot.slices_of(service),
                 cluster_state=cluster_state,
             )
-            for service in services_in(snapshot, self.options)
+            for service in filter_services(snapshot, self.options)
         )
         decisions: list[DecisionView] = decisions_document(plans)["decisions"]
         return decisions
@@ -145,7 +145,7 @@ def test_only_services_that_a_change_concerns_are_planned_again(monkeypatch: pyt
         planned.append(service.metadata.name)
         return plan_service(service, **rest)
 
-    monkeypatch.setattr(current_plans, "plan_service", planning)
+    monkeypatch.setattr(live_plans, "plan_service", planning)
     cart, search = pods_of(scene, "cart")[0], pods_of(scene, "search")[0]
     scene.put(with_ready(scene.get("Pod", cart), False))
     scene.put(with_ready(scene.get("Pod", search), False))
@@ -253,12 +253,12 @@ def test_after_any_changes_it_is_what_a_fresh_plan_says(seed: int, options: Opti
 )
 def test_services_are_chosen_and_ordered_as_in_a_plan(options: Options) -> None:
     decoded = [msgspec.json.decode(json.dumps(each), type=Service) for each in OBJECTS if each["kind"] == "Service"]
-    rank = rank_of(options)
+    rank = service_ranking(options)
     ranked = sorted(
         (place, service.metadata.namespace, service.metadata.name)
         for service in decoded
         if (place := rank(service)) is not None
     )
-    chosen = services_in(Snapshot(services=tuple(decoded)), options)
+    chosen = filter_services(Snapshot(services=tuple(decoded)), options)
     assert [each[1:] for each in ranked] == [(each.metadata.namespace, each.metadata.name) for each in chosen]
     assert ranked

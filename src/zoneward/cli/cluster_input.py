@@ -1,0 +1,212 @@
+"""What commands read: the configuration file, the cluster or a snapshot of it, and which Services are selected."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note, print_notes
+from zoneward.kube.input_error import ConfigurationError, InputError, MalformedText, show
+from zoneward.kube.input_files import read_small
+from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.object_reader import read_objects
+from zoneward.kube.objects import Node, Service
+from zoneward.routing.configuration import Configuration, configuration_from
+from zoneward.routing.rules import listed
+from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+
+INSECURE_WARNING: Final = (
+    "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
+)
+_LARGEST: Final = 1 << 20
+"""Bytes. A configuration file is about a page; a larger file is something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationFile:
+    """A configuration file: what decisions depend on, and the settings of the controller and the proxy."""
+
+    configuration: Configuration
+    controller: "ControllerConfiguration"
+    proxy: "ProxyConfiguration"
+
+
+def load_configuration(options: Options) -> Configuration:
+    """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
+    configuration = Configuration() if options.config is None else read_configuration(options.config).configuration
+    return configuration.as_upstream() if options.upstream else configuration
+
+
+def read_configuration(name: str) -> ConfigurationFile:
+    """Raises InputError with the file and the field."""
+    from zoneward.controller.controller_configuration import SECTION, read_controller_configuration
+    from zoneward.proxy.proxy_configuration import SECTION as PROXY
+    from zoneward.proxy.proxy_configuration import read_proxy_configuration
+
+    document = _document(name)
+    if not isinstance(document, dict):
+        raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
+    try:
+        controller = read_controller_configuration(document.get(SECTION))
+        return ConfigurationFile(
+            # A plan shows the slices that the controller would write, so it needs this setting, too.
+            replace(configuration_from(document), keep_built_in_label=controller.keep_built_in_label),
+            controller,
+            read_proxy_configuration(document.get(PROXY)),
+        )
+    except ConfigurationError as error:
+        raise InputError(name, str(error)) from error
+
+
+def _document(name: str) -> object:
+    from zoneward.kube.yaml_documents import whole_documents
+
+    try:
+        data = read_small(name, most=_LARGEST)
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(name, f"expected a readable file, got: {problem}") from error
+    if len(data) > _LARGEST:
+        raise InputError(name, "expected a configuration, got more than 1 MiB")
+    try:
+        documents = whole_documents(data)
+    except MalformedText as error:
+        raise InputError(name, f"line {error.line}, column {error.column}", error.problem) from None
+    if len(documents) != 1:
+        raise InputError(name, f"expected one document, got {len(documents)}")
+    return documents[0]
+
+
+# --- clusters and snapshots -------------------------------------------------------------------------------------------
+
+
+def find_cluster(options: Options) -> "tuple[ClientConfig, str | None]":
+    """The cluster of the current or the given context, and the namespace to read there, or None for all.
+
+    Raises InputError or a usage error.
+    """
+    from zoneward.client.auth.kubeconfig import load_client_config
+
+    try:
+        access = load_client_config(
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            impersonate=options.impersonate,
+            environment=os.environ,
+        )
+    except InputError as error:
+        if options.kubeconfig or options.context:
+            raise
+        raise click.UsageError(f"{error}; or a snapshot with -f PATH or --sample") from error
+    if access.cluster.insecure:
+        print_notes(options, [Note(INSECURE_WARNING)])
+    return access, _namespace(options, access.namespace)
+
+
+def _namespace(options: Options, default: str) -> str | None:
+    """The namespace to read, or None for all: that of the given Services, otherwise the default one, as for kubectl."""
+    if options.all_namespaces or options.namespace is not None:
+        return options.namespace
+    named = {name.rpartition("/")[0] or default for name in options.services} or {default}
+    return named.pop() if len(named) == 1 else None
+
+
+def load_snapshot(options: Options) -> Snapshot:
+    """Read the objects of the snapshot or the cluster that the options name.
+
+    Raises InputError or a usage error.
+    """
+    if options.files or options.sample:
+        _refuse_access(options)
+    if options.sample:
+        if options.files:
+            raise click.UsageError("-f and --sample: expected one of them, got both")
+        from zoneward.sample import cluster
+
+        skipped: Counter[str] = Counter()
+        return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
+    if options.files:
+        return read_snapshot(options.files, stdin=sys.stdin.buffer)
+    from zoneward.snapshots.cluster_snapshot import read_cluster
+
+    access, namespace = find_cluster(options)
+    return read_cluster(access, namespace=namespace)
+
+
+def _refuse_access(options: Options) -> None:
+    for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
+        if value is not None:
+            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it: they replace the cluster")
+
+
+# --- Services and Nodes -----------------------------------------------------------------------------------------------
+
+
+def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
+    """The selected Services: named ones in the given order, otherwise all, sorted by namespace and name.
+
+    Raises InputError for a name that no Service has, and a usage error.
+    """
+    services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    if options.namespace is not None:
+        services = [each for each in services if each.metadata.namespace == options.namespace]
+    if options.selector is not None:
+        try:
+            selector = parse_selector(options.selector)
+        except ValueError as error:
+            raise click.UsageError(f"--selector: {error}") from error
+        services = [each for each in services if selector.matches(each.metadata.labels)]
+    if options.services:
+        services = [each for name in options.services for each in _named(name, services)]
+        services = list({(each.metadata.namespace, each.metadata.name): each for each in services}.values())
+    return services
+
+
+def find_node(snapshot: Snapshot, name: str) -> Node:
+    """The Node that ``--node`` names. Raises InputError where there is none."""
+    nodes = {each.metadata.name: each for each in snapshot.nodes}
+    if name not in nodes:
+        known = listed(tuple(sorted(nodes))) or "there are none"
+        raise InputError("--node", f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}")
+    return nodes[name]
+
+
+def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
+    """Notes about how a snapshot was read."""
+    for warning in snapshot.warnings:
+        yield Note(warning)
+    if snapshot.skipped:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(snapshot.skipped.items()))
+        number = sum(snapshot.skipped.values())
+        yield Note(f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
+
+
+def no_services_note(snapshot: Snapshot) -> Note:
+    """The note for an empty selection: the namespaces that have Services."""
+    namespaces = listed(tuple(sorted({each.metadata.namespace for each in snapshot.services}))) or "none"
+    return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
+
+
+def _named(name: str, services: list[Service]) -> list[Service]:
+    namespace, slash, service = name.rpartition("/")
+    found = [
+        each
+        for each in services
+        if each.metadata.name == service and (not slash or each.metadata.namespace == namespace)
+    ]
+    if not found:
+        known = (
+            listed(tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in services)) or "there are none"
+        )
+        raise InputError(f"Service {name}", f"expected one of the {len(services)} selected Services ({known})")
+    return found

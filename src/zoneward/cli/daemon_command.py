@@ -1,0 +1,152 @@
+"""What ``controller`` and ``proxy`` share: the options of a program that runs until it is stopped, and its log."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import click
+
+from zoneward.kube.input_error import ConfigurationError, InputError
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.daemon.log import Log, LogFormat
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+
+_EXTRA: Final = "structlog"
+_DEFAULT_NAMESPACE: Final = "kube-system"
+
+Settings = TypeVar("Settings", "ControllerConfiguration", "ProxyConfiguration")
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_CONFIG: Final = click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.")
+_CLUSTER: Final = (
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config. Without any kubeconfig, the service account"
+        " of the Pod is used.",
+    ),
+    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
+    click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
+)
+_LOG: Final = (
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        help="Format of the log on standard error. The default is text on a terminal, otherwise json.",
+    ),
+    click.option("-v", "--verbose", count=True, help="Log debug lines, too."),
+    click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors."),
+)
+
+
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name a configuration file and a cluster."""
+    return _with_options(function, (_CONFIG, *_CLUSTER))
+
+
+def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of its log."""
+    return _with_options(function, _LOG)
+
+
+def _with_options(function: Callable[..., Any], options: tuple[_Decorator, ...]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonOptions:
+    """The values of `cluster_options` and `log_options`, and the flags that win over the configuration file."""
+
+    config: str | None
+    kubeconfig: str | None
+    context: str | None
+    impersonate: str | None
+    verbose: int
+    quiet: bool
+    flags: Mapping[str, Any]
+    """The flags that were given, by field of the configuration of the program."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From what click passes to a command. Raises a usage error for -q with -v."""
+        own = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        flags = {name: value for name, value in values.items() if name not in own and value is not None}
+        if own["quiet"] and own["verbose"]:
+            raise click.UsageError("-q and -v: expected one of them, got both")
+        return cls(**own, flags=flags)
+
+    def settings(
+        self,
+        configured: Settings,
+        *,
+        parsers: Mapping[str, tuple[str, Callable[[str], Any]]],
+        option_names: Mapping[str, str],
+    ) -> Settings:
+        """The settings of the configuration file with the flags over them.
+
+        ``parsers`` has the option and the parser of each flag that click passes as text. In an error, the keys of
+        ``option_names`` become the options they stand for: the file alone was valid. Raises InputError or a usage
+        error.
+        """
+        flags = dict(self.flags)
+        for name, (option, parse) in parsers.items():
+            if name in flags:
+                try:
+                    flags[name] = parse(flags[name])
+                except ValueError as error:
+                    raise click.UsageError(f"{option}: {error}") from None
+        try:
+            return replace(configured, **flags)
+        except ConfigurationError as error:
+            text = str(error)
+            for key, option in option_names.items():
+                text = text.replace(key, option)
+            raise InputError(text) from None
+
+    def connect(self, log_format: "LogFormat | None") -> "tuple[ClientConfig, Log]":
+        """The cluster to work on, and the log. Raises InputError."""
+        from zoneward.cli.cluster_input import INSECURE_WARNING
+        from zoneward.client.auth.kubeconfig import load_client_config
+        from zoneward.daemon.log import LogFormat
+        from zoneward.daemon.structured_log import Level, new_log, redirect_logging
+
+        access = load_client_config(
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            impersonate=self.impersonate,
+            environment=os.environ,
+        )
+        level = Level.WARNING if self.quiet else Level.DEBUG if self.verbose else Level.INFO
+        log = new_log(form=log_format or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON), level=level)
+        redirect_logging(log)
+        if access.cluster.insecure:
+            log.warning(INSECURE_WARNING)
+        return access, log
+
+
+def import_program(module: str, *, command: str) -> ModuleType:
+    """The module of a program with all that it needs. Raises InputError where the extra is not installed."""
+    try:
+        import_module("zoneward.daemon.structured_log")
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != _EXTRA:
+            raise
+        expected = "expected the libraries for it, install them with: pip install 'zoneward[controller]'"
+        raise InputError(f"zoneward {command}", f"{expected} (no {error.name} found)") from None
+
+
+def lease_namespace(access: "ClientConfig", configured: str | None) -> str:
+    """Where Leases are: as configured, else the Pod's own namespace, else where the control plane has its own."""
+    from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT
+
+    return configured or (access.namespace if access.source == SERVICE_ACCOUNT else _DEFAULT_NAMESPACE)

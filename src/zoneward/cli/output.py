@@ -1,0 +1,135 @@
+"""Where output goes: lines for a person, notes on standard error, tables, and files that appear whole or not at all."""
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from zoneward.kube.input_error import InputError
+from zoneward.kube.safe_text import printable
+
+if TYPE_CHECKING:
+    from zoneward.cli.options import Options
+
+TABLE_WIDTH: Final = 100
+_WIDEST: Final = 200
+_PRIVATE_MODE: Final = 0o600
+_DEFAULT_MODE: Final = 0o666
+"""Before the umask."""
+_READER_TIMEOUT: Final = 10.0
+"""Seconds to wait for a reader of a named pipe."""
+_POLL: Final = 0.05
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """Print one line, in which nothing controls the terminal."""
+    click.echo(printable(text), err=err)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for standard error; ``verbose`` ones are printed only with ``-v``."""
+
+    text: str
+    verbose: bool = False
+
+
+def print_notes(options: "Options", notes: Iterable[Note]) -> None:
+    """Print notes on standard error, as ``-q`` and ``-v`` say."""
+    for note in notes:
+        if not options.quiet and (not note.verbose or options.verbose):
+            print_line(f"zoneward: {note.text}", err=True)
+
+
+def wants_color(options: "Options") -> bool:
+    """Whether tables are coloured: as ``--color`` says, by default on a terminal without NO_COLOR."""
+    if options.color != "auto":
+        return options.color == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_width(*, wide: bool = False) -> int:
+    """Columns for a table: those of the terminal, otherwise 100, or 200 for a wide one."""
+    if sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
+    return _WIDEST if wide else TABLE_WIDTH
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def atomic_file(
+    path: Path,
+    *,
+    option: str = "--to",
+    private: bool = False,
+    add_cleanup: Callable[[Callable[[], None]], None] = lambda _clean: None,
+) -> Iterator[IO[bytes]]:
+    """A file that appears whole or not at all, and replaces the one that was there; a device is written to directly.
+
+    Until it is complete it has a random name beside the final one and is always a new file: in a directory that others
+    write to, they could otherwise redirect us to another file. ``private``: only the owner may read it; a file that is
+    replaced keeps its mode.
+
+    ``add_cleanup`` takes a function to call if the process must exit at once. Raises InputError where the file can't be
+    written, before anything is written; its message names ``option``.
+    """
+    if path.exists() and not path.is_file():
+        with _opened(lambda: _device(path), given=path, option=option) as file:
+            yield file
+        return
+    # Write to the target of a link, not over the link.
+    given, path = path, path.resolve()
+    making = path.with_name(f"{path.name}.{secrets.token_hex(8)}.making")
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    if mode is not None:
+        # Replacing a file needs fewer permissions than writing to it, so check that we could write.
+        _opened(lambda: os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), given=given, option=option).close()
+    with _opened(lambda: _new(making, private=private), given=given, option=option) as file:
+        add_cleanup(lambda: making.unlink(missing_ok=True))
+        try:
+            yield file
+            file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            making.replace(path)
+        finally:
+            with suppress(OSError):
+                making.unlink(missing_ok=True)
+
+
+def _opened(descriptor: Callable[[], int], *, given: Path, option: str) -> IO[bytes]:
+    try:
+        return os.fdopen(descriptor(), "wb")
+    except OSError as error:
+        raise InputError(option, str(given), f"expected a file that can be written: {error.strerror}") from error
+
+
+def _new(path: Path, *, private: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, _PRIVATE_MODE if private else _DEFAULT_MODE)
+
+
+def _device(path: Path) -> int:
+    """Open a device. For the reader of a named pipe we wait a limited time; a plain open would wait forever."""
+    deadline = time.monotonic() + _READER_TIMEOUT
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not path.is_fifo() or time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor

@@ -1,0 +1,372 @@
+"""``plan --watch``: follow a cluster and show every change of a decision: as JSON, as lines of text, or on a screen."""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+import click
+
+from zoneward.cli.cluster_input import filter_services, find_cluster, load_configuration, no_services_note
+from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
+from zoneward.cli.live_plans import LivePlans
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note, print_notes, table_width, wants_color
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.error_messages import redacted_server, to_input_error
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.transport import Transport
+from zoneward.client.watch_health import WatchHealth
+from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
+from zoneward.kube.safe_text import printable
+from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.kube.objects import ObjectKey
+    from zoneward.report.terminal_text import Text
+
+WATCHABLE: Final = ("table", "wide", "json")
+_DEBOUNCE: Final = 0.1
+"""Seconds from the first change to planning: related events, of a Pod and its slice, come close together."""
+_REST_FACTOR: Final = 4.0
+"""After planning, wait this many times as long as it took: under any churn it takes at most a fifth of a core."""
+_LONGEST_REST: Final = 2.0
+_LONGEST_STEP: Final = 0.05
+"""Seconds of planning after which the watches are read again."""
+_SLOW: Final = 5.0
+"""Seconds of reading the cluster after which a note says so."""
+_POLL: Final = 0.5
+"""Seconds between two checks of the connection."""
+_REDRAW: Final = 0.25
+"""Seconds between two pictures."""
+_MARKED: Final = 3.0
+"""Seconds for which a row stands out after it changed."""
+
+
+def check_usage(options: Options, output: str) -> None:
+    """Raises a usage error."""
+    if options.files or options.sample:
+        given = "-f" if options.files else "--sample"
+        raise click.UsageError(f"--watch: expected neither -f nor --sample with it, got {given}: only a live cluster"
+                               " can be watched")  # fmt: skip
+    if output not in WATCHABLE:
+        raise click.UsageError(f"--watch: expected one of {', '.join(WATCHABLE)} for -o, got {output!r}")
+
+
+def watch_plans(options: Options, output: str) -> int:
+    """Watch until Ctrl-C, and return its exit status. Raises InputError or a usage error before anything is shown, and
+    BrokenPipeError when the reader of standard output is gone.
+    """
+    check_usage(options, output)
+    configuration = load_configuration(options)
+    access, namespace = find_cluster(options)
+    unreadable: list[UnreadableObject] = []
+    cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
+    plans = LivePlans(cache, options=options, configuration=configuration, on_stale=changed.set)
+    try:
+        asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CallFailed as error:
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
+    finally:
+        restore_gc()
+    raise AssertionError("a watch has no end")
+
+
+async def _watch(
+    access: "ClientConfig",
+    namespace: str | None,
+    plans: LivePlans,
+    cache: InformerCache,
+    changed: asyncio.Event,
+    unreadable: list[UnreadableObject],
+    *,
+    options: Options,
+    output: str,
+) -> None:
+    async with Transport(access) as transport:
+        health = WatchHealth(transport, clock=time.monotonic)
+        view = watch_view(output, plans, cache, options, server=redacted_server(access))
+        await run_until_first_ends(
+            run_informers(
+                health,
+                cache,
+                options=ListScope(namespace=namespace),
+                settings=ReflectorSettings(fail_fast=True),
+                on_error=health.trouble,
+            ),
+            _plan(plans, cache, changed, view, options),
+            _watch_connection(health, access, unreadable, view),
+            view.run(),
+        )
+
+
+async def _plan(
+    plans: LivePlans, cache: InformerCache, changed: asyncio.Event, view: "WatchView", options: Options
+) -> None:
+    with without_gc():
+        try:
+            async with asyncio.timeout(_SLOW):
+                await cache.synced.wait()
+        except TimeoutError:
+            print_notes(options, [Note("still reading the cluster")])
+            await cache.synced.wait()
+        snapshot = Snapshot(services=tuple(cache.services))
+        # Raises for a name that no Service has.
+        if not filter_services(snapshot, options):
+            print_notes(options, [no_services_note(snapshot)])
+        plans.begin()
+        changed.clear()
+        await _update(plans, view)
+        await view.show_complete()
+    # Most objects of now will stay: the garbage collector need not search them.
+    freeze_objects()
+    rested = time.monotonic()
+    while True:
+        await changed.wait()
+        await asyncio.sleep(max(_DEBOUNCE, rested - time.monotonic()))
+        changed.clear()
+        start = time.monotonic()
+        await _update(plans, view)
+        end = time.monotonic()
+        rested = end + min(_REST_FACTOR * (end - start), _LONGEST_REST)
+
+
+async def _update(plans: LivePlans, view: "WatchView") -> None:
+    """Show each change as soon as it is known, and read the watches in between."""
+    start, changed = time.monotonic(), list[DecisionChange]()
+    for changes in plans.update():
+        changed += changes
+        if time.monotonic() - start > _LONGEST_STEP:
+            await view.show_changes(changed)
+            await asyncio.sleep(0)
+            start, changed = time.monotonic(), []
+    await view.show_changes(changed)
+
+
+async def _watch_connection(
+    health: WatchHealth, access: "ClientConfig", unreadable: list[UnreadableObject], view: "WatchView"
+) -> None:
+    """Show that the connection is lost, that its error changed, and that it is back; and the objects that cannot be
+    read."""
+    last: str | None = None
+    while True:
+        while unreadable:
+            view.show_unreadable(skipped_message(unreadable.pop(0)))
+        error, now = health.lasting, datetime.now(UTC)
+        since, text = now, None
+        if error is not None:
+            since -= timedelta(seconds=time.monotonic() - error[0])
+            text = str(to_input_error(error[1], access, now=now))
+        if text != last:
+            view.show_error(text, since)
+            last = text
+        await asyncio.sleep(_POLL)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+class WatchView(Protocol):
+    """Shows what happens, each in its own form."""
+
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None: ...
+
+    async def show_complete(self) -> None:
+        """Every Service has been planned once."""
+        ...
+
+    async def run(self) -> None:
+        """Do what has to be done beside the changes; never returns."""
+        ...
+
+    def show_error(self, text: str | None, since: datetime) -> None:
+        """Show that the API server does not answer, or, with None, that it answers again."""
+        ...
+
+    def show_unreadable(self, text: str) -> None:
+        """Show that an object cannot be read and is left out."""
+        ...
+
+
+def watch_view(output: str, plans: LivePlans, cache: InformerCache, options: Options, *, server: str) -> WatchView:
+    """The view for ``-o``; a table is only drawn where there is a terminal."""
+    if output == "json":
+        return WatchJson(plans, cache, options)
+    is_wide = output == "wide"
+    if is_screen():
+        return WatchScreen(plans, cache, options, wide=is_wide, server=server)
+    return WatchText(plans, cache, options, wide=is_wide)
+
+
+class _WatchStream:
+    """What both forms without a screen share: errors are notes on standard error."""
+
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options) -> None:
+        self._plans, self._cache, self._options = plans, cache, options
+        self._stream = Stream()
+
+    async def run(self) -> None:
+        await self._stream.wait_until_broken()
+
+    def show_error(self, text: str | None, since: datetime) -> None:  # noqa: ARG002 -- the others' signature
+        if text is not None:
+            print_notes(self._options, [Note(f"{text}; trying again")])
+        else:
+            print_notes(self._options, [Note("the cluster answers again")])
+
+    def show_unreadable(self, text: str) -> None:
+        print_notes(self._options, [Note(text)])
+
+
+class WatchJson(_WatchStream):
+    """``-o json``: a line for each change."""
+
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options) -> None:
+        super().__init__(plans, cache, options)
+        self._decisions = 0
+
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
+        now = datetime.now(UTC)
+        self._decisions += sum((change.old is None) - (change.new is None) for change in changes)
+        await self._stream.write(b"".join(change_json(change, now=now) for change in changes))
+
+    async def show_complete(self) -> None:
+        line = synced_json(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
+        await self._stream.write(line)
+
+
+class WatchText(_WatchStream):
+    """A table where there is no screen to draw it on: printed once in full, then a line for each change."""
+
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool) -> None:
+        super().__init__(plans, cache, options)
+        self._wide, self._is_complete = wide, False
+
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
+        if self._is_complete and changes:
+            now = datetime.now().astimezone()
+            await self._print("".join(f"{printable(change_text(change, now=now))}\n" for change in changes))
+
+    async def show_complete(self) -> None:
+        from zoneward.report.plan_table import plan_table
+        from zoneward.report.terminal_text import render_text
+
+        plans, width = self._plans, table_width(wide=self._wide)
+        table = plan_table(
+            [plans[key] for key in plans.order],
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
+            width=width,
+            wide=self._wide,
+        )
+        self._is_complete = True
+        await self._print(render_text(table, color=wants_color(self._options), width=width))
+
+    async def _print(self, text: str) -> None:
+        await self._stream.write(text.encode())
+
+
+class WatchScreen:
+    """A table on a terminal, drawn again when something changes."""
+
+    def __init__(self, plans: LivePlans, cache: InformerCache, options: Options, *, wide: bool, server: str) -> None:
+        self._plans, self._cache, self._options = plans, cache, options
+        self._wide, self._server = wide, server
+        self._changed: dict[ObjectKey, float] = {}
+        """When Services changed, by the monotonic clock; the latest is the last."""
+        self._last = datetime.now().astimezone()
+        self._error: tuple[str, datetime] | None = None
+        self._is_complete = asyncio.Event()
+
+    async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
+        if not self._is_complete.is_set() or not changes:
+            return
+        now = time.monotonic()
+        self._last = datetime.now().astimezone()
+        for change in changes:
+            key = (change.view.namespace, change.view.service)
+            self._changed.pop(key, None)
+            self._changed[key] = now
+
+    async def show_complete(self) -> None:
+        self._last = datetime.now().astimezone()
+        self._is_complete.set()
+
+    def show_error(self, text: str | None, since: datetime) -> None:
+        if text is not None and not self._is_complete.is_set():
+            print_notes(self._options, [Note(f"{text}; trying again")])
+        self._error = None if text is None else (text, since.astimezone())
+
+    def show_unreadable(self, text: str) -> None:
+        # Once the table stands, it says how many there are.
+        if not self._is_complete.is_set():
+            print_notes(self._options, [Note(text)])
+
+    async def run(self) -> None:
+        await self._is_complete.wait()
+        drawn: object = None
+        terminal = Screen()
+        try:
+            with terminal:
+                while True:
+                    size, state = terminal.size, self._state()
+                    if (size, state) != drawn:
+                        drawn = size, state
+                        terminal.draw(self.picture(*size, marked=self._marked()))
+                    await asyncio.sleep(_REDRAW)
+        finally:
+            # The last picture stays in the terminal's own history, with room for a prompt below it.
+            with suppress(OSError):
+                width, height = terminal.size
+                click.echo("\n".join(self.picture(width, height - 1, marked=())), color=True)
+
+    def _state(self) -> object:
+        """All that a picture shows: equal states give equal pictures."""
+        numbers = len(self._cache.pods), len(self._plans.order), len(self._cache.unreadable)
+        return self._last, self._error, self._marked(), numbers
+
+    def _marked(self) -> frozenset["ObjectKey"]:
+        now = time.monotonic()
+        return frozenset(key for key, then in self._changed.items() if now - then < _MARKED)
+
+    def picture(self, width: int, height: int, *, marked: Collection["ObjectKey"]) -> list[str]:
+        from zoneward.report.screens import watch_screen
+        from zoneward.report.terminal_text import Terminal
+
+        plans = self._plans
+        known = set(plans.order)
+        self._changed = {key: then for key, then in self._changed.items() if key in known}
+        return watch_screen(
+            [plans[key] for key in plans.order],
+            latest=[*reversed(self._changed)],
+            marked=marked,
+            status=self._status(),
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
+            terminal=Terminal(width, height, wants_color(self._options)),
+            wide=self._wide,
+        )
+
+    def _status(self) -> "Text":
+        from zoneward.report.terminal_text import Text
+
+        services, pods = len(self._plans.order), len(self._cache.pods)
+        counts = f"{services:,} Service{'' if services == 1 else 's'}, {pods:,} Pod{'' if pods == 1 else 's'}"
+        text = Text(f"{self._last:%H:%M:%S}", "bold").append(f" last change  {counts}  ", "not bold")
+        if unreadable := len(self._cache.unreadable):
+            text.append(f"{unreadable:,} object{'' if unreadable == 1 else 's'} cannot be read  ", "bold red")
+        if self._error is None:
+            return text.append(self._server, "not bold dim")
+        error, since = self._error
+        return text.append(f"Not current since {since:%H:%M:%S}, trying again: {error}", "bold red")

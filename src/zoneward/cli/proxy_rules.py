@@ -1,0 +1,137 @@
+"""The rules of a node as text, for ``zoneward proxy --print`` and ``--dry-run``, and their end, for ``--cleanup``."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import click
+
+from zoneward.cli.cluster_input import find_node, load_snapshot
+from zoneward.cli.options import Options
+from zoneward.cli.output import print_line
+from zoneward.kube import objects as kube
+from zoneward.kube.input_error import InputError
+from zoneward.kube.names import PROXY_NAME_LABEL
+from zoneward.kube.objects import ObjectKey, node_zone
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.netlink.nftables import DumpInterrupted
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
+from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.model.address_ownership import resolve_ownership
+from zoneward.proxy.model.node_service import NodeService, ProxyNode
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.difference import diff_rulesets
+from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
+from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """What the proxy of a node serves, and how its rules are laid out."""
+
+    node: kube.Node
+    services: Mapping[Family, Mapping[ObjectKey, NodeService]]
+    options: RulesetOptions
+
+    @classmethod
+    def from_snapshot(
+        cls, name: str, options: Options, configuration: Configuration, settings: ProxyConfiguration
+    ) -> Self:
+        """Read the snapshot or the cluster that ``options`` name. Raises InputError or a usage error."""
+        snapshot = load_snapshot(options)
+        node = find_node(snapshot, name)
+        layout = ruleset_options(settings, node)
+        return cls(node, _node_services(snapshot, node, layout, configuration, settings), layout)
+
+    def print(self) -> int:
+        """Print all rules. Returns the exit status."""
+        head = f"Of node {self.node.metadata.name}, zone {node_zone(self.node) or '(none)'}. In place of what there is:"
+        print_line(comment_line(f"{head} nft -f FILE"))
+        for family in FAMILIES:
+            changes = diff_rulesets(None, full_ruleset(family, self.services[family], options=self.options))
+            click.echo(render_commands(replace(changes, replaces_table=True)), nl=False)
+        return 0
+
+    def print_changes(self) -> int:
+        """Print what would change in the kernel. Returns the exit status; raises InputError."""
+        return asyncio.run(self._print_changes())
+
+    async def _print_changes(self) -> int:
+        try:
+            async with NftClient() as kernel:
+                for family in FAMILIES:
+                    changes = await plan_changes(kernel, family, self.services[family], options=self.options)
+                    click.echo(render_commands(changes), nl=False)
+        except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown, DumpInterrupted) as error:
+            raise InputError("the kernel", str(error)) from None
+        return 0
+
+
+def delete_rules(*, quiet: bool) -> int:
+    """Delete all tables of ours from the kernel. Returns the exit status; raises InputError."""
+    return asyncio.run(_delete_rules(quiet=quiet))
+
+
+async def _delete_rules(*, quiet: bool) -> int:
+    try:
+        async with NftClient() as kernel:
+            gone = await delete_tables(kernel)
+    except (NftablesUnavailable, KernelRefused, KernelOutcomeUnknown) as error:
+        raise InputError("the kernel", str(error)) from None
+    if not quiet:
+        tables = ", ".join(f"table {family} {name}" for family, name in gone)
+        print_line(f"removed {tables}" if gone else "there was nothing of ours", err=True)
+    return 0
+
+
+def _node_services(
+    snapshot: Snapshot,
+    node: kube.Node,
+    options: RulesetOptions,
+    configuration: Configuration,
+    settings: ProxyConfiguration,
+) -> dict[Family, dict[ObjectKey, NodeService]]:
+    """What the node serves. What is left out, and why, is printed on standard error."""
+    this = ProxyNode(name=node.metadata.name, zone=node_zone(node))
+    wanted: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
+    for service in snapshot.services:
+        if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
+            continue
+        where, left_out = f"Service {service.metadata.namespace}/{service.metadata.name}", dict[str, None]()
+        try:
+            every = node_services_within(
+                settings.max_service_entries,
+                service,
+                snapshot.slices_of(service),
+                node=this,
+                consumer=ZONEWARD,
+                gates=configuration.gates,
+                service_ranges=settings.service_ranges,
+                left_out=left_out.setdefault,
+            )
+        except ServiceTooLarge as error:
+            _print_note(f"{where} is left out: {error}")
+            continue
+        for family, each in every.items():
+            wanted[family].append(each)
+        for what in left_out:
+            _print_note(f"{where}: {what}: left out")
+    own = node_port_addresses(options, node)
+    all_node_addresses(
+        node, left_out=lambda each: _print_note(f"Node {this.name}: {each!r} is no IP address: left out")
+    )
+    return {
+        family: resolve_ownership(some, node_addresses=own.get(family, frozenset()), on_conflict=_print_note)
+        for family, some in wanted.items()
+    }
+
+
+def _print_note(text: str) -> None:
+    print_line(f"zoneward: {text}", err=True)
