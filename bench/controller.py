@@ -21,7 +21,7 @@ from typing import Final
 
 from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
 from bench import sandbox
 from bench.api_server import ApiServer, Object, SliceView
@@ -117,7 +117,7 @@ class _Bed:
         number = next(self.pods)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         name = f"pod-{number}"
-        thing = a_pod(name, node=f"node-{number % _NODES}", address=address, namespace=NAMESPACE, labels=labels)
+        thing = a_pod(name, node=f"node-{number % _NODES}", ips=[address], namespace=NAMESPACE, labels=labels)
         status = thing.pop("status")
         await self.server.ask("POST", _PODS, thing)
         return _Pod(name, address, status)

@@ -19,8 +19,8 @@ from e2e.api_servers import ApiServer, SandboxServer
 from e2e.door import Door
 from e2e.nodes import Bed, Namespace, Node
 from e2e.proxies import Opening, ZonewardProxy, opening
+from tests.builders.objects import a_node, a_service, a_slice
 from tests.contract.api import Object
-from tests.contract.objects import a_node, a_service, an_endpoint_slice
 
 NODE: Final = "node-a"
 PODS: Final = ("10.1.0.0/16", "fd00:1::/64")
@@ -89,7 +89,7 @@ def steady() -> Iterator[Object]:
 
 def sliced(name: str, *, service: str, addresses: Sequence[str]) -> Object:
     """Endpoints on the node, of the family of the first one."""
-    found = an_endpoint_slice(name, service=service, addresses=addresses)
+    found = a_slice(name, service=service, addresses=addresses)
     if addresses and ":" in addresses[0]:
         found["addressType"] = "IPv6"
     for each in found["endpoints"]:

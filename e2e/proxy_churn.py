@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from e2e.proxied import NODE
+from tests.builders.objects import SERVICE_NAME, ZONE, a_service, a_slice
 from tests.contract.api import Api, ApiError, Object
-from tests.contract.objects import SERVICE_NAME, ZONE, a_service, an_endpoint_slice
 
 SERVICES: Final = 8
 _MOST: Final = 6
@@ -113,7 +113,7 @@ class Churn:
         some = self._chance.sample(range(1, 13), self._chance.randint(0, _MOST))
         prefix = "fd00:1::" if is_six else "10.1."
         addresses = [f"{prefix}{number + 1}:{each}" if is_six else f"{prefix}{number + 1}.{each}" for each in some]
-        found = an_endpoint_slice(f"churn-{number}-{place}", service=f"churn-{number}", addresses=addresses)
+        found = a_slice(f"churn-{number}-{place}", service=f"churn-{number}", addresses=addresses)
         found["addressType"] = "IPv6" if is_six else "IPv4"
         target = self._chance.choice(_PORTS)
         found["ports"] = [{"name": f"p{port}", "port": target, "protocol": "TCP"} for port in (80, 81, 443)]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
+from tests.builders.objects import SERVICE_NAME, a_bare_pod, a_slice
 from tests.contract.api import Api, Object
-from tests.contract.objects import SERVICE_NAME, a_bare_pod, an_endpoint_slice
 
 _LAST: Final = "recorded-until-here"
 _POD: Final = "Pod"
@@ -77,7 +77,7 @@ class Recording:
     ) -> None:
         last = (
             a_bare_pod(_LAST, namespace=self._namespace),
-            an_endpoint_slice(_LAST, service="nobody", addresses=(), namespace=self._namespace),
+            a_slice(_LAST, service="nobody", addresses=(), namespace=self._namespace),
         )
         for each in last:
             self._api.create(each)

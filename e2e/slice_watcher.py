@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from tests.builders.objects import SERVICE_NAME, a_slice
 from tests.contract.api import Api, Object
-from tests.contract.objects import SERVICE_NAME, an_endpoint_slice
 
 _LAST: Final = "watched-until-here"
 
@@ -51,7 +51,7 @@ class SliceWatcher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        last = an_endpoint_slice(_LAST, service="nobody", addresses=(), namespace=self._namespace)
+        last = a_slice(_LAST, service="nobody", addresses=(), namespace=self._namespace)
         self._api.create(last)
         self._thread.join(30)
         self._api.delete(last)

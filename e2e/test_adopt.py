@@ -18,8 +18,8 @@ from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ONLY_MARKED, ZonewardController
 from e2e.pod_readiness import flipping, set_pod_ready
 from e2e.slice_watcher import SliceWatcher
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
-from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.transport import Transport
@@ -59,9 +59,7 @@ def plane() -> Iterator[ControlPlane]:
         api = plane.api()
         api.create_all([a_namespace(NAMESPACE), *(a_node(f"node-{zone}", zone=zone) for zone in "abc")])
         api.create_all(
-            a_pod(
-                f"cart-{number}", namespace=NAMESPACE, node=f"node-{'abc'[number % 3]}", address=address, labels=LABELS
-            )
+            a_pod(f"cart-{number}", namespace=NAMESPACE, node=f"node-{'abc'[number % 3]}", ips=[address], labels=LABELS)
             for number, address in enumerate(ADDRESSES, 1)
         )
         plane.allow("operator", RULES)

@@ -11,8 +11,8 @@ import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.processes import ProcessError
 from e2e.programs import VERSION
+from tests.builders.objects import ZONE, a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import MERGE_PATCH, Api, ApiError
-from tests.contract.objects import ZONE, a_namespace, a_node, a_pod, a_service, an_endpoint_slice
 
 _KILLED_LATER = """
 import time
@@ -91,8 +91,8 @@ def test_objects_can_be_created(control_plane: ControlPlane) -> None:
     api = control_plane.api()
     api.create_all(
         [
-            a_pod("pod", node="objects-b", address="10.1.0.1", namespace="objects"),
-            a_slice := an_endpoint_slice(
+            a_pod("pod", node="objects-b", ips=["10.1.0.1"], namespace="objects"),
+            slice_ := a_slice(
                 "slice", service="cart", addresses=["10.1.0.1"], namespace="objects", zone="b", hints=["a", "b"]
             ),
             a_node("objects-b", zone="b", cpu="8", address="10.0.0.2"),
@@ -106,7 +106,7 @@ def test_objects_can_be_created(control_plane: ControlPlane) -> None:
     assert pod["metadata"]["labels"][ZONE] == "b"
     assert (pod["status"]["phase"], pod["status"]["podIP"]) == ("Running", "10.1.0.1")
     slices = api.get("/apis/discovery.k8s.io/v1/namespaces/objects/endpointslices")["items"]
-    assert [each["endpoints"] for each in slices] == [a_slice["endpoints"]]
+    assert [each["endpoints"] for each in slices] == [slice_["endpoints"]]
 
 
 def test_objects_can_be_changed_and_deleted(control_plane: ControlPlane) -> None:
@@ -117,15 +117,15 @@ def test_objects_can_be_changed_and_deleted(control_plane: ControlPlane) -> None
     assert patched["metadata"]["labels"] == {"tier": "front"}
     with pytest.raises(ApiError, match=r"409 Conflict: .*the object has been modified"):
         api.replace(service)
-    api.create_all([a_node("changes"), a_pod("pod", node="changes", address="10.1.0.2", namespace="changes")])
-    for thing in (service, a_pod("pod", node="changes", address="10.1.0.2", namespace="changes")):
+    api.create_all([a_node("changes"), a_pod("pod", node="changes", ips=["10.1.0.2"], namespace="changes")])
+    for thing in (service, a_pod("pod", node="changes", ips=["10.1.0.2"], namespace="changes")):
         api.delete(thing)
         with pytest.raises(ApiError, match="404 NotFound"):
             api.delete(thing)
 
 
 def test_many_pods_are_created_quickly(control_plane: ControlPlane) -> None:
-    pods = [a_pod(f"pod-{i}", node="many", address=f"10.2.{i >> 8}.{i & 255}", namespace="many") for i in range(500)]
+    pods = [a_pod(f"pod-{i}", node="many", ips=[f"10.2.{i >> 8}.{i & 255}"], namespace="many") for i in range(500)]
     began = time.monotonic()
     control_plane.api().create_all([*pods, a_node("many"), a_namespace("many")])
     # 650 a second on an idle machine of two cores.
@@ -178,7 +178,7 @@ def test_controllers_write_slices_and_the_server_comes_back_with_its_data() -> N
             [
                 a_node("node"),
                 a_service("cart", selector=labels),
-                a_pod("p", node="node", address="10.1.0.1", labels=labels),
+                a_pod("p", node="node", ips=["10.1.0.1"], labels=labels),
             ]
         )
         path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"

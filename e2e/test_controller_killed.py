@@ -10,8 +10,8 @@ import pytest
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController, decisions, to_write
 from e2e.recording import Listed, Recording
+from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Api, Object
-from tests.contract.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
 from zoneward.kube import names
 
@@ -43,7 +43,7 @@ def pod(namespace: str, generation: int, number: int) -> Object:
         f"cart-{generation}-{number}",
         namespace=namespace,
         node=nodes[number % len(nodes)],
-        address=f"10.{generation}.{number // 250}.{number % 250 + 1}",
+        ips=[f"10.{generation}.{number // 250}.{number % 250 + 1}"],
         labels=LABELS,
     )
 
@@ -59,9 +59,7 @@ class Rollout:
             near = names.PREFER_SAME_ZONE if name == "near" else None
             annotations = ANNOTATIONS.get(name)
             api.create(
-                a_service(
-                    name, namespace=namespace, selector=LABELS, annotations=annotations, traffic_distribution=near
-                )
+                a_service(name, namespace=namespace, selector=LABELS, annotations=annotations, distribution=near)
             )
 
     def step(self, numbers: range) -> None:

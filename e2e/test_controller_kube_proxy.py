@@ -10,8 +10,8 @@ import pytest
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController, to_write
 from e2e.kube_proxy import KubeProxy
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Object
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 NAMESPACE = "shop"
 LABELS = {"app": "cart"}
@@ -37,7 +37,7 @@ Programmed = dict[str, frozenset[str]]
 
 def pod(node: str, number: int) -> Object:
     address = f"10.{list(NODES).index(node) + 1}.0.{number + 1}"
-    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, address=address, labels=LABELS)
+    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def plane() -> Iterator[ControlPlane]:
                     namespace=NAMESPACE,
                     selector=LABELS,
                     annotations=annotations,
-                    traffic_distribution=distribution,
+                    distribution=distribution,
                 )
             )
         (plane.folder / "configuration.yaml").write_text(CONFIGURATION)

@@ -14,7 +14,7 @@ import yaml
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
 from e2e.pod_readiness import flipping, set_pod_ready
-from tests.contract.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
 NAMESPACE = "led"
 LABELS = {"app": "cart"}
@@ -113,14 +113,13 @@ def led(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
                 f"cart-{number}",
                 namespace=NAMESPACE,
                 node=f"node-{'abc'[number % 3]}",
-                address=f"10.1.0.{number + 1}",
+                ips=[f"10.1.0.{number + 1}"],
                 labels=LABELS,
             )
             for number in range(PODS)
         )
         api.create_all(
-            a_service(name, namespace=NAMESPACE, selector=LABELS, traffic_distribution="PreferSameZone")
-            for name in SERVICES
+            a_service(name, namespace=NAMESPACE, selector=LABELS, distribution="PreferSameZone") for name in SERVICES
         )
         for user in USERS:
             plane.allow(user, ALL)

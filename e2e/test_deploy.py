@@ -18,8 +18,8 @@ from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
 from e2e.pod_readiness import set_pod_ready
 from e2e.programs import find_programs
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
-from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.deploy.manifests import (
     DEPLOY,
     NAMESPACES,
@@ -166,7 +166,7 @@ class Cluster:
                 f"cart-{number}",
                 namespace=NAMESPACE,
                 node=f"node-{'abc'[number % 3]}",
-                address=f"10.1.0.{number + 1}",
+                ips=[f"10.1.0.{number + 1}"],
                 labels=LABELS,
             )
             for number in range(PODS)

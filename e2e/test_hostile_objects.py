@@ -14,8 +14,8 @@ from e2e.api_servers import PlaneServer
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController, decisions
 from e2e.proxied import TARGETS, proxied
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import STRATEGIC_PATCH, Api, Object
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service, an_endpoint_slice
 
 from zoneward.kube.names import MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 
@@ -39,8 +39,8 @@ def hostile(number: int) -> Iterator[tuple[str, Object]]:
     service = a_service(app, namespace=TENANT, selector={"app": app})
     service["metadata"]["annotations"] = {"zoneward.dev/selector": "[" * 2_000, "a": "\x00\x1b[31m\n"}
     service["spec"] |= {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}
-    pod = a_pod(app, namespace=TENANT, node="node-a", address="fd00::0:1", labels={"app": app})
-    slice_ = an_endpoint_slice(f"{app}-by-hand", service=app, addresses=["10.7.0.1"], namespace=TENANT)
+    pod = a_pod(app, namespace=TENANT, node="node-a", ips=["fd00::0:1"], labels={"app": app})
+    slice_ = a_slice(f"{app}-by-hand", service=app, addresses=["10.7.0.1"], namespace=TENANT)
     slice_["endpoints"][0]["zone"] = "my zone\n\x1b[31m"
     slice_["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in (("a", 70_000), ("b", -5))]
     for path, thing in (
@@ -61,7 +61,7 @@ def attack(plane: ControlPlane, number: int, *, levels: int = 1_200) -> None:
         assert answer.code == 201, answer.object
         assert b'{"f:a":' * 100 in answer.body
     # A loopback address, beside the spelling that no slice may have.
-    pod = a_pod(f"bad-{number}", namespace=TENANT, node="node-a", address="fd00::0:1")
+    pod = a_pod(f"bad-{number}", namespace=TENANT, node="node-a", ips=["fd00::0:1"])
     status = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}, {"ip": "FD00::0:1"}]}
     body = json.dumps({"status": pod["status"] | status}).encode()
     path = f"/api/v1/namespaces/{TENANT}/pods/bad-{number}/status"
@@ -74,7 +74,7 @@ def plane() -> Iterator[ControlPlane]:
         api = plane.api()
         api.create_all([a_namespace("shop"), a_namespace(TENANT), a_node("node-a", zone="a", address="192.0.2.1")])
         api.create(a_service("cart", namespace="shop", selector={"app": "cart"}))
-        api.create(a_pod("cart-1", namespace="shop", node="node-a", address="10.1.0.1", labels={"app": "cart"}))
+        api.create(a_pod("cart-1", namespace="shop", node="node-a", ips=["10.1.0.1"], labels={"app": "cart"}))
         plane.allow(TENANT, MAY)
         plane.wait_until(lambda: plane.api(TENANT).send("GET", "/api/v1/pods").code == 200, what="permissions")
         yield plane
@@ -95,7 +95,7 @@ def test_the_controller_goes_on(plane: ControlPlane, mode: str) -> None:
         if mode == TAKE_OVER:
             plane.wait_until(lambda: listed(api) == {"10.1.0.1"}, what="slices")
         attack(plane, 3)
-        api.create(a_pod("cart-2", namespace="shop", node="node-a", address="10.1.0.2", labels={"app": "cart"}))
+        api.create(a_pod("cart-2", namespace="shop", node="node-a", ips=["10.1.0.2"], labels={"app": "cart"}))
         if mode == TAKE_OVER:
             plane.wait_until(lambda: listed(api) == {"10.1.0.1", "10.1.0.2"}, what="slices of a new pod")
             # The tenant's own Service has what may be listed of its Pod.
@@ -144,7 +144,7 @@ def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
             known = len(told())
             attack(plane, 2)
             plane.api().create(
-                a_pod("cart-2", namespace="shop", node="node-a", address="10.1.0.2", labels={"app": "cart"})
+                a_pod("cart-2", namespace="shop", node="node-a", ips=["10.1.0.2"], labels={"app": "cart"})
             )
             plane.wait_until(
                 lambda: {line["decision"]["service"] for line in told()[known:]} >= {"bad-2", "cart"}, what="changes"

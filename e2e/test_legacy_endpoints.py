@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 from e2e.control_plane import ControlPlane
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Api, ApiError, Object
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 from zoneward.client.resources import LivePod
 from zoneward.controller.handover.endpoints_object import MANAGED_BY_LABEL, updated_endpoints
@@ -55,7 +55,7 @@ def api() -> Iterator[Api]:
 
 def pods() -> Iterator[Object]:
     for number in range(5):
-        pod = a_pod(f"cart-{number}", namespace=NAMESPACE, node="node-a", address=f"10.1.0.{number}", labels=LABELS)
+        pod = a_pod(f"cart-{number}", namespace=NAMESPACE, node="node-a", ips=[f"10.1.0.{number}"], labels=LABELS)
         main = pod["spec"]["containers"][0]
         if number == 1:
             pod["spec"] |= {"hostname": "one", "subdomain": "plain"}
@@ -69,10 +69,10 @@ def pods() -> Iterator[Object]:
         if number == 4:
             pod["status"] |= {"phase": "Succeeded"}
         yield pod
-    yield a_pod("ending", namespace=NAMESPACE, node="node-a", address="10.1.0.9", labels=LABELS)
+    yield a_pod("ending", namespace=NAMESPACE, node="node-a", ips=["10.1.0.9"], labels=LABELS)
     for number in range(NUMBER):
         address, ready = f"10.2.{number // 250}.{number % 250}", number % 4 != 0
-        pod = a_pod(f"many-{number}", namespace=NAMESPACE, node="node-a", address=address, labels=MANY, ready=ready)
+        pod = a_pod(f"many-{number}", namespace=NAMESPACE, node="node-a", ips=[address], labels=MANY, ready=ready)
         if number % 3 == 0:
             pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8081}]
         yield pod

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.pod_readiness import set_pod_ready
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 ROOT = Path(__file__).parents[1]
 ROLE = yaml.safe_load((ROOT / "examples" / "cluster-role.yaml").read_text())
@@ -38,7 +38,7 @@ def plane() -> Iterator[ControlPlane]:
                 f"cart-{zone}{number}",
                 namespace="shop",
                 node=f"node-{zone}1",
-                address=f"10.1.{index}.{number}",
+                ips=[f"10.1.{index}.{number}"],
                 labels={"app": "cart"},
             )
             for index, zone in enumerate(ZONES)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from e2e.control_plane import ControlPlane
+from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Object
-from tests.contract.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
 NAMESPACE = "odd"
 HOSTILE = "a\x00\x1b[2J\x85\u2028\u202e\ufeff\U0001f600 }\n- {b: 'c\"d"
@@ -79,7 +79,7 @@ def odd_nodes() -> Iterator[Object]:
 
 
 def odd_pods() -> Iterator[Object]:
-    pod = a_pod("odd", node="odd", address="10.1.1.1", namespace=NAMESPACE, labels={"app": "cart"})
+    pod = a_pod("odd", node="odd", ips=["10.1.1.1"], namespace=NAMESPACE, labels={"app": "cart"})
     pod["status"]["phase"] = HOSTILE
     pod["status"]["conditions"].append({"type": "example.com/odd", "status": HOSTILE})
     yield pod

@@ -12,8 +12,8 @@ import pytest
 from e2e.control_plane import ControlPlane
 from e2e.kube_proxy import KubeProxy
 from e2e.processes import Process
+from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 from tests.contract.api import MERGE_PATCH
-from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
 from tests.deploy.manifests import PROXY_MODES, container
 
 from zoneward.kube.names import PROXY_NAME_LABEL
@@ -82,7 +82,7 @@ class Node:
     def label(self, service: str, value: str | None) -> None:
         """As one does who wants it served by another proxy; the slice's controller does the same to the slice."""
         change = {"metadata": {"labels": {PROXY_NAME_LABEL: value}}}
-        for thing in (a_service(service, namespace=NAMESPACE), a_slice(service)):
+        for thing in (a_service(service, namespace=NAMESPACE), slice_of(service)):
             self.api.patch(thing, change, content_type=MERGE_PATCH)
 
     def is_ours(self, service: str) -> bool:
@@ -96,15 +96,15 @@ class Node:
         return bool(self.kube.endpoints(self.addresses[service], 80))
 
 
-def a_slice(service: str) -> dict[str, object]:
-    return an_endpoint_slice(f"{service}-1", service=service, addresses=[ENDPOINTS[service]], namespace=NAMESPACE)
+def slice_of(service: str) -> dict[str, object]:
+    return a_slice(f"{service}-1", service=service, addresses=[ENDPOINTS[service]], namespace=NAMESPACE)
 
 
 @pytest.fixture
 def node(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Node]:
     api = control_plane.api()
     api.create_all([a_namespace(NAMESPACE), a_node(NODE, zone="a")])
-    api.create_all([*(a_service(name, namespace=NAMESPACE) for name in ENDPOINTS), *map(a_slice, ENDPOINTS)])
+    api.create_all([*(a_service(name, namespace=NAMESPACE) for name in ENDPOINTS), *map(slice_of, ENDPOINTS)])
     with ExitStack() as stack:
         kube = stack.enter_context(KubeProxy(control_plane, node=NODE))
         found = Node(control_plane, kube, tmp_path)

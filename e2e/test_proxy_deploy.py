@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from e2e.control_plane import ControlPlane, User
 from e2e.programs import find_programs
+from tests.builders.objects import a_node, a_service, a_slice
 from tests.contract.api import Api, ApiError, Object
-from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, the
 from tests.deploy.test_proxy_rights import Kernel, a_proxy
 
@@ -152,7 +152,7 @@ def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> No
 def test_its_rights_are_enough_to_follow_to_tell_and_to_say_what_is_programmed(cluster: Cluster) -> None:
     service = a_service("refused")
     cluster.api.create_all([service, a_service("cart")])
-    cluster.api.create_all([an_endpoint_slice("cart-1", service="cart", addresses=["10.1.0.1"])])
+    cluster.api.create_all([a_slice("cart-1", service="cart", addresses=["10.1.0.1"])])
     address = cluster.api.read(service)["spec"]["clusterIP"]
     access = load_client_config(
         kubeconfig=str(cluster.plane.kubeconfig(cluster.accounts[NODE])), context=None, impersonate=None, environment={}

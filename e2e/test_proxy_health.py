@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.kube_proxy import KubeProxy
-from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
+from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 
 from zoneward.netlink.messages import FAMILIES
 from zoneward.proxy.health.proxy_health import TO_BE_DELETED, ProxyHealth, ProxyHealthServer
@@ -59,7 +59,7 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
     service = a_service(SERVICE, namespace=NAMESPACE)
     service["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
     port = api.create(service)["spec"]["healthCheckNodePort"]
-    here = an_endpoint_slice("cart-1", service=SERVICE, namespace=NAMESPACE, addresses=["10.1.0.1"])
+    here = a_slice("cart-1", service=SERVICE, namespace=NAMESPACE, addresses=["10.1.0.1"])
     here["endpoints"][0]["nodeName"] = NODE
     api.create(here)
     found = {}

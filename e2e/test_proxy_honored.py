@@ -13,8 +13,8 @@ from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
 from e2e.kube_proxy import KubeProxy
 from e2e.processes import Process
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import MERGE_PATCH, Object
-from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 NAMESPACE, LEASES, NODE = "honored", "honored-system", "honored-a"
 LABELS = {"app": "cart"}
@@ -29,7 +29,7 @@ def plane() -> Iterator[ControlPlane]:
         api.create_all(a_node(f"honored-{zone}", zone=zone, cpu="4") for zone in "abc")
         for number, zone in enumerate("aabbcc"):
             name, address = f"cart-{number}", f"10.1.0.{number + 1}"
-            api.create(a_pod(name, namespace=NAMESPACE, node=f"honored-{zone}", address=address, labels=LABELS))
+            api.create(a_pod(name, namespace=NAMESPACE, node=f"honored-{zone}", ips=[address], labels=LABELS))
         yield plane
 
 
@@ -59,7 +59,7 @@ def ours(node: KubeProxy, address: str) -> set[str]:
 
 
 def test_it_is_honored_when_the_kernel_has_it_and_after_another_wish_anew(plane: ControlPlane, node: KubeProxy) -> None:
-    service = a_service("cart", namespace=NAMESPACE, selector=LABELS, traffic_distribution="PreferSameZone")
+    service = a_service("cart", namespace=NAMESPACE, selector=LABELS, distribution="PreferSameZone")
     address = plane.api().create(service)["spec"]["clusterIP"]
     plane.wait_until(lambda: (condition(plane, service) or {}).get("status") == "True", what="the condition")
     first = condition(plane, service)
@@ -75,7 +75,7 @@ def test_it_is_honored_when_the_kernel_has_it_and_after_another_wish_anew(plane:
 
 
 def test_it_goes_with_the_wish(plane: ControlPlane, node: KubeProxy) -> None:
-    service = a_service("plain", namespace=NAMESPACE, selector=LABELS, traffic_distribution="PreferSameZone")
+    service = a_service("plain", namespace=NAMESPACE, selector=LABELS, distribution="PreferSameZone")
     plane.api().create(service)
     plane.wait_until(lambda: (condition(plane, service) or {}).get("status") == "True", what="the condition")
     plane.api().patch(service, {"spec": {"trafficDistribution": None}}, content_type=MERGE_PATCH)

@@ -17,7 +17,7 @@ import pytest
 from e2e.nodes import Namespace, kernel_of
 from e2e.proxied import NODE, Proxied, proxied, sliced
 from hypothesis import given, settings
-from tests.contract.objects import a_node, a_service
+from tests.builders.objects import a_node, a_service
 from tests.proxy.hostile_objects import DOCUMENT, documents, rulesets
 
 from zoneward.proxy.kernel.nft_client import KernelRefused

@@ -11,8 +11,8 @@ import pytest
 from e2e.proxied import TARGETS, Proxied, proxied, sliced
 from e2e.proxies import ZonewardProxy
 from e2e.rules_there import difference, rules_of, rules_there
+from tests.builders.objects import a_service
 from tests.contract.api import Object
-from tests.contract.objects import a_service
 
 ROLLED: Final = "rolled", "10.96.0.20"
 """A Service whose endpoints come and go."""

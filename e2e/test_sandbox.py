@@ -14,8 +14,8 @@ from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, controller_flags
 from e2e.processes import Process
 from e2e.programs import find_programs
 from e2e.sandbox import Sandbox, a_sandbox
+from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Api, ApiError, Object
-from tests.contract.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
 PATIENCE = 30.0
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
@@ -61,7 +61,7 @@ def pods() -> list[Object]:
             f"cart-{number}",
             namespace="shop",
             node=f"node-{zone}",
-            address=f"10.1.0.{number}",
+            ips=[f"10.1.0.{number}"],
             labels={"app": "cart"},
             ready=number != 9,
         )

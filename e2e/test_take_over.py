@@ -13,8 +13,8 @@ from e2e.control_plane import QUICK, SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ZonewardController, to_write
 from e2e.pod_readiness import flipping
 from e2e.slice_watcher import SliceWatcher
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Object
-from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 from tests.deploy.manifests import ROOT
 
 from zoneward.kube import names
@@ -50,7 +50,7 @@ def service(name: str, number: int) -> Object:
         name,
         namespace=NAMESPACE,
         selector={"app": name},
-        traffic_distribution=DISTRIBUTIONS[way] if way < len(DISTRIBUTIONS) else None,
+        distribution=DISTRIBUTIONS[way] if way < len(DISTRIBUTIONS) else None,
         annotations=ANNOTATIONS[way - len(DISTRIBUTIONS)] if way >= len(DISTRIBUTIONS) else None,
     )
     # Some without an address of their own, some with two.
@@ -67,7 +67,7 @@ def pod(name: str, service_number: int, number: int) -> Object:
         f"{name}-{number}",
         namespace=NAMESPACE,
         node=nodes[number % len(nodes)],
-        address=f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}",
+        ips=[f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}"],
         labels={"app": name},
     )
     made["status"]["podIPs"].append({"ip": f"fd00::{service_number + 1:x}:{number + 1:x}"})

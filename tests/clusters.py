@@ -2,7 +2,7 @@
 them. Random ones are in `tests.properties.random_clusters`."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -13,33 +13,13 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
-    Allocatable,
-    Container,
-    ContainerPort,
     Endpoint,
-    EndpointConditions,
     EndpointIdentity,
-    EndpointPort,
     EndpointSlice,
-    ForNode,
-    ForZone,
     Hints,
     Node,
-    NodeCondition,
-    NodeMeta,
-    NodeStatus,
-    Number,
-    ObjectMeta,
-    ObjectReference,
-    OwnerReference,
     Pod,
-    PodIP,
-    PodMeta,
-    PodSpec,
-    PodStatus,
     Service,
-    ServicePort,
-    ServiceSpec,
     ServiceStatus,
     node_zone,
 )
@@ -53,216 +33,9 @@ from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.encode import HintEncoder
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
-NAMESPACE: Final = "shop"
-SERVICE: Final = "cart"
-UID: Final = "uid-of-cart"
-PORT: Final = 8080
-IPV4: Final = ("IPv4",)
-IPV6: Final = ("IPv6",)
-DUAL_STACK: Final = ("IPv4", "IPv6")
-
 CLUSTER: Final = Policies(uses_cluster=True, uses_local=False)
 """Both traffic policies at their default."""
 ALL_HINTS: Final = HonoredHints(zones=True, nodes=True)
-
-
-# --- builders ---------------------------------------------------------------------------------------------------------
-
-
-def a_node(
-    name: str,
-    zone: str | None = "a",
-    *,
-    cpu: Number | None = 4,
-    ready: bool = True,
-    labels: Mapping[str, str] | None = None,
-) -> Node:
-    zones = {names.ZONE_LABEL: zone} if zone is not None else {}
-    return Node(
-        metadata=NodeMeta(name=name, labels={**zones, **(labels or {})}),
-        status=NodeStatus(
-            allocatable=Allocatable(cpu=cpu) if cpu is not None else None,
-            conditions=(
-                NodeCondition(type="MemoryPressure", status="False"),
-                NodeCondition(type="Ready", status="True" if ready else "False"),
-            ),
-        ),
-    )
-
-
-def nodes_in(cpu: Mapping[str, Number]) -> tuple[Node, ...]:
-    """A ready Node for each zone, ``node-<zone>``, of so much CPU."""
-    return tuple(a_node(f"node-{zone}", zone, cpu=amount) for zone, amount in cpu.items())
-
-
-def a_pod(
-    name: str,
-    node: str = "node-a",
-    *,
-    ips: Sequence[str] = ("10.0.0.1",),
-    ready: bool = True,
-    terminating: bool = False,
-    phase: str = "Running",
-    hostname: str = "",
-    subdomain: str = "",
-    ports: Sequence[ContainerPort] = (),
-) -> Pod:
-    return Pod(
-        metadata=PodMeta(
-            name=name,
-            namespace=NAMESPACE,
-            uid=f"uid-of-{name}",
-            labels={"app": SERVICE},
-            deletion_timestamp="2026-11-21T08:00:00Z" if terminating else None,
-        ),
-        spec=PodSpec(
-            node_name=node, hostname=hostname, subdomain=subdomain, containers=(Container(ports=tuple(ports)),)
-        ),
-        status=PodStatus(
-            phase=phase,
-            conditions=(NodeCondition(type="Ready", status="True" if ready else "False"),),
-            pod_ip=ips[0] if ips else "",
-            pod_ips=tuple(PodIP(ip=ip) for ip in ips),
-        ),
-    )
-
-
-def pods_in(numbers: Mapping[str, int], *, dual_stack: bool = False) -> tuple[Pod, ...]:
-    """So many ready Pods on ``node-<zone>`` of each zone, named ``<zone>-0000`` and so on, each with its own address.
-
-    A Pod's name and address depend on nothing but its zone and number, so that a larger cluster holds the same Pods.
-    """
-    return tuple(
-        a_pod(f"{zone}-{number:04}", f"node-{zone}", ips=_ips(ord(zone[-1]), number, dual_stack=dual_stack))
-        for zone, count in numbers.items()
-        for number in range(count)
-    )
-
-
-def _ips(block: int, number: int, *, dual_stack: bool) -> tuple[str, ...]:
-    high, low = divmod(number, 250)
-    ips = (f"10.{block}.{high}.{low + 1}", f"fd00::{block:x}:{high:x}:{low + 1:x}")
-    return ips if dual_stack else ips[:1]
-
-
-def a_service(
-    mode: str | None = None,
-    *,
-    old: str | None = None,
-    distribution: str | None = None,
-    keys: Sequence[str] | None = None,
-    families: Sequence[str] | None = IPV4,
-    internal: str | None = None,
-    external: str | None = None,
-    node_port: int | None = None,
-    type_: str | None = "ClusterIP",
-    cluster_ip: str | None = "10.96.0.1",
-    selector: Mapping[str, str] | None = None,
-    selects: bool = True,
-    ports: Sequence[ServicePort] | None = None,
-    labels: Mapping[str, str] | None = None,
-    subsetting: str | None = None,
-    algorithm: str | None = None,
-    starting: str | None = None,
-    threshold: str | None = None,
-    publish_not_ready: bool | None = None,
-    uid: str = UID,
-    deleting: bool = False,
-) -> Service:
-    """A Service. ``mode`` is the new topology annotation's value, ``old`` the old one's; ``selects`` off takes the
-    selector. ``subsetting``, ``algorithm`` and ``starting`` are the annotations of KEP-2004, ``threshold`` is that for
-    hints.
-    """
-    given = {
-        names.TOPOLOGY_MODE_ANNOTATION: mode,
-        names.TOPOLOGY_AWARE_HINTS_ANNOTATION: old,
-        names.SUBSETTING_ANNOTATION: subsetting,
-        names.SUBSETTING_ALGORITHM_ANNOTATION: algorithm,
-        names.STARTING_THRESHOLD_ANNOTATION: starting,
-        names.HINTS_THRESHOLD_ANNOTATION: threshold,
-    }
-    annotations = {name: value for name, value in given.items() if value is not None}
-    if ports is None:
-        ports = (ServicePort(name="http", port=80, target_port=PORT, node_port=node_port),)
-    return Service(
-        metadata=ObjectMeta(
-            name=SERVICE,
-            namespace=NAMESPACE,
-            uid=uid,
-            labels=dict(labels) if labels is not None else None,
-            annotations=annotations or None,
-            deletion_timestamp="2026-11-21T08:00:00Z" if deleting else None,
-        ),
-        spec=ServiceSpec(
-            type=type_,
-            selector=(dict(selector) if selector else {"app": SERVICE}) if selects else None,
-            cluster_ip=cluster_ip,
-            ip_families=tuple(families) if families is not None else None,
-            ports=tuple(ports),
-            publish_not_ready_addresses=publish_not_ready,
-            internal_traffic_policy=internal,
-            external_traffic_policy=external,
-            traffic_distribution=distribution,
-            topology_keys=tuple(keys) if keys is not None else None,
-        ),
-    )
-
-
-def hints(*zones: str, nodes: Sequence[str] = ()) -> Hints:
-    return Hints(
-        for_zones=tuple(ForZone(name=zone) for zone in zones) or None,
-        for_nodes=tuple(ForNode(name=node) for node in nodes) or None,
-    )
-
-
-def an_endpoint(
-    address: str = "10.0.0.1",
-    zone: str | None = "a",
-    *,
-    node: str | None = None,
-    ready: bool | None = True,
-    serving: bool | None = None,
-    terminating: bool | None = None,
-    hinted: Hints | None = None,
-    pod: str | None = None,
-) -> Endpoint:
-    return Endpoint(
-        addresses=(address,),
-        conditions=EndpointConditions(ready=ready, serving=serving, terminating=terminating),
-        target_ref=ObjectReference(kind="Pod", namespace=NAMESPACE, name=pod, uid=f"uid-of-{pod}") if pod else None,
-        node_name=node,
-        zone=zone,
-        hints=hinted,
-    )
-
-
-def a_slice(
-    name: str,
-    *endpoints: Endpoint,
-    manager: str | None = names.MANAGER,
-    in_force: str | None = None,
-    family: str = "IPv4",
-    owner: str | None = UID,
-    ports: Sequence[EndpointPort] = (EndpointPort(name="http", protocol="TCP", port=PORT),),
-    labels: Mapping[str, str] | None = None,
-) -> EndpointSlice:
-    """A slice of the Service. ``in_force`` is what it says it was written for, ``owner`` the UID of its Service."""
-    managed = {names.MANAGED_BY_LABEL: manager} if manager is not None else {}
-    owners = (
-        OwnerReference(kind="Service", name=SERVICE, uid=owner or "", controller=True, block_owner_deletion=True),
-    )
-    return EndpointSlice(
-        metadata=ObjectMeta(
-            name=name,
-            namespace=NAMESPACE,
-            labels={names.SERVICE_NAME_LABEL: SERVICE, **managed, **(labels or {})},
-            annotations={names.APPROACH_ANNOTATION: in_force} if in_force is not None else None,
-            owner_references=owners if owner is not None else None,
-        ),
-        address_type=family,
-        endpoints=endpoints,
-        ports=tuple(ports),
-    )
 
 
 def demand_in(**weights: int) -> Demand:

@@ -27,21 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--properties", action="store_true", help="only tests that draw examples")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine in an event loop of its own, for a minute at most."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-
-    async def run() -> None:
-        async with asyncio.timeout(60):
-            await pyfuncitem.obj(**arguments)
-
-    asyncio.run(run())
-    return True
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--properties"):
         config.hook.pytest_deselected(items=[item for item in items if not _draws_examples(item)])

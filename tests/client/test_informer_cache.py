@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert
+from tests.builders import objects, structs
+from tests.builders.structs import an_endpoint, hints
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.interner import Interner
@@ -31,16 +33,11 @@ Labels = Mapping[str, str] | None
 
 
 def a_pod(name: str, labels: Labels = None, *, namespace: str = "n1", node: str = "", version: int = 1) -> LivePod:
-    metadata = {"name": name, "namespace": namespace, "labels": labels, "resourceVersion": str(version)}
-    status = {
-        "phase": "Running",
-        "podIP": "10.0.0.1",
-        "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    containers = [{"ports": [{"name": "http", "containerPort": 8080}]}]
-    spec = {"nodeName": node, "containers": containers, "initContainers": containers, "hostname": name}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, LivePod)
+    ips = ["10.0.0.1", "fd00::1"]
+    thing = objects.a_pod(name, node=node, ips=ips, namespace=namespace, labels=labels, version=version)
+    thing["spec"] |= {"initContainers": thing["spec"]["containers"], "hostname": name}
+    thing["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return convert(thing, LivePod)
 
 
 def a_service(name: str, selector: Labels, *, namespace: str = "n1", version: int = 1) -> Service:
@@ -49,28 +46,12 @@ def a_service(name: str, selector: Labels, *, namespace: str = "n1", version: in
 
 
 def a_slice(name: str, service: str | None, *, namespace: str = "n1", version: int = 1) -> EndpointSlice:
-    labels = None if service is None else {SERVICE_NAME_LABEL: service}
-    document = {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels, "resourceVersion": str(version)},
-        "addressType": "IPv4",
-        "ports": [{"port": 80}],
-        "endpoints": [
-            {
-                "addresses": ["10.0.0.1"],
-                "nodeName": "node",
-                "zone": "a",
-                "conditions": {"ready": True},
-                "hints": {"forZones": [{"name": "a"}]},
-                "targetRef": {"kind": "Pod", "namespace": namespace, "name": "p"},
-            }
-        ],
-    }
-    return msgspec.convert(document, EndpointSlice)
+    endpoint = an_endpoint(node="node", hinted=hints("a"), pod="p")
+    return structs.a_slice(name, endpoint, service=service, namespace=namespace, version=str(version))
 
 
 def a_node(name: str, zone: str | None, *, version: int = 1) -> LiveNode:
-    labels = None if zone is None else {ZONE_LABEL: zone}
-    return msgspec.convert({"metadata": {"name": name, "labels": labels, "resourceVersion": str(version)}}, LiveNode)
+    return convert(objects.a_node(name, zone, version=version), LiveNode)
 
 
 # --- answers, against a look at everything ----------------------------------------------------------------------------

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.builders.objects import a_lease, a_node
 from tests.client.a_client import AClient
 from tests.client.a_server import AServer, Fault
 from tests.client.calling import transport
 from tests.client.recording import Recording, until
 from tests.client.serving import access_to
-from tests.contract.objects import a_node
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
 from zoneward.client.informer_cache import InformerCache
@@ -406,21 +406,12 @@ def on_a_sandbox(work: Work) -> None:
     asyncio.run(run())
 
 
-def a_lease(name: str, **labels: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
-        "spec": {"holderIdentity": name},
-    }
-
-
 @BOTH_LISTS
 def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(streams_lists: bool) -> None:
     async def work(registry: Registry, link: Transport) -> None:
         there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
         for name, color in (("one", "red"), ("two", "blue")):
-            there.create(leases, "default", a_lease(name, color=color))
+            there.create(leases, "default", a_lease(name, namespace="default", labels={"color": color}))
         store, told = ObjectStore[Lease](), list[tuple[str, str]]()
 
         def note(old: Lease | None, new: Lease | None) -> None:
@@ -452,8 +443,8 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
             paint("two", "red")
             await until(lambda: len(told) == 2)
             paint("one", "green")
-            there.create(leases, "default", a_lease("three", color="blue"))
-            there.create(leases, "default", a_lease("four", color="red"))
+            there.create(leases, "default", a_lease("three", namespace="default", labels={"color": "blue"}))
+            there.create(leases, "default", a_lease("four", namespace="default", labels={"color": "red"}))
             await until(lambda: len(told) == 4)
         finally:
             running.cancel()
@@ -517,7 +508,7 @@ def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams
         written: dict[tuple[str, str], int] = {}
 
         def write(name: str) -> int:
-            made = there.create(leases, "default", a_lease(name))
+            made = there.create(leases, "default", a_lease(name, namespace="default"))
             version = int(made["metadata"]["resourceVersion"])
             written["default", name] = version
             return version

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.builders.objects import a_namespace
 from tests.contract.api import MERGE_PATCH, Api, ApiError
-from tests.contract.objects import a_namespace
 
 _PATIENCE = 30.0
 """Seconds until a sandbox answers; a fraction of one on a machine that has nothing else to do."""

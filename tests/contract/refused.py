@@ -5,7 +5,7 @@ All of it is taken from answers of kube-apiserver v1.36.3.
 
 from typing import Final
 
-from tests.contract.objects import ABSENT
+from tests.builders.objects import ABSENT
 
 Case = tuple[str, object, list[tuple[str, str]]]
 Cases = list[Case]

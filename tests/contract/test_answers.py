@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from tests.builders.objects import a_lease, a_service, with_field
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import a_lease, a_service, with_field
 
 SERVICES = "/api/v1/namespaces/default/services"
 NOT_ALLOWED = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource")

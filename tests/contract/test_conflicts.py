@@ -1,8 +1,8 @@
 """Who is told that somebody else was there first, and in which words."""
 
 import pytest
+from tests.builders.objects import a_bare_node, a_bare_pod, a_lease, a_service, a_slice
 from tests.contract.api import MERGE_PATCH, STRATEGIC_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import a_bare_node, a_bare_pod, a_lease, a_service, an_endpoint_slice
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -14,7 +14,7 @@ def some_kinds(namespace: str) -> list[tuple[str, Object]]:
         ("pods", a_bare_pod("cart", namespace=namespace)),
         (
             "endpointslices.discovery.k8s.io",
-            an_endpoint_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+            a_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
         ),
         ("leases.coordination.k8s.io", a_lease("cart", namespace=namespace)),
         ("nodes", a_bare_node(f"{namespace}-cart")),

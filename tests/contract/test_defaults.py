@@ -1,8 +1,7 @@
 """What a new object has although nobody said so."""
 
 import pytest
-from tests.contract.api import MERGE_PATCH, Api, Object, collection_of
-from tests.contract.objects import (
+from tests.builders.objects import (
     ZONE,
     a_bare_node,
     a_bare_pod,
@@ -11,10 +10,11 @@ from tests.contract.objects import (
     a_namespace,
     a_node,
     a_service,
-    an_endpoint_slice,
+    a_slice,
     an_event,
     with_field,
 )
+from tests.contract.api import MERGE_PATCH, Api, Object, collection_of
 
 
 def created(api: Api, thing: Object) -> Object:
@@ -83,20 +83,20 @@ def test_a_node_is_not_ready_at_first(api: Api, namespace: str) -> None:
 
 
 def test_a_slice_says_that_it_is_about_tcp(api: Api, namespace: str) -> None:
-    slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
+    slice_ = a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["ports"] = [{"port": 80}]
     assert created(api, slice_)["ports"] == [{"name": "", "protocol": "TCP", "port": 80}]
 
 
 @pytest.mark.parametrize("ports", [None, []])
 def test_no_ports_of_a_slice_are_null(api: Api, namespace: str, ports: object) -> None:
-    slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
+    slice_ = a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["ports"] = ports
     assert created(api, slice_)["ports"] is None
 
 
 def test_an_endpoints_conditions_stay_unknown(api: Api, namespace: str) -> None:
-    slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
+    slice_ = a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     slice_["endpoints"] = [{"addresses": ["10.0.0.1"]}]
     assert created(api, slice_)["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
 

@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import (
+from tests.builders.objects import (
     a_bare_node,
     a_bare_pod,
     a_lease,
@@ -13,10 +12,11 @@ from tests.contract.objects import (
     a_node,
     a_pod,
     a_service,
-    an_endpoint_slice,
+    a_slice,
     an_event,
     with_field,
 )
+from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
 
 FINALIZER = "zoneward.example/wait"
 PATIENCE = 20.0
@@ -50,7 +50,7 @@ def test_the_answer_is_a_status_for_most_kinds(api: Api, namespace: str) -> None
         (a_lease("it", namespace=namespace), "coordination.k8s.io", "leases"),
         (an_event("it", namespace=namespace), "events.k8s.io", "events"),
         (
-            an_endpoint_slice("it", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+            a_slice("it", service="cart", addresses=["10.0.0.1"], namespace=namespace),
             "discovery.k8s.io",
             "endpointslices",
         ),
@@ -116,7 +116,7 @@ def test_options_that_make_no_sense_are_refused(
 def running(api: Api, namespace: str) -> Object:
     """A pod on a node, where a kubelet would have to confirm its end."""
     api.create(a_node(node := f"{namespace}-node"))
-    pod = a_pod("it", node=node, address="10.1.0.1", namespace=namespace)
+    pod = a_pod("it", node=node, ips=["10.1.0.1"], namespace=namespace)
     return api.create(with_field(pod, "spec.terminationGracePeriodSeconds", 30))
 
 

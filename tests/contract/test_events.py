@@ -1,8 +1,8 @@
 """Events have two groups: an object of one is an object of the other, under other names."""
 
 import pytest
+from tests.builders.objects import a_core_event, an_event, with_field
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import a_core_event, an_event, with_field
 
 SAME = {
     "involvedObject": "regarding",

@@ -1,8 +1,8 @@
 """Leases: how those who elect a leader, and kubelets, use them."""
 
 import pytest
+from tests.builders.objects import a_lease, with_field
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of
-from tests.contract.objects import a_lease, with_field
 
 
 def a_held_lease(namespace: str) -> Object:

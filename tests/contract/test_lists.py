@@ -3,9 +3,9 @@
 import os
 
 import pytest
+from tests.builders.objects import a_bare_node, a_bare_pod, a_core_event, a_lease, a_namespace, a_service
 from tests.contract.api import Api, Object, collection_of
 from tests.contract.conftest import Server
-from tests.contract.objects import a_bare_node, a_bare_pod, a_core_event, a_lease, a_namespace, a_service
 
 LABEL_VALUE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "

@@ -1,8 +1,8 @@
 """Numbers in requests are what Go's ``strconv`` takes for one."""
 
 import pytest
+from tests.builders.objects import a_lease
 from tests.contract.api import Api, path_of
-from tests.contract.objects import a_lease
 
 SYNTAX, RANGE = "invalid syntax", "value out of range"
 WRONG = {

@@ -5,17 +5,17 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import (
+from tests.builders.objects import (
     a_bare_node,
     a_bare_pod,
     a_core_event,
     a_lease,
     a_namespace,
     a_service,
-    an_endpoint_slice,
+    a_slice,
     an_event,
 )
+from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -25,7 +25,7 @@ def each_kind(namespace: str) -> list[Object]:
     return [
         a_service("cart", namespace=namespace),
         a_bare_pod("pod", namespace=namespace),
-        an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+        a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace),
         a_lease("lease", namespace=namespace),
         a_core_event("old", namespace=namespace),
         an_event("new", namespace=namespace),
@@ -183,7 +183,7 @@ def test_pods_have_a_generation_and_most_others_have_none(api: Api, namespace: s
 
 
 def test_the_generation_of_a_slice_grows_with_its_content(api: Api, namespace: str) -> None:
-    slice_ = api.create(an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace))
+    slice_ = api.create(a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace))
     moved = api.patch(slice_, {"endpoints": [{"addresses": ["10.0.0.2"]}]}, content_type=MERGE_PATCH)
     assert moved["metadata"]["generation"] == 2
     labelled = api.patch(slice_, {"metadata": {"labels": {"tier": "front"}}})

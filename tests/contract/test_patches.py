@@ -1,6 +1,7 @@
 """Patches of three forms: what each changes, and what it says when it cannot be done."""
 
 import pytest
+from tests.builders.objects import a_bare_node, a_lease, a_service, a_slice, with_field
 from tests.contract.api import (
     MERGE_PATCH,
     STRATEGIC_PATCH,
@@ -8,7 +9,6 @@ from tests.contract.api import (
     Object,
     path_of,
 )
-from tests.contract.objects import a_bare_node, a_lease, a_service, an_endpoint_slice, with_field
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_owners_are_merged_by_their_uid(api: Api, namespace: str, lease: Object)
 
 
 def test_endpoints_of_a_slice_are_replaced(api: Api, namespace: str) -> None:
-    slice_ = api.create(an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace))
+    slice_ = api.create(a_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace))
     patched = api.patch(slice_, {"endpoints": [{"addresses": ["10.0.0.2"]}]})
     assert [each["addresses"] for each in patched["endpoints"]] == [["10.0.0.2"]]
 

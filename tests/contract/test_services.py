@@ -3,8 +3,8 @@
 import ipaddress
 
 import pytest
+from tests.builders.objects import a_service, with_field
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import a_service, with_field
 
 NODE_PORTS = range(30000, 32768)
 
@@ -235,7 +235,7 @@ def test_traffic_that_stays_on_a_node_is_checked_by_balancers(api: Api, namespac
 
 @pytest.mark.parametrize("value", ["PreferClose", "PreferSameZone", "PreferSameNode"])
 def test_traffic_can_be_distributed(api: Api, namespace: str, value: str) -> None:
-    service = api.create(a_service("cart", namespace=namespace, traffic_distribution=value))
+    service = api.create(a_service("cart", namespace=namespace, distribution=value))
     assert service["spec"]["trafficDistribution"] == value
     patched = api.patch(service, {"spec": {"trafficDistribution": None}}, content_type=MERGE_PATCH)
     assert "trafficDistribution" not in patched["spec"]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.builders.objects import a_lease
 from tests.contract.api import Api, Object, collection_of, path_of, told
-from tests.contract.objects import a_lease
 
 CLIENTS = 4
 

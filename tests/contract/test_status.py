@@ -1,8 +1,8 @@
 """The status has a door of its own: through it nothing else goes, and it goes through no other."""
 
 import pytest
+from tests.builders.objects import a_bare_node, a_bare_pod, a_lease, a_namespace, a_service
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
-from tests.contract.objects import a_bare_node, a_bare_pod, a_lease, a_namespace, a_service
 
 STATUS: dict[str, Object] = {
     "Service": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}},

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from tests.contract.api import Api, Object, collection_of, path_of
-from tests.contract.objects import (
+from tests.builders.objects import (
     a_bare_node,
     a_bare_pod,
     a_core_event,
@@ -13,10 +12,11 @@ from tests.contract.objects import (
     a_node,
     a_pod,
     a_service,
-    an_endpoint_slice,
+    a_slice,
     an_event,
     with_field,
 )
+from tests.contract.api import Api, Object, collection_of, path_of
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -43,7 +43,7 @@ def everything(namespace: str) -> dict[str, Object]:
         "Service": a_service("it", namespace=namespace),
         "Pod": a_bare_pod("it", namespace=namespace),
         "Node": a_bare_node(f"{namespace}-it"),
-        "EndpointSlice": an_endpoint_slice("it", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+        "EndpointSlice": a_slice("it", service="cart", addresses=["10.0.0.1"], namespace=namespace),
         "Lease": a_lease("it", namespace=namespace),
         "Event": a_core_event("it", namespace=namespace),
         "Event.events.k8s.io": an_event("it", namespace=namespace),
@@ -163,7 +163,7 @@ def test_a_service_shows_its_ports_and_addresses(api: Api, namespace: str) -> No
 
 def test_a_pod_shows_how_it_is(api: Api, namespace: str) -> None:
     api.create(a_node(node := f"{namespace}-node"))
-    pod = api.create(a_pod("it", node=node, address="10.1.0.1", namespace=namespace))
+    pod = api.create(a_pod("it", node=node, ips=["10.1.0.1"], namespace=namespace))
     assert row(api, pod) == ["it", "0/1", "Running", "0", "age"]
     running = {
         "name": "main",
@@ -241,7 +241,7 @@ def test_a_node_shows_how_it_is(api: Api, namespace: str) -> None:
     ],
 )
 def test_a_slice_shows_three_endpoints(api: Api, namespace: str, addresses: list[str], shown: str) -> None:
-    slice_ = api.create(an_endpoint_slice("it", service="cart", addresses=addresses, namespace=namespace))
+    slice_ = api.create(a_slice("it", service="cart", addresses=addresses, namespace=namespace))
     assert row(api, slice_)[3] == shown
 
 
@@ -256,7 +256,7 @@ def test_a_slice_shows_three_endpoints(api: Api, namespace: str, addresses: list
     ],
 )
 def test_a_slice_shows_three_ports(api: Api, namespace: str, ports: list[Object], shown: str) -> None:
-    slice_ = an_endpoint_slice("it", service="cart", addresses=["10.0.0.1"], namespace=namespace) | {"ports": ports}
+    slice_ = a_slice("it", service="cart", addresses=["10.0.0.1"], namespace=namespace) | {"ports": ports}
     api.create(slice_)
     assert row(api, slice_)[2] == shown
 

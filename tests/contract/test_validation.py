@@ -3,6 +3,18 @@
 from collections.abc import Callable
 
 import pytest
+from tests.builders.objects import (
+    a_bare_node,
+    a_bare_pod,
+    a_core_event,
+    a_lease,
+    a_namespace,
+    a_service,
+    a_slice,
+    an_event,
+    some_endpoints,
+    with_field,
+)
 from tests.contract import refused
 from tests.contract.api import (
     MERGE_PATCH,
@@ -12,18 +24,6 @@ from tests.contract.api import (
     collection_of,
     path_of,
 )
-from tests.contract.objects import (
-    a_bare_node,
-    a_bare_pod,
-    a_core_event,
-    a_lease,
-    a_namespace,
-    a_service,
-    an_endpoint_slice,
-    an_event,
-    some_endpoints,
-    with_field,
-)
 
 # Nothing is stored here, so one namespace does for all; where anything is, the test has its own.
 NEW: dict[str, tuple[Callable[[str], Object], refused.Cases]] = {
@@ -31,7 +31,7 @@ NEW: dict[str, tuple[Callable[[str], Object], refused.Cases]] = {
     "Pod": (lambda namespace: a_bare_pod("cart", namespace=namespace), refused.PODS),
     "Node": (lambda namespace: a_bare_node(f"{namespace}-node"), refused.NODES),
     "EndpointSlice": (
-        lambda namespace: an_endpoint_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+        lambda namespace: a_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
         refused.SLICES,
     ),
     "Endpoints": (lambda namespace: some_endpoints("cart", namespace=namespace), refused.ENDPOINTS),

@@ -4,8 +4,8 @@ import time
 from typing import Any
 
 import pytest
+from tests.builders.objects import a_lease
 from tests.contract.api import Api, Object, collection_of, path_of, told
-from tests.contract.objects import a_lease
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from tests.builders.objects import a_node, a_pod, a_service
 from tests.client.calling import transport
 from tests.client.serving import access_to
-from tests.contract.objects import a_node, a_pod, a_service
 from tests.controller.a_controller import KEPT, LABELS, SandboxObjects
 
 from zoneward.client.resources import SLICES
@@ -149,7 +149,7 @@ async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     for zone in "abc":
         store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
     for number in range(NUMBER):
-        pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", address=f"10.0.0.{number}", labels=LABELS)
+        pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", ips=[f"10.0.0.{number}"], labels=LABELS)
         store.create(registry.kinds["pods"], KEY[0], pod)
         with_status = {"status": pod["status"]}
         kind, name = registry.kinds["pods"], pod["metadata"]["name"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
 
 import msgspec
+from tests.builders.objects import a_node, a_pod, a_service
 from tests.client.calling import transport
 from tests.client.serving import access_to
-from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.object_store import ObjectStore
@@ -94,7 +94,7 @@ class Place(SandboxObjects):
         self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
 
     def pod(self, number: int, *, node: str) -> None:
-        pod = a_pod(f"cart-{number}", node=node, address=f"10.0.{number // 250}.{number % 250 + 1}", labels=LABELS)
+        pod = a_pod(f"cart-{number}", node=node, ips=[f"10.0.{number // 250}.{number % 250 + 1}"], labels=LABELS)
         self.store.create(self.registry.kinds["pods"], "default", pod)
         self._status(f"cart-{number}", {"status": pod["status"]})
 

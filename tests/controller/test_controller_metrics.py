@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clusters import Cluster, a_service, nodes_in, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable

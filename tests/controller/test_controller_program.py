@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.builders.objects import a_service
 from tests.client.serving import access_to, json_status, served
-from tests.contract.objects import a_service
 from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.contract.objects import an_endpoint_slice
+from tests.builders.objects import a_slice
 from tests.controller.a_controller import KEPT, LABELS, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 from tests.controller.test_endpointslice_controller import is_as_planned, until, with_controller
@@ -129,7 +129,7 @@ async def test_slices_of_other_managers_are_never_written() -> None:
         for service in ("cart", "unmanaged"):
             for manager in (mirror, "somebody"):
                 name = f"{service}-{manager.partition('.')[0]}"
-                slice_ = an_endpoint_slice(name, service=service, addresses=["10.9.0.1"], managed_by=manager)
+                slice_ = a_slice(name, service=service, addresses=["10.9.0.1"], manager=manager)
                 create(place, KEPT, slice_)
         theirs = place.objects(KEPT)
         async with at_work(place) as controller:
@@ -385,7 +385,7 @@ async def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -
 
             place.registry.store.listeners.append(look)
             options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "managed_by": names.BUILT_IN_MANAGER}
-            create(place, KEPT, an_endpoint_slice("late", **options))
+            create(place, KEPT, a_slice("late", **options))
             await until(lambda: bool(gone))
             assert gone[0] - made[0] >= still
     assert place.missing == []

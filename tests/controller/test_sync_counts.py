@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clusters import Cluster, a_service, nodes_in, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster
 
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync_counts import (

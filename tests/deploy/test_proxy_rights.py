@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, cast
 
+from tests.builders.objects import a_node, a_service, a_slice
 from tests.client.serving import access_to
-from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.asking import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 
@@ -64,7 +64,7 @@ class Place:
 
         slices = self.registry.kinds["endpointslices.discovery.k8s.io"]
         for name, address in (("cart", "10.1.0.1"), ("mail", "10.1.0.2")):
-            made = an_endpoint_slice(f"{name}-1", service=name, addresses=[address])
+            made = a_slice(f"{name}-1", service=name, addresses=[address])
             store.create(slices, "default", made)
 
     def lease(self) -> dict[str, Any] | None:

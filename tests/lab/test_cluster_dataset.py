@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
+from tests.builders.structs import a_node, a_service, nodes_in, pods_in
+from tests.clusters import Cluster
 
 from zoneward.kube.input_error import InputError
 from zoneward.lab.datasets import Inputs, cluster_dataset

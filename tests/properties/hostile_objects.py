@@ -7,7 +7,7 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, Final
 
-from tests.contract.objects import a_node, a_pod, a_service
+from tests.builders.objects import a_node, a_pod, a_service
 
 from zoneward.client.resources import CACHED_RESOURCES, ENDPOINTS, LEASES
 from zoneward.controller.handover.endpoints_object import OVER_CAPACITY_ANNOTATION
@@ -170,7 +170,7 @@ def objects(name: str) -> dict[str, Object]:
     node["metadata"]["uid"] = f"uid-{name}"
     node["status"] |= {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}], "allocatable": {"cpu": "4"}}
     node.setdefault("spec", {})["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
-    pod = a_pod(f"{name}-p", node=name, address="10.1.0.8", labels={"app": name})
+    pod = a_pod(f"{name}-p", node=name, ips=["10.1.0.8"], labels={"app": name})
     pod["metadata"]["uid"] = f"uid-{name}-p"
     pod["spec"] |= {"hostname": "h", "subdomain": name, "initContainers": [{"ports": [{"containerPort": 1}]}]}
     pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]

@@ -14,20 +14,8 @@ from typing import Final, NamedTuple
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import (
-    DUAL_STACK,
-    IPV4,
-    IPV6,
-    PORT,
-    Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    a_slice,
-    an_endpoint,
-    hints,
-    slices_after,
-)
+from tests.builders.structs import DUAL_STACK, IPV4, IPV6, PORT, a_node, a_pod, a_service, a_slice, an_endpoint, hints
+from tests.clusters import Cluster, slices_after
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort

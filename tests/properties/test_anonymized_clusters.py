@@ -11,17 +11,8 @@ from unittest.mock import patch
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.clusters import (
-    SERVICE,
-    Cluster,
-    a_service,
-    a_slice,
-    endpoint_answers,
-    endpoints_in,
-    nodes_in,
-    pods_in,
-    rounded,
-)
+from tests.builders.structs import SERVICE, a_service, a_slice, nodes_in, pods_in
+from tests.clusters import Cluster, endpoint_answers, endpoints_in, rounded
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector

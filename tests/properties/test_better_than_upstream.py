@@ -6,18 +6,15 @@ from fractions import Fraction
 import pytest
 from hypothesis import event, given
 from msgspec.structs import replace
+from tests.builders.structs import a_node, a_service, nodes_in, pods_in
 from tests.clusters import (
     ALL_HINTS,
     CLUSTER,
     Cluster,
-    a_node,
-    a_service,
     endpoints_in,
     hinted_zones,
-    nodes_in,
     only_family,
     overload_threshold,
-    pods_in,
     slices_after,
     told,
     written,

@@ -10,7 +10,8 @@ from itertools import combinations_with_replacement, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, only_family, overload_threshold, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster, endpoints_in, only_family, overload_threshold
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.kube.objects import is_ready

@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 from hypothesis import given
-from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster, endpoints_in
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.objects import Endpoint

@@ -8,7 +8,8 @@ from itertools import repeat
 
 import pytest
 from hypothesis import given
-from tests.clusters import ALL_HINTS, CLUSTER, Cluster, a_pod, a_service, endpoints_in, nodes_in, only_family, pods_in
+from tests.builders.structs import a_pod, a_service, nodes_in, pods_in
+from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_family
 from tests.properties.random_clusters import NODE_HINTS, SUBSETTING, ZONE_HINTS, clusters, examples
 
 from zoneward.kube import names

@@ -14,20 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import (
-    Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    endpoint_answers,
-    hinted_zones,
-    nodes_in,
-    pods_in,
-    rounded,
-    slices_after,
-    told,
-    written,
-)
+from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
+from tests.clusters import Cluster, endpoint_answers, hinted_zones, rounded, slices_after, told, written
 from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, clusters, examples
 
 from zoneward.kube import names

@@ -3,7 +3,8 @@
 import re
 
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
+from tests.builders.structs import a_node, a_service, nodes_in, pods_in
+from tests.clusters import Cluster
 
 from zoneward.report.plan_table import plan_table
 from zoneward.report.terminal_text import render_text

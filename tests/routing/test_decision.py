@@ -4,17 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
-from tests.clusters import (
-    Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    decided_hints,
-    hinted_zones,
-    nodes_in,
-    only_family,
-    pods_in,
-)
+from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
+from tests.clusters import Cluster, decided_hints, hinted_zones, only_family
 
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision

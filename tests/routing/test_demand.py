@@ -6,7 +6,8 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clusters import a_node, demand_in
+from tests.builders.structs import a_node
+from tests.clusters import demand_in
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone

@@ -9,18 +9,8 @@ from typing import Final
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from tests.clusters import (
-    Cluster,
-    a_pod,
-    a_service,
-    a_slice,
-    an_endpoint,
-    hints,
-    nodes_in,
-    only_family,
-    pods_in,
-    written,
-)
+from tests.builders.structs import a_pod, a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.clusters import Cluster, only_family, written
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import EndpointSlice, Pod

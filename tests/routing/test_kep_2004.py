@@ -13,18 +13,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 import pytest
-from tests.clusters import (
-    CLUSTER,
-    Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    endpoints_in,
-    nodes_in,
-    only_family,
-    pods_in,
-    written,
-)
+from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
+from tests.clusters import CLUSTER, Cluster, endpoints_in, only_family, written
 from tests.reference import kep_2004
 from tests.routing.proposal_rows import KEP_2004_FIRST, KEP_2004_ONLY_FIRST
 

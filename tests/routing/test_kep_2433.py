@@ -5,19 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
-from tests.clusters import (
-    CLUSTER,
-    Cluster,
-    a_node,
-    a_service,
-    an_endpoint,
-    hinted_zones,
-    hints,
-    nodes_in,
-    only_family,
-    pods_in,
-    written,
-)
+from tests.builders.structs import a_node, a_service, an_endpoint, hints, nodes_in, pods_in
+from tests.clusters import CLUSTER, Cluster, hinted_zones, only_family, written
 from tests.routing.proposal_rows import KEP_2433_CONTROLLER, KEP_2433_PROXY
 
 from zoneward.kube.objects import Number

@@ -5,7 +5,8 @@ from itertools import product
 from typing import Final
 
 import pytest
-from tests.clusters import Cluster, a_pod, a_service, nodes_in, only_family, pods_in
+from tests.builders.structs import a_pod, a_service, nodes_in, pods_in
+from tests.clusters import Cluster, only_family
 
 from zoneward.kube.objects import Condition, Pod, Service
 from zoneward.routing.configuration import Configuration, FeatureGates

@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import DUAL_STACK, Cluster, a_node, a_pod, a_service, nodes_in, pods_in
+from tests.builders.structs import DUAL_STACK, a_node, a_pod, a_service, nodes_in, pods_in
+from tests.clusters import Cluster
 from tests.routing.proposal_rows import KEP_2433_EVENTS
 
 from zoneward.kube.objects import PodIP, ServiceEvent

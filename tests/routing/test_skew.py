@@ -7,18 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
-from tests.clusters import (
-    CLUSTER,
-    Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    endpoints_in,
-    nodes_in,
-    only_family,
-    pods_in,
-    written,
-)
+from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
+from tests.clusters import CLUSTER, Cluster, endpoints_in, only_family, written
 
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration, FeatureGates

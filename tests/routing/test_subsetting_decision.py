@@ -1,7 +1,8 @@
 """Decisions by slice groups: what traffic policies, a default and conditions mean for them (KEP-2004)."""
 
 import pytest
-from tests.clusters import Cluster, a_service, nodes_in, only_family, pods_in, written
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster, only_family, written
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service

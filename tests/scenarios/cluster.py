@@ -7,17 +7,8 @@ from itertools import count
 from typing import Any, Final
 
 from msgspec import UNSET
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, ZONE, a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import Object
-from tests.contract.objects import (
-    MANAGED_BY,
-    SERVICE_NAME,
-    ZONE,
-    a_namespace,
-    a_node,
-    a_pod,
-    a_service,
-    an_endpoint_slice,
-)
 from tests.scenarios.client import Client
 from tests.scenarios.history import APP, SLICES, History, addresses_of, path_in, service_of
 from tests.scenarios.scenario import Counts, NodeChange, Rewriting, Roll, ServiceChange, annotations_of
@@ -169,7 +160,7 @@ class Cluster:
         address = f"10.{unique // 62500 + 1}.{unique // 250 % 250}.{unique % 250 + 1}"
         name = f"{workload}-{place}-{unique}"
         node = nodes[number % len(nodes)]
-        pod = a_pod(name, node=node, address=address, namespace=self.namespace, labels={APP: workload})
+        pod = a_pod(name, node=node, ips=[address], namespace=self.namespace, labels={APP: workload})
         if self.ipv6:
             pod["status"]["podIPs"].append({"ip": f"fd00:1::{unique:x}"})
         return pod
@@ -200,8 +191,8 @@ class Cluster:
 
     async def _write_beside(self, service: str, number: int) -> None:
         addresses = [f"10.200.0.{each}" for each in range(1, number + 1)]
-        other = an_endpoint_slice(
-            f"{service}-other", service=service, addresses=addresses, namespace=self.namespace, managed_by=OTHER
+        other = a_slice(
+            f"{service}-other", service=service, addresses=addresses, namespace=self.namespace, manager=OTHER
         )
         await self.client.create(other)
         self.history.writes[service] -= 1

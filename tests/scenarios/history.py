@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.builders.objects import SERVICE_NAME
 from tests.contract.api import Object
-from tests.contract.objects import SERVICE_NAME
 from tests.scenarios.client import Client
 
 PODS: Final = "pods"

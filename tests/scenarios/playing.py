@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any, Final
 
 from msgspec import UNSET
+from tests.builders.objects import a_namespace
 from tests.contract.api import Api, Object
-from tests.contract.objects import a_namespace
 from tests.controller.a_controller import at_work
 from tests.scenarios.checks import Found, check
 from tests.scenarios.client import Client, client_for

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_service
+from tests.builders.structs import a_service
 
 from zoneward.kube.formats import subdomain_problems
 from zoneward.kube.objects import Service

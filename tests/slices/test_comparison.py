@@ -3,7 +3,8 @@
 from fractions import Fraction
 
 import pytest
-from tests.clusters import Cluster, a_service, a_slice, an_endpoint, nodes_in, only_family, pods_in
+from tests.builders.structs import a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.clusters import Cluster, only_family
 
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration, SubsettingSettings

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
+from tests.builders.structs import DUAL_STACK, a_pod, a_service, hints, nodes_in
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort

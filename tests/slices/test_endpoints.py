@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import (
+from tests.builders.structs import (
     DUAL_STACK,
     IPV4,
     IPV6,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_service, a_slice, an_endpoint, hints
+from tests.builders.structs import a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_pod, a_service, nodes_in, only_family, pods_in, written
+from tests.builders.structs import a_pod, a_service, nodes_in, pods_in
+from tests.clusters import Cluster, only_family, written
 from tests.properties.random_clusters import examples
 
 from zoneward.kube import names

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import UID, a_service, a_slice, an_endpoint
+from tests.builders.structs import UID, a_service, a_slice, an_endpoint
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity

@@ -7,25 +7,20 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import (
+from tests.builders.structs import (
     DUAL_STACK,
     IPV4,
     UID,
-    Cluster,
     a_node,
     a_pod,
     a_service,
     a_slice,
     an_endpoint,
-    endpoints_in,
-    hinted_zones,
     hints,
     nodes_in,
-    only_family,
     pods_in,
-    slices_after,
-    written,
 )
+from tests.clusters import Cluster, endpoints_in, hinted_zones, only_family, slices_after, written
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION

@@ -9,25 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import (
+from tests.builders.structs import (
     DUAL_STACK,
     IPV4,
     IPV6,
     PORT,
-    Cluster,
     a_node,
     a_pod,
     a_service,
     a_slice,
     an_endpoint,
-    endpoint_answers,
     hints,
     nodes_in,
     pods_in,
-    slices_after,
-    told,
-    written,
 )
+from tests.clusters import Cluster, endpoint_answers, slices_after, told, written
 from tests.properties.random_clusters import ANY_SETTING, clusters, examples, pods_of, subsetting_settings
 
 from zoneward.kube import names

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_service
+from tests.builders.structs import a_service
 
 from zoneward.kube.objects import EndpointPort, ServicePort
 from zoneward.slices.ports import has_named_targets, port_key

@@ -12,23 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.clusters import (
-    ALL_HINTS,
-    CLUSTER,
-    IPV4,
-    Cluster,
-    a_node,
-    a_pod,
-    a_service,
-    a_slice,
-    an_endpoint,
-    endpoints_in,
-    nodes_in,
-    only_family,
-    pods_in,
-    slices_after,
-    written,
-)
+from tests.builders.structs import IPV4, a_node, a_pod, a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_family, slices_after, written
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clusters import a_node, a_pod, a_service, a_slice, an_endpoint
+from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoint
 from tests.synthetic_cluster import synthetic_cluster
 
 from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMeta, LivePodStatus

@@ -8,11 +8,11 @@ The files agree on a few shapes, which the functions here take: a Node (``name``
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from tests.builders import structs
 from tests.vectors.cases import Case
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
-    Allocatable,
     Container,
     ContainerPort,
     Endpoint,
@@ -24,8 +24,6 @@ from zoneward.kube.objects import (
     Hints,
     Node,
     NodeCondition,
-    NodeMeta,
-    NodeStatus,
     ObjectMeta,
     ObjectReference,
     OwnerReference,
@@ -46,13 +44,9 @@ PORTS: Final = (ServicePort(name="http", port=80, target_port=8080),)
 
 
 def a_node(shape: Case) -> Node:
-    labels = dict(shape.get("labels") or {})
-    if shape.get("zone") is not None:
-        labels[names.ZONE_LABEL] = shape["zone"]
-    ready = shape.get("ready")
-    conditions = () if ready is None else (NodeCondition(type="Ready", status=str(ready)),)
-    status = NodeStatus(allocatable=Allocatable(cpu=shape.get("cpu")), conditions=conditions)
-    return Node(metadata=NodeMeta(name=shape["name"], labels=labels), status=status)
+    return structs.a_node(
+        shape["name"], shape.get("zone"), cpu=shape.get("cpu"), ready=shape.get("ready"), labels=shape.get("labels")
+    )
 
 
 def a_service(

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any, Final
 
 import pytest
+from tests.builders.objects import a_service, a_slice
 from tests.contract.api import Answer, path_of
-from tests.contract.objects import a_service, an_endpoint_slice
 from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
@@ -38,7 +38,7 @@ def slice_shape(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def service_traffic_distribution(case: Case, sandboxes: Sandboxes) -> None:
-    service = a_service("cart", traffic_distribution=case["input"]["value"])
+    service = a_service("cart", distribution=case["input"]["value"])
     answer = sent(sandboxes(of(case["input"]["switches"])), SERVICES, service)
     error = case["expected"]["error"]
     assert wrong(answer) == ([] if error is None else [(error["type"], error["field"])])
@@ -51,7 +51,7 @@ def service_traffic_distribution_scope(case: Case, sandboxes: Sandboxes) -> None
     """Types that cannot be headless are refused for that; the distribution is never what is wrong."""
     given, accepted = case["input"], []
     for type_, is_headless in product(given["service_types"], given["headless"]):
-        service = a_service("cart", traffic_distribution=given["value"])
+        service = a_service("cart", distribution=given["value"])
         service["spec"] |= {"type": type_} | ({"clusterIP": "None"} if is_headless else {})
         service["spec"] |= {"externalName": "cart.example"} if type_ == "ExternalName" else {}
         answer = sent(sandboxes(CURRENT), SERVICES, service)
@@ -65,14 +65,14 @@ def service_update_with_switch_off(case: Case, sandboxes: Sandboxes) -> None:
     given = case["input"]
     sandbox = sandboxes(ServerGates(service_traffic_distribution=given["switch_ServiceTrafficDistribution"]))
     assert given["update"] == "selector only"
-    stored = restored(sandbox, "services", a_service("cart", traffic_distribution=given["stored"]))
+    stored = restored(sandbox, "services", a_service("cart", distribution=given["stored"]))
     stored["spec"]["selector"] = {"app": "cart"}
     new = sandbox.api.replace(stored)
     assert new["spec"]["selector"] == {"app": "cart"}
     assert (new["spec"].get("trafficDistribution") == given["stored"]) == case["expected"]["field_kept"]
     assert (
         "trafficDistribution"
-        not in sent(sandbox, SERVICES, a_service("new", traffic_distribution="PreferClose")).object["spec"]
+        not in sent(sandbox, SERVICES, a_service("new", distribution="PreferClose")).object["spec"]
     )
 
 
@@ -92,7 +92,7 @@ def limits(case: Case, sandboxes: Sandboxes) -> None:
     types = {"IPv4": "10.0.0.1", "IPv6": "fd00::1", "FQDN": "cart.example"}
     assert list(types) == expected["address_types"]
     for type_, address in types.items():
-        one = an_endpoint_slice("cart-1", service="cart", addresses=[address]) | {"addressType": type_}
+        one = a_slice("cart-1", service="cart", addresses=[address]) | {"addressType": type_}
         assert not wrong(sent(sandbox, SLICES, one))
     for protocol in expected["port_protocols"]:
         ports = [{"name": "http", "port": 80, "protocol": protocol}]
@@ -239,7 +239,7 @@ def a_hinted_slice(hints: Case | None) -> Object:
 
 def shaped(*, endpoints: int = 1, addresses: int = 1, ports: int = 1, port_names: list[str] | None = None) -> Object:
     """The EndpointSlice that has this shape, and is good otherwise."""
-    slice_ = an_endpoint_slice("cart-1", service="cart", addresses=[])
+    slice_ = a_slice("cart-1", service="cart", addresses=[])
     listed = [f"10.1.2.{index % 255}" for index in range(addresses)]
     slice_["endpoints"] = [{"addresses": listed} for _ in range(endpoints)]
     names = [f"http-{index}" for index in range(ports)] if port_names is None else port_names

@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.builders import structs
+from tests.builders.structs import an_endpoint
 from tests.client.recording import until
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import LIMIT, at_work
@@ -26,10 +28,8 @@ from zoneward.controller.handover.conflict_detector import (
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
-from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
+from zoneward.kube.names import BUILT_IN_MANAGER, MANAGER
 from zoneward.kube.objects import (
-    Endpoint,
-    EndpointConditions,
     EndpointPort,
     EndpointSlice,
     ObjectMeta,
@@ -194,17 +194,16 @@ def test_nothing_is_remembered_of_a_service_that_is_gone_or_once_we_lead_no_more
 
 
 def a_slice(manager: str, *addresses: str, deleting: bool = False, ready: bool = True) -> EndpointSlice:
-    conditions = EndpointConditions(ready=ready)
-    return EndpointSlice(
-        metadata=ObjectMeta(
-            name=manager,
-            namespace=KEY[0],
-            uid=manager,
-            labels={MANAGED_BY_LABEL: manager, SERVICE_NAME_LABEL: KEY[1]},
-            deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None,
-        ),
-        address_type="IPv4",
-        endpoints=tuple(Endpoint(addresses=(each,), conditions=conditions) for each in addresses),
+    endpoints = (an_endpoint(each, None, ready=ready) for each in addresses)
+    return structs.a_slice(
+        manager,
+        *endpoints,
+        service=KEY[1],
+        namespace=KEY[0],
+        uid=manager,
+        manager=manager,
+        owner=None,
+        deleting=deleting,
         ports=PORTS,
     )
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.contract.objects import an_endpoint_slice
+from tests.builders.objects import a_slice
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT
 
@@ -188,7 +188,7 @@ async def test_a_name_that_another_services_slice_has_is_passed_over(shop: Shop)
     adopting = shop.adopting()
     (family,) = adopting.plan(await adopting.read_state()).families
     (wanted,) = family.changes.create
-    other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
+    other = a_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
     LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
     await adopting.adopt(endpoints_policy="keep")
     (written,) = shop.slices(names.MANAGER)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.contract.objects import an_endpoint_slice
+from tests.builders.objects import a_slice
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
@@ -104,7 +104,7 @@ def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
             service = {"metadata": {"name": name}, "spec": {"selector": LABELS, "ports": [{"port": 80}]}}
             store.create(kinds["services"], namespace, service)
             labels = {names.SERVICE_NAME_LABEL: name, names.MANAGED_BY_LABEL: names.MANAGER}
-            ours = an_endpoint_slice(name, service=name, addresses=["10.0.0.1"])
+            ours = a_slice(name, service=name, addresses=["10.0.0.1"])
             ours["metadata"]["labels"] = labels
             store.create(kinds[KEPT], namespace, ours)
         begun: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.contract.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
+from tests.builders.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
 
 from zoneward.kube import names
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
@@ -167,7 +167,7 @@ class Cluster:
         labels = {"app": "shop" if number % 4 == 3 else "cart", "tier": "front"}
         on = f"node-{node % MOST_NODES}"
         ips = self._addresses(number)
-        pod = a_pod(name, node=on, address=ips[0]["ip"], labels=labels, ready=ready)
+        pod = a_pod(name, node=on, ips=[ips[0]["ip"]], labels=labels, ready=ready)
         container = pod["spec"]["containers"][0]
         container["ports"][0]["containerPort"] = 9090 if number % 5 == 4 else 8080
         pod["spec"]["terminationGracePeriodSeconds"] = 30
@@ -231,7 +231,7 @@ class Cluster:
             name,
             selector=_SELECTORS[number % len(SERVICES)],
             annotations=annotations,
-            traffic_distribution=distribution,
+            distribution=distribution,
         )
         match sort % 4:
             case 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from tests.contract.objects import SERVICE_NAME
+from tests.builders.objects import SERVICE_NAME
 from tests.controller.leader.an_election import LEASES, seconds
 from tests.controller.model.cluster import NAMESPACE, SLICES, Cluster
 from tests.controller.model.network import Link, Sent

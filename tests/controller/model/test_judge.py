@@ -1,7 +1,7 @@
 """What must not happen is seen where it happens: otherwise no schedule would ever fail."""
 
 import msgspec
-from tests.contract.objects import SERVICE_NAME
+from tests.builders.objects import SERVICE_NAME
 from tests.controller.leader.an_election import in_no_time
 from tests.controller.model.cluster import NAMESPACE
 from tests.controller.model.network import Link

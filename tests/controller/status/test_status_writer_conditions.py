@@ -1,6 +1,7 @@
 """Our conditions in a Service's status: found, compared without their times, and patched without touching others."""
 
 from msgspec.structs import replace
+from tests.builders.structs import a_service
 
 from zoneward.controller.status.status_writer import (
     are_equal,
@@ -10,7 +11,7 @@ from zoneward.controller.status.status_writer import (
     with_transition_times,
 )
 from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMMED_CONDITION
-from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectMeta, Service, ServiceStatus
+from zoneward.kube.objects import Condition, LoadBalancerStatus, Service, ServiceStatus
 
 OTHER = Condition(type="their.org/Thing", status="True")
 ACCEPTED = Condition(type=ACCEPTED_CONDITION, status="True", reason="Accepted", message="")
@@ -18,16 +19,10 @@ OFF = Condition(type=PROGRAMMED_CONDITION, status="False", reason="OneZone", mes
 EARLIER, LATER = "2026-11-21T08:00:00Z", "2026-11-21T09:00:00Z"
 
 
-def a_service(*conditions: Condition) -> Service:
-    return Service(
-        metadata=ObjectMeta(name="cart", namespace="shop", uid="u-1"), status=ServiceStatus(conditions=conditions)
-    )
-
-
 def test_ours_are_found_among_those_of_others_and_replaced_without_touching_them() -> None:
-    service = a_service(OTHER, ACCEPTED)
+    service = a_service(status=ServiceStatus(conditions=(OTHER, ACCEPTED)))
     assert own_conditions(service) == (ACCEPTED,)
-    assert with_own_conditions(service, (OFF,)) == a_service(OTHER, OFF)
+    assert with_own_conditions(service, (OFF,)) == a_service(status=ServiceStatus(conditions=(OTHER, OFF)))
     assert own_conditions(Service()) == ()
     bare = Service(status=ServiceStatus(load_balancer=LoadBalancerStatus()))
     changed = with_own_conditions(bare, (OFF,)).status

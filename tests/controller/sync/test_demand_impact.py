@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, endpoint_answers, nodes_in, pods_in
+from tests.builders.structs import a_node, a_service, nodes_in, pods_in
+from tests.clusters import Cluster, endpoint_answers
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize

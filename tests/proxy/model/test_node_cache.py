@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from tests.builders.objects import a_node, a_service, a_slice
 
 from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
@@ -16,34 +17,30 @@ CART: ObjectKey = ("shop", "cart")
 
 
 def service(version: int = 1, **spec: Any) -> Service:
-    given: dict[str, Any] = {
-        "clusterIP": "10.96.0.1",
-        "clusterIPs": ["10.96.0.1"],
-        "ports": [{"name": "http", "protocol": "TCP", "port": 80}],
-    }
-    metadata = {"namespace": "shop", "name": "cart", "resourceVersion": str(version)}
-    return msgspec.convert({"metadata": metadata, "spec": given | spec}, Service)
+    given = {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"]} | spec
+    return msgspec.convert(a_service("cart", namespace="shop", version=version, **given), Service)
 
 
 def slice_(
     name: str, *addresses: str, zone: str | None = None, version: int = 1, node: str = "elsewhere", **conditions: bool
 ) -> RawEndpointSlice:
-    labels = {SERVICE_NAME_LABEL: "cart"} | ({ZONE_LABEL: zone} if zone else {})
-    document = {
-        "metadata": {"namespace": "shop", "name": name, "labels": labels, "resourceVersion": str(version)},
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
-        "endpoints": [
-            {"addresses": [each], "nodeName": node, "zone": zone or "a", "conditions": {"ready": True} | conditions}
-            for each in addresses
-        ],
-    }
+    """A slice of one zone says so in a label."""
+    document = a_slice(
+        name,
+        service="cart",
+        addresses=addresses,
+        namespace="shop",
+        node=node,
+        zone=zone or "a",
+        labels={ZONE_LABEL: zone} if zone else None,
+        version=version,
+        conditions=conditions,
+    )
     return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
 
 
 def node(zone: str, version: int = 1) -> LiveNode:
-    metadata = {"name": "n1", "labels": {ZONE_LABEL: zone}, "resourceVersion": str(version)}
-    return msgspec.convert({"metadata": metadata}, LiveNode)
+    return msgspec.convert(a_node("n1", zone, version=version), LiveNode)
 
 
 def known(*, zone: str | None = "a", **told: Any) -> NodeCache:

@@ -1,17 +1,16 @@
 """What a Node says of its addresses is parsed before it becomes a part of rules."""
 
-from zoneward.kube.objects import Node, NodeAddress, NodeStatus
+from tests.builders.structs import a_node
+
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
 
 
-def a_node(*addresses: tuple[str, str]) -> Node:
-    return Node(status=NodeStatus(addresses=tuple(NodeAddress(type=kind, address=each) for kind, each in addresses)))
-
-
 def test_an_invalid_node_address_is_reported_and_the_next_one_is_used() -> None:
     injected = "192.168.77.1 }\nadd table inet X"
-    node = a_node(("InternalIP", injected), ("InternalIP", "garbage"), ("ExternalIP", "192.0.2.1"), ("Hostname", "n1"))
+    node = a_node(
+        addresses=[("InternalIP", injected), ("InternalIP", "garbage"), ("ExternalIP", "192.0.2.1"), ("Hostname", "n1")]
+    )
     told: list[str] = []
     assert all_node_addresses(node, left_out=told.append) == {"ip": ("192.0.2.1",)}
     assert told == [injected, "garbage"]
@@ -20,7 +19,7 @@ def test_an_invalid_node_address_is_reported_and_the_next_one_is_used() -> None:
 
 
 def test_a_node_with_invalid_addresses_is_treated_as_one_without_addresses() -> None:
-    assert ruleset_options(ProxyConfiguration(), a_node(("InternalIP", "garbage"))) == ruleset_options(
+    assert ruleset_options(ProxyConfiguration(), a_node(addresses=[("InternalIP", "garbage")])) == ruleset_options(
         ProxyConfiguration(), a_node()
     )
 
@@ -35,7 +34,7 @@ def test_ranges_are_canonical() -> None:
 
 
 def test_addresses_of_node_ports_are_those_of_the_node_within_the_ranges() -> None:
-    node = a_node(("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("InternalIP", "fd00::1"))
+    node = a_node(addresses=[("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("InternalIP", "fd00::1")])
     primary = node_port_addresses(ruleset_options(ProxyConfiguration(), node), node)
     assert primary == {"ip": frozenset({"10.0.0.1"}), "ip6": frozenset({"fd00::1"})}
     some = ProxyConfiguration(node_port_addresses=("0.0.0.0/0",))

@@ -6,7 +6,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import an_endpoint
+from tests.builders.structs import an_endpoint
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, identity

@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.clusters import an_endpoint
+from tests.builders.structs import an_endpoint
 
 from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 import pytest
-from tests.clusters import a_service
+from tests.builders.structs import a_service
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service

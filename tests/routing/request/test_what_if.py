@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_service
+from tests.builders.structs import a_service
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service

@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
-from tests.clusters import ALL_HINTS, CLUSTER, a_service, a_slice, an_endpoint, hints
+from tests.builders.structs import a_service, a_slice, an_endpoint, hints
+from tests.clusters import ALL_HINTS, CLUSTER
 
 from zoneward.kube.objects import (
     Endpoint,

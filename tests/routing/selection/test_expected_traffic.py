@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
-from tests.clusters import ALL_HINTS, CLUSTER, a_node, an_endpoint, demand_in, hints
+from tests.builders.structs import a_node, an_endpoint, hints
+from tests.clusters import ALL_HINTS, CLUSTER, demand_in
 
 from zoneward.kube.objects import Endpoint, Node
 from zoneward.routing.demand import Demand, compute_demand

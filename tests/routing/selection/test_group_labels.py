@@ -7,18 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import (
-    ALL_HINTS,
-    CLUSTER,
-    Cluster,
-    a_service,
-    a_slice,
-    an_endpoint,
-    hints,
-    nodes_in,
-    only_family,
-    pods_in,
-)
+from tests.builders.structs import a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.clusters import ALL_HINTS, CLUSTER, Cluster, only_family
 from tests.properties.random_clusters import examples
 
 from zoneward.kube import names

@@ -1,11 +1,14 @@
-"""Objects as a kubelet, a user or a controller would have written them, with what tests need to choose."""
+"""Objects of the API as JSON, as a kubelet, a user or a controller would have written them.
+
+`tests.builders.structs` builds the same as structs; names of functions and arguments are the same where both have them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from tests.contract.api import Object
+Object = dict[str, Any]
 
 ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -19,13 +22,24 @@ def a_namespace(name: str) -> Object:
 
 
 def a_node(
-    name: str, *, zone: str | None = "a", cpu: str = "4", address: str = "10.0.0.1", ready: bool = True
+    name: str,
+    zone: str | None = "a",
+    *,
+    cpu: str = "4",
+    address: str = "10.0.0.1",
+    ready: bool = True,
+    labels: Mapping[str, str] | None = None,
+    version: int | None = None,
 ) -> Object:
     """The taint that admission adds to new nodes does no harm: nobody schedules here."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {HOSTNAME: name} | ({ZONE: zone} if zone is not None else {})},
+        "metadata": {
+            "name": name,
+            "labels": {HOSTNAME: name} | ({ZONE: zone} if zone is not None else {}) | dict(labels or {}),
+            **_version(version),
+        },
         "status": {
             "allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"},
             "capacity": {"cpu": cpu, "memory": "16Gi", "pods": "110"},
@@ -39,16 +53,17 @@ def a_pod(
     name: str,
     *,
     node: str,
-    address: str,
+    ips: Sequence[str],
     namespace: str = "default",
     labels: Mapping[str, str] | None = None,
     ready: bool = True,
+    version: int | None = None,
 ) -> Object:
     """Running on ``node``, which must exist already: the pod takes over its zone."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {}), **_version(version)},
         "spec": {
             "nodeName": node,
             "terminationGracePeriodSeconds": 0,
@@ -56,8 +71,8 @@ def a_pod(
         },
         "status": {
             "phase": "Running",
-            "podIP": address,
-            "podIPs": [{"ip": address}],
+            "podIP": ips[0] if ips else "",
+            "podIPs": [{"ip": ip} for ip in ips],
             "conditions": [_condition(ready=ready)],
         },
     }
@@ -69,33 +84,43 @@ def a_service(
     namespace: str = "default",
     selector: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-    traffic_distribution: str | None = None,
+    distribution: str | None = None,
+    version: int | None = None,
+    **more: Any,
 ) -> Object:
+    """A Service. ``more`` are other fields of its spec."""
     spec: Object = {"ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]}
     if selector is not None:
         spec["selector"] = dict(selector)
-    if traffic_distribution is not None:
-        spec["trafficDistribution"] = traffic_distribution
+    if distribution is not None:
+        spec["trafficDistribution"] = distribution
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {})},
-        "spec": spec,
+        "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {}), **_version(version)},
+        "spec": spec | more,
     }
 
 
-def an_endpoint_slice(
+def a_slice(
     name: str,
     *,
-    service: str,
-    addresses: Sequence[str],
+    service: str | None,
+    addresses: Sequence[str] = (),
     namespace: str = "default",
+    node: str | None = None,
     zone: str | None = None,
     hints: Sequence[str] = (),
-    managed_by: str = "zoneward.example",
+    manager: str = "zoneward.example",
+    labels: Mapping[str, str] | None = None,
+    version: int | None = None,
+    conditions: Mapping[str, bool] | None = None,
 ) -> Object:
-    """Ready endpoints, all in the same zone and with the same hints."""
-    endpoint: Object = {"conditions": {"ready": True, "serving": True, "terminating": False}}
+    """Ready endpoints, unless ``conditions`` say otherwise, all in the same zone and with the same hints."""
+    known = {MANAGED_BY: manager} | ({SERVICE_NAME: service} if service is not None else {})
+    endpoint: Object = {"conditions": {"ready": True, "serving": True, "terminating": False} | dict(conditions or {})}
+    if node is not None:
+        endpoint["nodeName"] = node
     if zone is not None:
         endpoint["zone"] = zone
     if hints:
@@ -106,7 +131,8 @@ def an_endpoint_slice(
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": {SERVICE_NAME: service, MANAGED_BY: managed_by},
+            "labels": known | dict(labels or {}),
+            **_version(version),
         },
         "addressType": "IPv4",
         "endpoints": [{**endpoint, "addresses": [address]} for address in addresses],
@@ -196,6 +222,10 @@ def an_event(name: str, *, namespace: str, about: str = "cart") -> Object:
         "note": "it was tested",
         "type": "Normal",
     }
+
+
+def _version(version: int | None) -> Object:
+    return {"resourceVersion": str(version)} if version is not None else {}
 
 
 def _condition(*, ready: bool) -> Object:
