@@ -384,7 +384,7 @@ async def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -
                     (gone if change.new is None else made).append(clock())
 
             place.registry.store.listeners.append(look)
-            options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "managed_by": names.BUILT_IN_MANAGER}
+            options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "manager": names.BUILT_IN_MANAGER}
             create(place, KEPT, a_slice("late", **options))
             await until(lambda: bool(gone))
             assert gone[0] - made[0] >= still

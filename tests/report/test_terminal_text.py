@@ -27,7 +27,7 @@ def test_nobody_prints_a_line_but_through_the_one_function() -> None:
             r"click\.(?:echo|secho)\((?!.*(?:nl=False|color=True|format_message|\.source\(\)))", file.read_text()
         )
     }
-    assert echoed <= {"cli/printing.py", "cli/version.py"}
+    assert echoed <= {"cli/output.py", "cli/version.py"}
 
 
 def test_lines_are_those_that_are_given_and_no_more() -> None:

@@ -27,7 +27,7 @@ from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.versioned_store import StoredChange
 
 NAMESPACE: Final = "kube-system"
-SAME_ZONE: Final = {"traffic_distribution": "PreferSameZone"}
+SAME_ZONE: Final = {"distribution": "PreferSameZone"}
 Said = tuple[str, str] | None
 
 
