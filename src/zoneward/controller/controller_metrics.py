@@ -53,7 +53,7 @@ class ObservedController(Protocol):
     def unreadable(self) -> Iterable[UnreadableObject]: ...
 
 
-class ObservedProgram(Protocol):
+class ObservedControllerProgram(Protocol):
     """What the metrics read from the running program."""
 
     @property
@@ -180,7 +180,7 @@ class ControllerMetrics:
             labels,
         )
 
-    def declare_state(self, program: ObservedProgram) -> None:
+    def declare_state(self, program: ObservedControllerProgram) -> None:
         """What is read from the running program."""
         controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
         gauge(

@@ -149,7 +149,7 @@ def family_totals(
 
 
 @dataclass(frozen=True, slots=True)
-class _ServiceTotals:
+class _ServiceSlices:
     families: tuple[FamilyTotals, ...]
     traffic_distribution: TrafficDistribution | None
 
@@ -161,7 +161,7 @@ class SliceTotals:
         self.endpoints = self.slices = self.desired_slices = 0
         self.hinted: Final[Counter[HintedBy]] = Counter()
         self.by_traffic_distribution: Final[Counter[TrafficDistribution]] = Counter()
-        self._entries: dict[ObjectKey, _ServiceTotals] = {}
+        self._entries: dict[ObjectKey, _ServiceSlices] = {}
 
     def put(
         self,
@@ -171,7 +171,7 @@ class SliceTotals:
         traffic_distribution: TrafficDistribution | None = None,
     ) -> None:
         """What a Service counts now, in place of what it did. ``families`` is by address type."""
-        entry = _ServiceTotals(tuple(families.values()), traffic_distribution)
+        entry = _ServiceSlices(tuple(families.values()), traffic_distribution)
         self._add(self._entries.get(service), -1)
         self._entries[service] = entry
         self._add(entry, 1)
@@ -186,7 +186,7 @@ class SliceTotals:
     def __iter__(self) -> Iterator[ObjectKey]:
         return iter(self._entries)
 
-    def _add(self, entry: _ServiceTotals | None, sign: int) -> None:
+    def _add(self, entry: _ServiceSlices | None, sign: int) -> None:
         if entry is None:
             return
         for family in entry.families:

@@ -37,7 +37,7 @@ class ObservedProxier(Protocol):
     def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]: ...
 
 
-class ObservedProgram(Protocol):
+class ObservedProxyProgram(Protocol):
     """What the metrics read from the running program."""
 
     @property
@@ -95,7 +95,7 @@ class ProxyMetrics:
         )
         self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
 
-    def declare_state(self, program: ObservedProgram) -> None:
+    def declare_state(self, program: ObservedProxyProgram) -> None:
         """What is read from the running program."""
         gauge = partial(GaugeFunc, registry=self.registry)
         by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables
