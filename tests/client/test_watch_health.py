@@ -33,11 +33,11 @@ class Opening:
 class Scene:
     def __init__(self) -> None:
         self.connection, self.now = Opening(), 100.0
-        self.standing = WatchHealth(self.connection, clock=lambda: self.now, patience=1.0)
+        self.health = WatchHealth(self.connection, clock=lambda: self.now, patience=1.0)
 
     def opens(self, path: str) -> list[bytes]:
         async def run() -> list[bytes]:
-            async with self.standing.stream(path, {}, idle=1.0) as lines:
+            async with self.health.stream(path, {}, idle=1.0) as lines:
                 return [line async for line in lines]
 
         return asyncio.run(run())
@@ -46,44 +46,46 @@ class Scene:
 def test_a_trouble_is_told_once_it_lasts_with_its_beginning_and_its_latest_error() -> None:
     scene = Scene()
     first, second = Unreachable("one"), Unreachable("two")
-    scene.standing.trouble(PODS, first)
-    lasting = [scene.standing.lasting]
+    scene.health.trouble(PODS, first)
+    lasting = [scene.health.lasting]
     scene.now += 1.0
-    lasting.append(scene.standing.lasting)
-    scene.standing.trouble(PODS, second)
-    lasting.append(scene.standing.lasting)
+    lasting.append(scene.health.lasting)
+    scene.health.trouble(PODS, second)
+    lasting.append(scene.health.lasting)
     assert lasting == [None, (100.0, first), (100.0, second)]
+    assert scene.health.trouble_seconds == 1.0
 
 
 def test_it_is_over_when_the_watch_of_that_kind_stands_again() -> None:
     scene = Scene()
-    scene.standing.trouble(PODS, Unreachable("pods"))
-    scene.standing.trouble(NODES, Unreachable("nodes"))
+    scene.health.trouble(PODS, Unreachable("pods"))
+    scene.health.trouble(NODES, Unreachable("nodes"))
     scene.now += 5.0
     assert scene.opens("/api/v1/namespaces/shop/pods") == [b"/api/v1/namespaces/shop/pods"]
-    trouble = scene.standing.lasting
+    trouble = scene.health.lasting
     assert trouble is not None
     assert trouble[1].message == "nodes"
     scene.opens("/api/v1/nodes")
-    assert scene.standing.lasting is None
+    assert scene.health.lasting is None
+    assert scene.health.trouble_seconds == 0.0
 
 
 def test_it_is_not_over_while_the_watch_cannot_be_opened() -> None:
     scene = Scene()
-    scene.standing.trouble(PODS, Unreachable("pods"))
+    scene.health.trouble(PODS, Unreachable("pods"))
     scene.now += 5.0
     scene.connection.error = Unreachable("still")
     with pytest.raises(Unreachable):
         scene.opens("/api/v1/pods")
-    assert scene.standing.lasting is not None
+    assert scene.health.lasting is not None
 
 
 def test_a_version_that_is_forgotten_is_no_trouble() -> None:
     scene = Scene()
-    scene.standing.trouble(PODS, Gone(410, "Expired", "too old"))
+    scene.health.trouble(PODS, Gone(410, "Expired", "too old"))
     scene.now += 60.0
-    assert scene.standing.lasting is None
+    assert scene.health.lasting is None
 
 
 def test_lists_go_through() -> None:
-    assert asyncio.run(Scene().standing.get("/api/v1/pods", {})) == b"got"
+    assert asyncio.run(Scene().health.get("/api/v1/pods", {})) == b"got"

@@ -143,7 +143,7 @@ def a_program(**queue: int) -> Any:
         contested={("shop", f"s{number}") for number in range(4)},
         unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
     )
-    return SimpleNamespace(controller=controller, is_leader=True, watch_trouble_seconds=0.25)
+    return SimpleNamespace(controller=controller, is_leader=True, watch_health=SimpleNamespace(trouble_seconds=0.25))
 
 
 def busy() -> ControllerMetrics:

@@ -53,7 +53,7 @@ def a_program() -> Any:
             resources=(SERVICES, NODES),
             node=SimpleNamespace(zone="a"),
         ),
-        watch_trouble_seconds=0.5,
+        watch_health=SimpleNamespace(trouble_seconds=0.5),
         waiting_seconds=1.5,
         connection_totals=lambda: (
             ZoneTotal(("shop", "cart"), "ip", True, "a", 5),

@@ -154,7 +154,7 @@ async def _run_play(
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
 
-    def tell(line: str) -> None:
+    def record_line(line: str) -> None:
         _, is_step, what = line.partition(": ")
         if is_step:
             story.record_action(what)
@@ -165,7 +165,7 @@ async def _run_play(
         kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
         clock=WaitingClock([moment / play.speed for moment in _moments(play)], is_done=is_done),
         sleep=sleep,
-        tell=tell,
+        on_line=record_line,
         until=until,
     )
 

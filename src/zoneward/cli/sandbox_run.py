@@ -104,7 +104,7 @@ async def _played(play: "Play", registry: Registry, options: "SandboxOptions", e
             kinds=kinds,
             clock=lambda: registry.now,
             sleep=asyncio.sleep,
-            tell=lambda line: _print_notes(options, line),
+            on_line=lambda line: _print_notes(options, line),
         )
     except BaseException:
         end.set()

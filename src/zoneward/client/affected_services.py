@@ -1,6 +1,6 @@
 """Which Services a change of the cluster affects: those are planned again, and no others.
 
-Demand, which all Services share, is not considered here: `zoneward.routing.demand.demand_changes` says whether a Node
+Demand, which all Services share, is not considered here: `zoneward.routing.demand.changes_demand` says whether a Node
 changes it.
 """
 

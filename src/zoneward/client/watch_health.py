@@ -52,3 +52,9 @@ class WatchHealth:
             return None
         since, error = min(self._errors.values(), key=lambda each: each[0])
         return (since, error) if self._clock() - since >= self._patience else None
+
+    @property
+    def trouble_seconds(self) -> float:
+        """For how long a kind has not been received; 0 where all are."""
+        lasting = self.lasting
+        return 0.0 if lasting is None else self._clock() - lasting[0]

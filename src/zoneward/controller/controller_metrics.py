@@ -17,6 +17,7 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import CACHED_RESOURCES, LEASES
+from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import write_outcome
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import WorkQueue
@@ -61,7 +62,7 @@ class ObservedControllerProgram(Protocol):
     @property
     def is_leader(self) -> bool: ...
     @property
-    def watch_trouble_seconds(self) -> float: ...
+    def watch_health(self) -> WatchHealth: ...
 
 
 class ControllerMetrics:
@@ -199,7 +200,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}watch_trouble_seconds",
             "For how long some kind has not been heard of; 0: all are",
-            lambda: program.watch_trouble_seconds,
+            lambda: program.watch_health.trouble_seconds,
         )
         gauge(
             f"{OURS}contested_services",

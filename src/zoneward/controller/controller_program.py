@@ -105,7 +105,7 @@ class ControllerProgram:
 
     def _compose(self, transport: Transport) -> None:
         settings, log = self._settings, self._log
-        self._standing = _ReadWriteLink(transport, clock=self._clock)
+        self.watch_health = _ReadWriteLink(transport, clock=self._clock)
         self._elector = self._new_elector(transport) if settings.leader_elect else None
         self._unanswered = UnansweredWrites(transport, clock=self._clock)
         if self._elector is None:
@@ -118,7 +118,7 @@ class ControllerProgram:
         )
         self._status_writer = StatusWriter(writer, instance=self._instance, log=log, on_error=self._on_status_error)
         context = ControllerContext(
-            connection=self._standing,
+            connection=self.watch_health,
             writer=writer,
             configuration=self._configuration,
             mode=self._mode,
@@ -135,7 +135,7 @@ class ControllerProgram:
         self.controller = EndpointSliceController(context, options, on_watch_error=self._on_watch_error)
         self._observer = ReplicaObserver(
             self.controller,
-            watch_health=self._standing,
+            watch_health=self.watch_health,
             elector=self._elector,
             log=log,
             error_text=self._program.error_message,
@@ -252,12 +252,6 @@ class ControllerProgram:
     def is_leader(self) -> bool:
         return self._elector is None or self._elector.is_leader
 
-    @property
-    def watch_trouble_seconds(self) -> float:
-        """For how long some kind has not been heard of; 0: all are."""
-        lasting = self._standing.lasting
-        return 0.0 if lasting is None else self._clock() - lasting[0]
-
     def _on_leader_change(self, leads: bool) -> None:
         if leads:
             # Other leaders wrote what changed until now.
@@ -297,7 +291,7 @@ class ControllerProgram:
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
             # Slices do not depend on the Leases of the nodes' proxies.
-            self._standing.trouble(resource, error)
+            self.watch_health.trouble(resource, error)
         self.controller.metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write(

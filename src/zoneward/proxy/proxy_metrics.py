@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.watch_health import WatchHealth
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
 from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.netlink.messages import FAMILIES, Family
@@ -47,7 +48,7 @@ class ObservedProxyProgram(Protocol):
     @property
     def tables(self) -> Mapping[Family, TableSyncer]: ...
     @property
-    def watch_trouble_seconds(self) -> float: ...
+    def watch_health(self) -> WatchHealth: ...
     @property
     def waiting_seconds(self) -> float: ...
     def connection_totals(self) -> Iterable[ZoneTotal]: ...
@@ -143,7 +144,7 @@ class ProxyMetrics:
         gauge(
             f"{OURS}watch_trouble_seconds",
             "For how long some kind has not been heard of; 0: all are",
-            lambda: program.watch_trouble_seconds,
+            lambda: program.watch_health.trouble_seconds,
         )
         gauge(
             f"{OURS}waiting_seconds",

@@ -133,8 +133,8 @@ class ProxyProgram:
 
     def _compose(self, transport: Transport) -> None:
         settings, gates, log = self._settings, self._configuration.gates, self._log
-        self._standing = WatchHealth(transport, clock=self._clock)
-        self._watermark = ProgrammedVersion()
+        self.watch_health = WatchHealth(transport, clock=self._clock)
+        self._programmed = ProgrammedVersion()
         self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self.loop.pending_since(family))
         self._health.set_node_eligible(is_node_eligible(self._own))
         self.node_cache = NodeCache(
@@ -147,15 +147,15 @@ class ProxyProgram:
             handlers=NodeCacheHandlers(
                 on_service=self._on_service_change,
                 on_node=self._on_node_change,
-                on_left_out=lambda service, what: self._reports.values_left_out(service, what),
-                on_unreadable=lambda found: self._reports.unreadable(found),
+                on_left_out=lambda service, what: self._reporter.values_left_out(service, what),
+                on_unreadable=lambda found: self._reporter.unreadable(found),
             ),
         )
-        self._teller = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
-        self._reports = ProxyReporter(
+        self._recorder = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
+        self._reporter = ProxyReporter(
             self._metrics,
             log=log,
-            recorder=self._teller,
+            recorder=self._recorder,
             service=lambda key: self.node_cache.services.get(*key),
             said=self._program.error_message,
         )
@@ -165,9 +165,9 @@ class ProxyProgram:
             log=log,
             handlers=ProxierHandlers(
                 on_programmed=self._on_service_programmed,
-                on_too_large=self._reports.service_too_large,
-                on_conflict=self._reports.addresses_contested,
-                on_selection_failed=self._reports.selection_failed,
+                on_too_large=self._reporter.service_too_large,
+                on_conflict=self._reporter.addresses_contested,
+                on_selection_failed=self._reporter.selection_failed,
             ),
             clock=self._clock,
         )
@@ -179,23 +179,24 @@ class ProxyProgram:
         self._conntrack = ConntrackCleaner(
             self._kernel,
             is_node_address=self._is_node_address,
-            on_removed=self._reports.flows_removed,
-            on_trouble=self._reports.conntrack_failed,
+            on_removed=self._reporter.flows_removed,
+            on_trouble=self._reporter.conntrack_failed,
         )
         self._health_ports = ServiceHealthServer(
-            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), on_trouble=self._reports.health_port_failed
+            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()),
+            on_trouble=self._reporter.health_port_failed,
         )
         self._counting = None
         if settings.count_connections:
             self._counting = ConnectionCollector(
-                self._kernel, self.tables, cache=self.node_cache, on_trouble=self._reports.counting_failed
+                self._kernel, self.tables, cache=self.node_cache, on_trouble=self._reporter.counting_failed
             )
         self._lease = NodeLease(
             transport,
             LeaseIdentity(self._lease_namespace, self._node, settings.proxy_name or ""),
             programmed=self._programmed_version,
             owner=self._owner_reference,
-            on_trouble=self._reports.lease_failed,
+            on_trouble=self._reporter.lease_failed,
             clock=self._clock,
         )
 
@@ -227,12 +228,12 @@ class ProxyProgram:
         start(
             "the watches",
             run_informers(
-                self._standing,
+                self.watch_health,
                 self.node_cache,
                 options=self.node_cache.list_options,
                 settings=ReflectorSettings(backoff=replace(BACKOFF, jitter=0.5)),
                 on_error=self._on_watch_error,
-                on_version=lambda resource, version: self._watermark.mark_received(resource.kind, version),
+                on_version=lambda resource, version: self._programmed.mark_received(resource.kind, version),
             ),
         )
         start("the loop", self.loop.run())
@@ -241,7 +242,7 @@ class ProxyProgram:
         start("conntrack", self._conntrack.run())
         start("health check ports", self._health_ports.run())
         start("the Lease", self._lease.run())
-        start("the Events", self._teller.run())
+        start("the Events", self._recorder.run())
         if (listen := self._settings.proxy_mode_address) is not None:
             start("the proxy mode", self._proxy_mode(listen).run())
         if self._counting is not None:
@@ -309,13 +310,13 @@ class ProxyProgram:
             handlers=SyncHandlers(
                 on_programmed=lambda done: self._on_programmed(family, done),
                 on_refused=lambda service, why: self._on_refused(family, service, why),
-                on_repaired=lambda what, number: self._reports.rules_repaired(family, what, number),
-                on_trouble=self._reports.kernel_failed,
+                on_repaired=lambda what, number: self._reporter.rules_repaired(family, what, number),
+                on_trouble=self._reporter.kernel_failed,
             ),
         )
 
     def _on_service_change(self, service: ObjectKey, trigger: str | None) -> None:
-        self._watermark.mark_changed(service)
+        self._programmed.mark_changed(service)
         self.loop.service_changed(service, trigger)
 
     def _on_node_change(self, node: LiveNode | None) -> None:
@@ -333,7 +334,7 @@ class ProxyProgram:
 
     def _update_node_addresses(self, options: RulesetOptions, node: LiveNode | None) -> None:
         self.loop.set_node_addresses(node_port_addresses(options, node))
-        all_node_addresses(node, left_out=self._reports.node_address_left_out)
+        all_node_addresses(node, left_out=self._reporter.node_address_left_out)
 
     def _on_programmed(self, family: Family, done: ProgrammedTransaction) -> None:
         self.loop.transaction_done(family, done)
@@ -357,11 +358,11 @@ class ProxyProgram:
 
     def _on_refused(self, family: Family, service: ObjectKey, why: str) -> None:
         self.loop.service_refused(family, service)
-        self._reports.service_refused(family, service, why)
+        self._reporter.service_refused(family, service, why)
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
-        self._standing.trouble(resource, error)
-        self._reports.watch_failed(resource, error)
+        self.watch_health.trouble(resource, error)
+        self._reporter.watch_failed(resource, error)
 
     def _on_process_restart(self, why: str) -> None:
         self._metrics.process_restarts.inc()
@@ -378,7 +379,7 @@ class ProxyProgram:
         refused = {service for table in self.tables.values() for service in table.refused_services}
         unreadable = {_service_of(found) for found in self.node_cache.unreadable if found.resource.kind != NODES.kind}
         left_out = self.loop.failed_selections | self.loop.too_large.keys() | unreadable
-        return self._watermark.current(is_pending=self.loop.is_pending, refused=refused | left_out)
+        return self._programmed.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
     def _owner_reference(self) -> OwnerReference | None:
         node = self._own
@@ -402,12 +403,6 @@ class ProxyProgram:
         return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
 
     # --- what metrics read --------------------------------------------------------------------------------------------
-
-    @property
-    def watch_trouble_seconds(self) -> float:
-        """For how long some kind has not been heard of; 0: all are."""
-        lasting = self._standing.lasting
-        return 0.0 if lasting is None else self._clock() - lasting[0]
 
     @property
     def waiting_seconds(self) -> float:

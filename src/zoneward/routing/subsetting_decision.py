@@ -249,15 +249,15 @@ def _decide_with_groups(
         if not context.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
     slice_groups: Sequence[ZoneGroup | None] = allocation.groups
-    bucket_groups, endpoint_groups = _groups_by_cell(groups.placed, slice_groups)
+    bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, slice_groups)
     if not as_hints:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
         slice_groups = [
             None if not group.weighted and all_zones <= set(group.zones) and len(all_zones) > 1 else group
             for group in allocation.groups
         ]
-        bucket_groups, endpoint_groups = _groups_by_cell(groups.placed, slice_groups)
-        rest = _groups_by_cell(_place_not_ready(homes, allocation, by_need=heuristic.balances), slice_groups)
+        bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, slice_groups)
+        rest = _groups_by_bucket(_place_not_ready(homes, allocation, by_need=heuristic.balances), slice_groups)
         bucket_groups |= rest[0]
         endpoint_groups |= rest[1]
     parts = groups.placed.part_sizes
@@ -279,7 +279,7 @@ def _decide_with_groups(
     )
 
 
-def _groups_by_cell(
+def _groups_by_bucket(
     placed: Placement, groups: Sequence[ZoneGroup | None]
 ) -> tuple[dict[Bucket, ZoneGroup | None], dict[IndexedEndpoint, ZoneGroup | None]]:
     """A placement as buckets and single endpoints with their groups."""

@@ -148,7 +148,7 @@ def run(
     lines: list[str] = []
     time = Time(at)
     asyncio.run(
-        driver.play(play, server, kinds=KINDS, clock=time.clock, sleep=time.sleep, tell=lines.append, until=until)
+        driver.play(play, server, kinds=KINDS, clock=time.clock, sleep=time.sleep, on_line=lines.append, until=until)
     )
     return lines, time
 
@@ -188,7 +188,7 @@ def test_the_sandbox_takes_all_that_a_play_does() -> None:
             kinds=kinds,
             clock=time.clock,
             sleep=time.sleep,
-            tell=lines.append,
+            on_line=lines.append,
             until=120,
         )
     )
@@ -212,7 +212,7 @@ def test_a_faster_play_is_done_sooner_and_on_time() -> None:
             kinds=KINDS,
             clock=time.clock,
             sleep=time.sleep,
-            tell=lambda line: told.append((round(time.now, 2), line)),
+            on_line=lambda line: told.append((round(time.now, 2), line)),
             until=60,
         )
     )

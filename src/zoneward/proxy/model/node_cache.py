@@ -75,8 +75,9 @@ class NodeCacheHandlers:
 
 
 class NodeCache:
-    """The Services, EndpointSlices and the Node that a proxy watches. Pass it to `zoneward.client.informers.follow`,
-    with `list_options`.
+    """The Services, EndpointSlices and the Node that a proxy watches.
+
+    Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
 
     ``max_entries``: what one Service may take in a family (`zoneward.proxy.ruleset.service_size`).
     ``service_ranges`` are those of cluster IPs.

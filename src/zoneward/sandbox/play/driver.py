@@ -48,17 +48,17 @@ async def play(
     kinds: Mapping[tuple[str, str], Kind],
     clock: Callable[[], datetime],
     sleep: Callable[[float], Awaitable[None]],
-    tell: Callable[[str], None] = lambda _line: None,
+    on_line: Callable[[str], None] = lambda _line: None,
     until: float | None = None,
 ) -> None:
     """Play until cancelled, or until a time of the play: also after the last step, pods that go are replaced.
 
-    ``kinds`` by apiVersion and kind; ``tell`` gets a line for each step. Raises InputError where the server refuses
+    ``kinds`` by apiVersion and kind; ``on_line`` gets a line for each step. Raises InputError where the server refuses
     what stands in the play's file.
     """
     start = clock()
     cluster = PlayedCluster(play, Random(play.seed), start=start)
-    runner = _ActionRunner(registry, kinds, cluster, tell)
+    runner = _ActionRunner(registry, kinds, cluster, on_line)
     was_over = False
     polled, now = start, 0.0
     while True:
@@ -68,7 +68,7 @@ async def play(
                 await sleep(0)
         if cluster.is_over and not was_over and play.steps:
             was_over = True
-            tell("The play is over; pods that are deleted are still replaced.")
+            on_line("The play is over; pods that are deleted are still replaced.")
         if until is not None and now >= until:
             return
         wait = POLL_SECONDS if cluster.next is None else min(POLL_SECONDS, (cluster.next - now) / play.speed)
@@ -89,15 +89,15 @@ class _ActionRunner:
         registry: PlayClient,
         kinds: Mapping[tuple[str, str], Kind],
         cluster: PlayedCluster,
-        tell: Callable[[str], None],
+        on_line: Callable[[str], None],
     ) -> None:
-        self._registry, self._kinds, self._cluster, self._tell = registry, kinds, cluster, tell
+        self._registry, self._kinds, self._cluster, self._on_line = registry, kinds, cluster, on_line
         self._polled_until = 0
         self._reported: set[str] = set()
 
     def run_action(self, action: Action) -> None:
         if isinstance(action, Message):
-            self._tell(action.line)
+            self._on_line(action.line)
             return
         for attempt in range(_ATTEMPTS):
             try:
@@ -180,4 +180,4 @@ class _ActionRunner:
         problem = refusal.message.partition("\n")[0]
         if problem.replace(action.name, "") not in self._reported:
             self._reported.add(problem.replace(action.name, ""))
-            self._tell(f"The server refused {action.kind} {action.name}: {problem}")
+            self._on_line(f"The server refused {action.kind} {action.name}: {problem}")
