@@ -94,6 +94,12 @@ SLICE_JSON: Object = {
     ],
     "ports": [{"name": "", "protocol": "TCP", "port": 80, "appProtocol": "http"}],
 }
+OWNER_JSON: Object = {
+    "kind": "Service",
+    "apiVersion": "v1",
+    "metadata": {"name": "cart", "namespace": NAMESPACE, "uid": "u-1"},
+    "spec": {"ports": [{"port": 80}], "selector": {"app": "cart"}},
+}
 EVENT = Event(
     metadata=ObjectMeta(name="cart.1", namespace=NAMESPACE),
     event_time="2026-01-01T12:00:00.000000Z",
@@ -112,7 +118,7 @@ EVENT = Event(
 
 A_SERVICE = msgspec.convert(
     {
-        "metadata": {"name": "cart", "namespace": NAMESPACE, "annotations": {"a": "1", "b": "2"}},
+        "metadata": {"name": "shop", "namespace": NAMESPACE, "annotations": {"a": "1", "b": "2"}},
         "spec": {"ports": [{"port": 80}], "selector": {"app": "cart"}},
     },
     Service,
@@ -123,6 +129,8 @@ A_SERVICE = msgspec.convert(
 async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, Registry]]:
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     registry = new_registry()
+    # Without its owner, the garbage collector of the sandbox would soon delete the slice.
+    registry.restore(registry.kinds["services"], OWNER_JSON)
     async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as connection:
         yield Writer(connection, **options), registry
 

@@ -114,7 +114,7 @@ def test_an_update_loses_nothing_that_others_wrote() -> None:
 
         def by_others(old: Object) -> Object:
             metadata = old["metadata"]
-            others = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-3"}
+            others = {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
             return old | {
                 "metadata": metadata
                 | {
@@ -185,15 +185,15 @@ def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
         created = await writer.create(SERVICES, A_SERVICE)
         change = {"metadata": {"annotations": {"a": "one", "b": None}}, "spec": {"selector": None}}
         patched = await writer.patch(
-            SERVICES, change, namespace=NAMESPACE, name="cart", version=created.resource_version
+            SERVICES, change, namespace=NAMESPACE, name="shop", version=created.resource_version
         )
         assert patched.annotations == {"a": "one"}
-        service = await writer.read(SERVICES, namespace=NAMESPACE, name="cart")
+        service = await writer.read(SERVICES, namespace=NAMESPACE, name="shop")
         assert (service.spec.selector, service.metadata) == (None, patched)
         assert change["metadata"] == {"annotations": {"a": "one", "b": None}}, "the caller's own"
-        stale = writer.patch(SERVICES, change, namespace=NAMESPACE, name="cart", version=created.resource_version)
+        stale = writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop", version=created.resource_version)
         assert write_outcome(await said(stale)) is WriteOutcome.STALE
-        await writer.patch(SERVICES, change, namespace=NAMESPACE, name="cart")
+        await writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop")
 
     with_registry(work)
 
@@ -204,9 +204,9 @@ def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> No
         for type_, reason in (("their.org/Thing", "a"), ("zoneward.dev/Thing", "b"), ("zoneward.dev/Thing", "c")):
             change = {"status": {"conditions": [condition(type_, reason)]}}
             await writer.patch(
-                SERVICES, change, namespace=NAMESPACE, name="cart", form=PatchType.STRATEGIC, subresource="status"
+                SERVICES, change, namespace=NAMESPACE, name="shop", form=PatchType.STRATEGIC, subresource="status"
             )
-        service = await writer.read(SERVICES, namespace=NAMESPACE, name="cart")
+        service = await writer.read(SERVICES, namespace=NAMESPACE, name="shop")
         assert service.status
         found = {each.type: each.reason for each in service.status.conditions or ()}
         assert found == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}

@@ -35,7 +35,7 @@ from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
 from zoneward.sandbox.server.versioned_store import StoredChange
 
-KEY = (NAMESPACE, "cart")
+KEY = (NAMESPACE, "shop")
 BALANCED = replace(A_SERVICE, spec=replace(A_SERVICE.spec, type="LoadBalancer"))
 ACCEPTED = Condition(type=ACCEPTED_CONDITION, status="True", reason="Accepted", message="")
 ON = (
@@ -87,7 +87,7 @@ class Scene:
         )
 
     async def service(self) -> Service:
-        return await self.writer.read(SERVICES, namespace=NAMESPACE, name="cart")
+        return await self.writer.read(SERVICES, namespace=NAMESPACE, name="shop")
 
     async def tell(self, conditions: tuple[Condition, ...], events: tuple[ServiceEvent, ...] = ()) -> None:
         """As a cache that is current would have it, and all of it."""
@@ -115,7 +115,7 @@ class Scene:
 
     def events(self) -> list[tuple[str, str, int]]:
         """Reason, note, and how often, as they were made."""
-        found = [each for each in self._events() if each["involvedObject"]["name"] == "cart"]
+        found = [each for each in self._events() if each["involvedObject"]["name"] == "shop"]
         return [
             (each["reason"], each["message"], (each.get("series") or {}).get("count", 1))
             for each in sorted(found, key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
