@@ -1,8 +1,8 @@
 """A table of one family on a kernel in memory, and all that is told of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final
 
 from tests.proxy.drawn_services import node_service, one_port
@@ -110,7 +110,7 @@ def unordered(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running(proxy: Proxy) -> Any:
+async def running(proxy: Proxy) -> AsyncIterator[Proxy]:
     task = asyncio.create_task(proxy.table.run())
     try:
         yield proxy
@@ -120,14 +120,9 @@ async def running(proxy: Proxy) -> Any:
             await task
 
 
-def within(what: Callable[[Proxy], Awaitable[None]], **more: Any) -> None:
-    """With a table that runs, on a kernel that has nothing."""
-
-    async def run() -> None:
-        async with asyncio.timeout(20), running(Proxy(FakeKernel(), **more)) as proxy:
-            await what(proxy)
-
-    asyncio.run(run())
+def a_proxy(**more: Any) -> AbstractAsyncContextManager[Proxy]:
+    """A table that runs, on a kernel that has nothing."""
+    return running(Proxy(FakeKernel(), **more))
 
 
 async def settled(proxy: Proxy) -> None:

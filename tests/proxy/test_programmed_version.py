@@ -39,18 +39,6 @@ def test_nothing_is_claimed_before_all_was_listed_and_programmed_once() -> None:
     assert claimed(mark) == ProgrammedReport(10, 20)
 
 
-def test_a_service_on_its_way_holds_the_mark_where_it_was_before_it_changed() -> None:
-    mark = listed()
-    assert claimed(mark) == ProgrammedReport(10, 20)
-    mark.mark_changed(CART)
-    mark.mark_received(SLICE, 25)
-    mark.mark_changed(WISHLIST)
-    mark.mark_received(SERVICE, 30)
-    assert claimed(mark, waits={CART, WISHLIST}) == ProgrammedReport(10, 20)
-    assert claimed(mark, waits={WISHLIST}) == ProgrammedReport(10, 25)
-    assert claimed(mark) == ProgrammedReport(30, 25)
-
-
 def test_changes_that_come_while_one_is_on_its_way_hold_nothing_back_further() -> None:
     mark = listed()
     assert claimed(mark) == ProgrammedReport(10, 20)

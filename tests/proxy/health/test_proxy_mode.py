@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -26,61 +26,47 @@ async def running(server: ProxyModeServer) -> AsyncIterator[None]:
             await task
 
 
-def within(test: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(run())
-
-
 async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, str]:
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
         return answer.status, answer.headers.get("Content-Type"), await answer.text()
 
 
-def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
-    async def test() -> None:
-        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        async with running(ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)):
-            number = await port
-            assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
-            assert (await asked(number, "/metrics"))[0] == 404
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await asked(number)
-
-    within(test)
+async def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    async with running(ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)):
+        number = await port
+        assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
+        assert (await asked(number, "/metrics"))[0] == 404
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await asked(number)
 
 
-def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
-    async def test() -> None:
-        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        told: list[str] = []
-        pauses: list[float] = []
-        with socket.socket() as other:
-            other.bind(("127.0.0.1", 0))
-            other.listen()
-            number = other.getsockname()[1]
+async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    told: list[str] = []
+    pauses: list[float] = []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        number = other.getsockname()[1]
 
-            async def sleep(seconds: float) -> None:
-                pauses.append(seconds)
-                if len(pauses) == 3:
-                    other.close()
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                other.close()
 
-            server = ProxyModeServer(
-                ListenAddress("127.0.0.1", number),
-                on_trouble=told.append,
-                on_listening=port.set_result,
-                again=7.0,
-                sleep=sleep,
-            )
-            async with running(server):
-                assert await port == number
-                assert (await asked(number))[2] == "nftables"
-        assert (pauses, len(told)) == ([7.0] * 3, 1)
-        assert "address already in use" in told[0].lower()
-
-    within(test)
+        server = ProxyModeServer(
+            ListenAddress("127.0.0.1", number),
+            on_trouble=told.append,
+            on_listening=port.set_result,
+            again=7.0,
+            sleep=sleep,
+        )
+        async with running(server):
+            assert await port == number
+            assert (await asked(number))[2] == "nftables"
+    assert (pauses, len(told)) == ([7.0] * 3, 1)
+    assert "address already in use" in told[0].lower()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Transactions, and what a kernel makes of them: the same for the real one and for the one in memory."""
 
 import errno
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from zoneward.proxy.ruleset.ruleset import Elements, SetDeclaration
 
@@ -54,154 +55,136 @@ class Case:
     is_gone: bool = False
 
 
-_NOT_THERE, _THERE, _IN_USE = "No such file or directory", "File exists", "Device or resource busy"
 IN: Final = f"ip {TABLE}"
+
+
+def _done(name: str, *lines: str, **after: Any) -> Case:
+    """Lines name no table where it is ours."""
+    return Case(name=name, lines=tuple(re.sub(_COMMAND, rf"\1 {IN} ", each) for each in lines), **after)
+
+
+def _refused(name: str, *lines: str, why: str) -> Case:
+    return _done(name, *lines, refused=why)
+
+
+_COMMAND: Final = r"^(\w+ (?:element|chain|rule|set)) "
+_NOT_THERE, _THERE, _IN_USE = "No such file or directory", "File exists", "Device or resource busy"
+_FIRST: Final = "10.9.0.1 . tcp . 80"
+_FIRST_GOES: Final = f"delete element services {{ {_FIRST} : goto c-1 }}"
 CASES: Final = (
-    Case(
-        name="an element that comes",
-        lines=(f"add element {IN} services {{ 10.9.0.3 . sctp . 9 : goto c-2 }}",),
+    _done(
+        "an element that comes",
+        "add element services { 10.9.0.3 . sctp . 9 : goto c-2 }",
         services=_SERVICES | {"10.9.0.3 . sctp . 9": "goto c-2"},
     ),
-    Case(
-        name="an element that is there already, with the same value",
-        lines=(f"add element {IN} services {{ 10.9.0.1 . tcp . 80 : goto c-1 }}",),
+    _done(
+        "an element that is there already, with the same value",
+        f"add element services {{ {_FIRST} : goto c-1 }}",
     ),
-    Case(
-        name="an element that is there already, with another value",
-        lines=(f"add element {IN} services {{ 10.9.0.1 . tcp . 80 : goto c-2 }}",),
-        refused=_THERE,
+    _refused(
+        "an element that is there already, with another value",
+        f"add element services {{ {_FIRST} : goto c-2 }}",
+        why=_THERE,
     ),
-    Case(
-        name="an endpoint that is there already, with another value",
-        lines=(f"add element {IN} endpoints {{ 10.9.0.1 . tcp . 80 . 0 : 10.0.0.2 . 8080 }}",),
-        refused=_THERE,
+    _refused(
+        "an endpoint that is there already, with another value",
+        f"add element endpoints {{ {_FIRST} . 0 : 10.0.0.2 . 8080 }}",
+        why=_THERE,
     ),
-    Case(
-        name="an element that gets another value",
-        lines=(
-            f"delete element {IN} services {{ 10.9.0.1 . tcp . 80 : goto c-1 }}",
-            f"add element {IN} services {{ 10.9.0.1 . tcp . 80 : goto c-2 }}",
-        ),
-        services=_SERVICES | {"10.9.0.1 . tcp . 80": "goto c-2"},
+    _done(
+        "an element that gets another value",
+        _FIRST_GOES,
+        f"add element services {{ {_FIRST} : goto c-2 }}",
+        services=_SERVICES | {_FIRST: "goto c-2"},
     ),
-    Case(
-        name="an endpoint that gets another value",
-        lines=(
-            f"delete element {IN} endpoints {{ 10.9.0.1 . tcp . 80 . 0 : 10.0.0.1 . 8080 }}",
-            f"add element {IN} endpoints {{ 10.9.0.1 . tcp . 80 . 0 : 10.0.0.2 . 8081 }}",
-        ),
-        endpoints={"10.9.0.1 . tcp . 80 . 0": "10.0.0.2 . 8081"},
+    _done(
+        "an endpoint that gets another value",
+        f"delete element endpoints {{ {_FIRST} . 0 : 10.0.0.1 . 8080 }}",
+        f"add element endpoints {{ {_FIRST} . 0 : 10.0.0.2 . 8081 }}",
+        endpoints={f"{_FIRST} . 0": "10.0.0.2 . 8081"},
     ),
-    Case(
-        name="an element that is not there goes",
-        lines=(f"delete element {IN} services {{ 10.9.0.9 . tcp . 80 : goto c-1 }}",),
-        refused=_NOT_THERE,
+    _refused(
+        "an element that is not there goes",
+        "delete element services { 10.9.0.9 . tcp . 80 : goto c-1 }",
+        why=_NOT_THERE,
     ),
-    Case(name="an element goes", lines=(f"delete element {IN} cluster-ips {{ 10.9.0.1 }}",), cluster_ips=frozenset()),
-    Case(
-        name="one of two elements is not there, and neither goes",
-        lines=(f"delete element {IN} services {{ 10.9.0.1 . tcp . 80 : goto c-1, 10.9.0.9 . tcp . 80 : drop }}",),
-        refused=_NOT_THERE,
+    _done("an element goes", "delete element cluster-ips { 10.9.0.1 }", cluster_ips=frozenset()),
+    _refused(
+        "one of two elements is not there, and neither goes",
+        f"delete element services {{ {_FIRST} : goto c-1, 10.9.0.9 . tcp . 80 : drop }}",
+        why=_NOT_THERE,
     ),
-    Case(
-        name="a later line is refused, and the first is not done",
-        lines=(f"add element {IN} cluster-ips {{ 10.9.0.7 }}", f"delete element {IN} cluster-ips {{ 10.9.0.8 }}"),
-        refused=_NOT_THERE,
+    _refused(
+        "a later line is refused, and the first is not done",
+        "add element cluster-ips { 10.9.0.7 }",
+        "delete element cluster-ips { 10.9.0.8 }",
+        why=_NOT_THERE,
     ),
-    Case(
-        name="an element of a set that is not there",
-        lines=(f"add element {IN} nobody {{ 10.9.0.1 }}",),
-        refused=_NOT_THERE,
+    _refused("an element of a set that is not there", "add element nobody { 10.9.0.1 }", why=_NOT_THERE),
+    _refused(
+        "an element that leads to a chain that is not there",
+        "add element services { 10.9.0.3 . tcp . 80 : goto c-9 }",
+        why=_NOT_THERE,
     ),
-    Case(
-        name="an element that leads to a chain that is not there",
-        lines=(f"add element {IN} services {{ 10.9.0.3 . tcp . 80 : goto c-9 }}",),
-        refused=_NOT_THERE,
-    ),
-    Case(
-        name="a chain that elements lead to goes",
-        lines=(f"flush chain {IN} c-1", f"delete chain {IN} c-1"),
-        refused=_IN_USE,
-    ),
-    Case(
-        name="a chain that a rule leads to goes",
-        lines=(f"flush chain {IN} c-2", f"delete chain {IN} c-2"),
-        refused=_IN_USE,
-    ),
-    Case(
-        name="a chain goes with the element that led there",
-        lines=(
-            f"delete element {IN} services {{ 10.9.0.1 . tcp . 80 : goto c-1 }}",
-            f"flush chain {IN} c-1",
-            f"delete chain {IN} c-1",
-        ),
+    _refused("a chain that elements lead to goes", "flush chain c-1", "delete chain c-1", why=_IN_USE),
+    _refused("a chain that a rule leads to goes", "flush chain c-2", "delete chain c-2", why=_IN_USE),
+    _done(
+        "a chain goes with the element that led there",
+        _FIRST_GOES,
+        "flush chain c-1",
+        "delete chain c-1",
         services={"10.9.0.2 . udp . 53": "drop"},
         chains={name: number for name, number in _CHAINS.items() if name != "c-1"},
     ),
-    Case(
-        name="two chains go, one of which led to the other",
-        lines=(
-            f"flush chain {IN} c-2",
-            f"flush chain {IN} other",
-            f"delete chain {IN} c-2",
-            f"delete chain {IN} other",
-        ),
+    _done(
+        "two chains go, one of which led to the other",
+        "flush chain c-2",
+        "flush chain other",
+        "delete chain c-2",
+        "delete chain other",
         chains={"c-1": 0, "enters": 1},
     ),
-    Case(name="a chain that is not there goes", lines=(f"delete chain {IN} nobody",), refused=_NOT_THERE),
-    Case(
-        name="a chain comes with an element that leads there",
-        lines=(
-            f"add chain {IN} c-3",
-            f"add rule {IN} c-3 goto c-1",
-            f"add element {IN} services {{ 10.9.0.3 . tcp . 80 : goto c-3 }}",
-        ),
+    _refused("a chain that is not there goes", "delete chain nobody", why=_NOT_THERE),
+    _done(
+        "a chain comes with an element that leads there",
+        "add chain c-3",
+        "add rule c-3 goto c-1",
+        "add element services { 10.9.0.3 . tcp . 80 : goto c-3 }",
         services=_SERVICES | {"10.9.0.3 . tcp . 80": "goto c-3"},
         chains=_CHAINS | {"c-3": 1},
     ),
-    Case(
-        name="a chain that is there comes again, and keeps its rules",
-        lines=(f"add chain {IN} other", f"add chain {IN} enters {{ type filter hook forward priority -5; }}"),
+    _done(
+        "a chain that is there comes again, and keeps its rules",
+        "add chain other",
+        "add chain enters { type filter hook forward priority -5; }",
     ),
-    Case(
-        name="rules are written again",
-        lines=(f"flush chain {IN} other", f"add rule {IN} other goto c-1", f"add rule {IN} other drop"),
+    _done(
+        "rules are written again",
+        "flush chain other",
+        "add rule other goto c-1",
+        "add rule other drop",
         chains=_CHAINS | {"other": 2},
     ),
-    Case(name="a rule in a chain that is not there", lines=(f"add rule {IN} nobody drop",), refused=_NOT_THERE),
-    Case(
-        name="a rule that leads to a chain that is not there",
-        lines=(f"add rule {IN} other goto nobody",),
-        refused=_NOT_THERE,
-    ),
-    Case(
-        name="a rule that asks a set that is not there",
-        lines=(f"add rule {IN} other ip daddr @nobody drop",),
-        refused=_NOT_THERE,
-    ),
-    Case(name="a set that a rule asks goes", lines=(f"delete set {IN} services",), refused=_IN_USE),
-    Case(
-        name="a set that nobody asks goes, with its elements",
-        lines=(f"delete set {IN} cluster-ips",),
+    _refused("a rule in a chain that is not there", "add rule nobody drop", why=_NOT_THERE),
+    _refused("a rule that leads to a chain that is not there", "add rule other goto nobody", why=_NOT_THERE),
+    _refused("a rule that asks a set that is not there", "add rule other ip daddr @nobody drop", why=_NOT_THERE),
+    _refused("a set that a rule asks goes", "delete set services", why=_IN_USE),
+    _done(
+        "a set that nobody asks goes, with its elements",
+        "delete set cluster-ips",
         cluster_ips=frozenset(),
         sets=frozenset(SETS) - {"cluster-ips"},
     ),
-    Case(
-        name="a set that is there comes with another type",
-        lines=(f"add set {IN} cluster-ips {{ type inet_service; }}",),
-        refused=_THERE,
-    ),
-    Case(name="the table goes", lines=(f"delete table {IN}",), is_gone=True),
-    Case(name="a table that is not there goes", lines=("delete table ip nobody",), refused=_NOT_THERE),
-    Case(
-        name="the table goes and comes at once, with what is new alone",
-        lines=(
-            f"add table {IN}",
-            f"delete table {IN}",
-            f"add table {IN}",
-            f"add set {IN} cluster-ips {{ type ipv4_addr; }}",
-            f"add element {IN} cluster-ips {{ 10.9.0.5 }}",
-        ),
+    _refused("a set that is there comes with another type", "add set cluster-ips { type inet_service; }", why=_THERE),
+    _done("the table goes", f"delete table {IN}", is_gone=True),
+    _refused("a table that is not there goes", "delete table ip nobody", why=_NOT_THERE),
+    _done(
+        "the table goes and comes at once, with what is new alone",
+        f"add table {IN}",
+        f"delete table {IN}",
+        f"add table {IN}",
+        "add set cluster-ips { type ipv4_addr; }",
+        "add element cluster-ips { 10.9.0.5 }",
         services={},
         endpoints={},
         cluster_ips=frozenset({"10.9.0.5"}),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoneward.proxy.model.address_ownership import AddressOwnership, resolve_ownership
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.model.node_service import NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
@@ -103,16 +103,6 @@ def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_wa
         assert here.spots(other) == set()
 
 
-def test_a_cluster_ip_that_has_nobody_to_serve_it_is_not_taken_over() -> None:
-    endpoint = (Backend("10.0.0.6", 53),)
-    port = NodeServicePort(name="dns", protocol="udp", port=53, cluster_endpoints=endpoint, has_any_endpoints=True)
-    thief = a_service("a/thief", "10.96.0.99", external_ips=(DNS,), ports=(port,))
-    here = Cluster().put(thief, KUBE_DNS)
-    elements = full_ruleset("ip", here.served, options=OPTIONS).elements
-    assert elements["refused"] == {f"{DNS} . udp . 53": "goto nobody"}
-    assert f"{DNS} . udp . 53" not in elements["services"]
-
-
 def test_of_two_that_ask_for_an_external_address_the_older_has_the_port_and_hands_it_over_when_it_goes() -> None:
     old = a_service("z", "10.96.0.1", 80, 81, creation_timestamp="2025-01-01T00:00:00Z", external_ips=(OUTER,))
     new = a_service("a", "10.96.0.2", 80, 82, creation_timestamp="2025-01-02T00:00:00Z", external_ips=(OUTER,))
@@ -133,13 +123,6 @@ def test_of_two_equally_old_services_the_first_by_namespace_and_name_has_the_add
     unknown = a_service("a/a", "10.96.0.3", creation_timestamp="", external_ips=(OUTER,))
     here = Cluster().put(unknown, second, first)
     assert (here.spots(first), here.spots(second), here.spots(unknown)) == ({(OUTER, 53)}, set(), set())
-
-
-def test_a_services_own_cluster_ip_as_an_external_one_changes_nothing() -> None:
-    here = Cluster().put(a_service("a", DNS, external_ips=(DNS, OUTER), load_balancer_ips=(DNS,)))
-    assert here.served["shop", "a"].external_ips == (OUTER,)
-    assert here.served["shop", "a"].load_balancer_ips == ()
-    assert here.claims.conflicts(("shop", "a")) == ()
 
 
 def test_on_an_address_of_the_node_a_node_port_is_its_services() -> None:
@@ -185,21 +168,6 @@ def test_the_conflicts_of_a_service_with_many_addresses_are_shortened() -> None:
     here = Cluster().put(old, new)
     assert here.lost(new)[0] == "198.51.100.0 udp 1 of shop/old"
     assert here.lost(new)[5:] == ("39995 more",)
-
-
-def test_a_change_of_endpoints_looks_at_no_address_and_others_stay_as_they_are() -> None:
-    every = tuple(f"198.51.100.{number}" for number in range(200))
-    here = Cluster().put(*(a_service(name, f"10.96.0.{name}", *range(1, 201), external_ips=every) for name in "12"))
-    before = here.claims.__dict__.copy()
-    changed = a_service("1", "10.96.0.1", *range(1, 201), external_ips=every, ready_local_endpoints=1)
-    assert here.claims.set_service(key(changed), changed) == {key(changed): changed}
-    assert all(here.claims.__dict__[name] is value for name, value in before.items())
-
-
-def test_an_address_that_nobody_else_asks_for_is_kept_once_and_not_for_each_port() -> None:
-    every = tuple(f"198.51.100.{number}" for number in range(200))
-    here = Cluster().put(a_service("1", "10.96.0.1", *range(1, 201), external_ips=every))
-    assert all(each.by_port is None for each in here.claims._external_addresses.values())
 
 
 # --- any order --------------------------------------------------------------------------------------------------------

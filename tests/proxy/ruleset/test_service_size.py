@@ -47,21 +47,6 @@ def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
     )
 
 
-def test_what_fits_into_one_transaction_is_made_at_once() -> None:
-    old, new = (a_service(3),), (a_service(4),)
-    assert next_parts((), new, most=100) == new
-    assert next_parts(old, new, most=100) == new
-    assert next_parts(old, (), most=100) == ()
-
-
-def test_of_a_large_service_only_ports_that_change_count() -> None:
-    old = a_service(50)
-    new = replace(
-        old, ports=(*old.ports[:-1], replace(old.ports[-1], cluster_endpoints=old.ports[-1].cluster_endpoints[:1]))
-    )
-    assert next_parts((old,), (new,), most=20) == (new,)
-
-
 def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
     found = []
     while there != wanted:
