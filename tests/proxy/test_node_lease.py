@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.client.calling import transport
 from tests.client.serving import access_to
+from tests.proxy.background import in_background
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import LEASES
@@ -86,12 +87,8 @@ async def a_running_lease(*faults: str, **options: Any) -> AsyncIterator[Place]:
             chance=lambda: 0.5,
             **options,
         )
-        running = asyncio.create_task(lease.run())
-        try:
+        async with in_background(lease.run()):
             yield place
-            assert not running.done(), running.exception()
-        finally:
-            running.cancel()
 
 
 async def test_the_lease_is_written_as_soon_as_there_is_something_to_report() -> None:

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace
 from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
+from tests.proxy.background import in_background
 
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import Service
@@ -62,12 +62,8 @@ def a_service(number: int = 0) -> Service:
 async def a_running_recorder(*faults: str) -> AsyncIterator[Scene]:
     async with a_writer(*faults, limit=0.5) as (writer, registry):
         scene = Scene(writer, registry)
-        running = asyncio.create_task(scene.recorder.run())
-        try:
+        async with in_background(scene.recorder.run()):
             yield scene
-            assert not running.done(), running.exception()
-        finally:
-            running.cancel()
 
 
 async def test_an_event_names_the_service_the_node_and_the_reason() -> None:
@@ -133,22 +129,6 @@ async def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None
         ((event, fields),) = scene.log.told
         assert event == "an Event could not be written"
         assert (fields["service"], fields["is_given_up"]) == (f"{NAMESPACE}/No Name", True)
-
-
-async def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() -> None:
-    async with a_running_recorder() as scene:
-        create = scene.recorder._writer.create
-
-        async def create_and_tell(*args: Any) -> Any:
-            created = await create(*args)
-            if len(scene.events()) == 1:
-                scene.seconds += QUIET
-                scene.recorder.record(a_service(), NOT_PROGRAMMED, "no, still not")
-            return created
-
-        scene.recorder._writer.create = create_and_tell  # type: ignore[assignment]
-        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
-        await scene.until(lambda: len(scene.events()) == 2)
 
 
 async def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:

@@ -2,28 +2,16 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.proxy.background import in_background
 
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
 from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
-
-
-@asynccontextmanager
-async def running(server: ProxyModeServer) -> AsyncIterator[None]:
-    task = asyncio.create_task(server.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, str]:
@@ -33,7 +21,8 @@ async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, s
 
 async def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    async with running(ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)):
+    server = ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)
+    async with in_background(server.run()):
         number = await port
         assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
         assert (await asked(number, "/metrics"))[0] == 404
@@ -62,7 +51,7 @@ async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> Non
             again=7.0,
             sleep=sleep,
         )
-        async with running(server):
+        async with in_background(server.run()):
             assert await port == number
             assert (await asked(number))[2] == "nftables"
     assert (pauses, len(told)) == ([7.0] * 3, 1)

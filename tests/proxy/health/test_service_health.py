@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
+from tests.proxy.background import in_background
 
 from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.model.node_service import ServiceKey
 
-CART, LIST = ("shop", "cart"), ("shop", "list")
+CART = ("shop", "cart")
 
 
 class Troubles(list[tuple[ServiceKey, int, str]]):
@@ -23,13 +24,8 @@ class Troubles(list[tuple[ServiceKey, int, str]]):
 
 @asynccontextmanager
 async def served(ports: ServiceHealthServer) -> AsyncIterator[ServiceHealthServer]:
-    running = asyncio.create_task(ports.run())
-    try:
+    async with in_background(ports.run()):
         yield ports
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
     assert not ports.open_ports
 
 
@@ -72,7 +68,6 @@ async def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_prox
     host: str, healthy: int, proxy: bool, status: int
 ) -> None:
     port = free_port()
-
     async with served(ServiceHealthServer(proxy_is_healthy=lambda: proxy)) as ports:
         ports.set_service(CART, port, healthy)
         await opened(ports, port)
@@ -90,7 +85,6 @@ async def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_prox
 
 async def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
-
     async with served(ServiceHealthServer()) as ports:
         ports.set_service(CART, first, 1)
         await opened(ports, first)
@@ -108,7 +102,6 @@ async def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
 
 async def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
     troubles = Troubles()
-
     async with served(ServiceHealthServer(on_trouble=troubles, again=0.01)) as ports:
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
@@ -123,27 +116,8 @@ async def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> Non
         assert (await ask(port)).status == 200
 
 
-async def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
-    port, troubles = free_port(), Troubles()
-
-    async def name() -> str:
-        return str(json.loads(await (await ask(port)).text())["service"]["name"])
-
-    async with served(ServiceHealthServer(on_trouble=troubles)) as ports:
-        ports.set_service(LIST, port, 1)
-        await opened(ports, port)
-        assert await name() == "list"
-        ports.set_service(CART, port, 1)
-        assert await name() == "cart"
-        assert [each[:2] for each in troubles] == [(LIST, port)]
-        ports.set_service(CART, None)
-        assert await name() == "list"
-        assert ports.open_ports == {port}
-
-
 async def test_a_connection_that_outlives_its_service_is_ended() -> None:
     port = free_port()
-
     async with served(ServiceHealthServer()) as ports:
         ports.set_service(CART, port, 1)
         await opened(ports, port)
@@ -154,21 +128,3 @@ async def test_a_connection_that_outlives_its_service_is_ended() -> None:
             await opened(ports)
             async with session.get(f"http://127.0.0.1:{port}/") as answer:
                 assert (answer.status, answer.headers["Connection"]) == (503, "close")
-
-
-@pytest.mark.parametrize("is_taken", [False, True])
-async def test_a_service_that_goes_while_its_port_is_opened_ends_nothing(is_taken: bool) -> None:
-    async with served(ServiceHealthServer()) as ports:
-        with socket.create_server(("", 0)) as other:
-            taken = other.getsockname()[1]
-            for turns in range(10):
-                ports.set_service(CART, taken if is_taken else free_port(), 1)
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                ports.set_service(CART, None)
-                for _ in range(20):
-                    await asyncio.sleep(0)
-        port = free_port()
-        ports.set_service(LIST, port, 1)
-        await opened(ports, port)
-        assert (await ask(port)).status == 200

@@ -5,17 +5,15 @@ import errno
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.proxy.background import in_background
 from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.conntrack import (
     Flow,
-    flow_identity,
     pack_address,
-    parse_flows,
 )
 from zoneward.netlink.messages import DONE, ERROR, GENERIC, HEADER, Family, attribute, attributes, nested
 from zoneward.proxy.kernel.conntrack_cleaner import (
@@ -90,17 +88,6 @@ def test_an_address_that_moved_to_another_service_stays_pending() -> None:
     assert suspects.in_family("ip")["10.96.0.10", 53] == (B,)
 
 
-def test_a_frontend_that_changes_during_a_check_is_checked_again() -> None:
-    suspects = PendingFrontends()
-    suspects.service_changed(None, a_service(A))
-    looked_at = suspects.in_family("ip")
-    suspects.service_changed(a_service(A), a_service(B))
-    suspects.remove("ip", looked_at)
-    assert suspects.in_family("ip") == udp_frontends(a_service(B))
-    suspects.remove("ip", suspects.in_family("ip"))
-    assert not suspects
-
-
 # --- which flows are stale --------------------------------------------------------------------------------------------
 
 
@@ -132,27 +119,6 @@ def test_a_flow_to_an_endpoint_that_does_not_serve_is_stale(flow: Flow, stale: b
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 # A kernel's own answer: one flow to a Service's address, with its endpoint, and one that goes to that itself.
-RECORDED = (
-    "b4000000000100022300000000000000020000003400018014000180080001007f000001080002000a60000a1c00028005000100110000000600"
-    "02000fa0000006000300003500003400028014000180080001007f000001080002007f0000011c00028005000100110000000600020014e90000"
-    "060003000fa0000008000300000001a8080008000000000008000c00cb48c8be08000b0000000001080007000000001d"
-)
-
-
-def recorded() -> bytes:
-    body = bytes.fromhex(RECORDED)[HEADER.size :]
-    return HEADER.pack(HEADER.size + len(body), 1 << 8, 2, 0, 0) + body
-
-
-def test_a_recorded_answer_of_the_kernel_is_read() -> None:
-    (flow,) = parse_flows("ip", recorded())
-    assert flow.destination == (pack_address("ip", "10.96.0.10"), 53)
-    assert flow.reply_source == (pack_address("ip", "127.0.0.1"), 5353)
-    named = dict(attributes(flow_identity(flow)))
-    assert named.keys() == {1, 12}
-    assert named[12] == bytes.fromhex("cb48c8be")
-
-
 # --- the work ---------------------------------------------------------------------------------------------------------
 
 
@@ -254,16 +220,12 @@ class Work:
         await asyncio.sleep(0)
 
     async def run(self, until: Callable[[], bool]) -> None:
-        running = asyncio.create_task(self.cleaner.run())
-        while not until():
-            await asyncio.sleep(0)
-        # Whatever would be done too much is done in this time.
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not running.done()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        async with in_background(self.cleaner.run()):
+            while not until():
+                await asyncio.sleep(0)
+            # Whatever would be done too much is done in this time.
+            for _ in range(100):
+                await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("services", [1, 40], ids=["one-service", "many-services"])

@@ -61,7 +61,6 @@ async def test_a_refusal_names_the_element_and_the_process_goes_on() -> None:
 
 async def test_a_process_that_dies_is_started_again_and_reported() -> None:
     told: list[str] = []
-
     async with NftClient(command=command(), on_trouble=told.append) as process:
         for how in ("by itself", "killed"):
             before = process.pid

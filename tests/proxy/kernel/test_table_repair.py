@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tests.proxy.table_harness import OPTIONS, SOON, a_proxy, a_service, key, restarted, settled
+from tests.proxy.drawn_services import key
+from tests.proxy.table_harness import OPTIONS, SOON, a_proxy, a_service, restarted, settled
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_SERVICES
 from zoneward.proxy.kernel.table_reader import scratch_table
-from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.kernel.table_syncer import delete_tables
 from zoneward.proxy.ruleset.base_rules import TABLE
-from zoneward.proxy.ruleset.nft_commands import render_commands
 
 # --- others -----------------------------------------------------------------------------------------------------------
 
@@ -67,25 +67,7 @@ async def test_audits_are_periodic() -> None:
         await proxy.until(lambda: proxy.has(a_service(1, 1, 2)))
 
 
-async def test_a_change_that_fails_on_a_damaged_table_is_done_after_the_repair() -> None:
-    async with a_proxy(look_every=3600.0) as proxy:
-        proxy.put(a_service(1, 1, 2))
-        await settled(proxy)
-        proxy.kernel.load(f"delete table ip {TABLE}\n")
-        proxy.put(a_service(1, 1, 3))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 1, 3))
-        assert not proxy.refused
-
-
 # --- a table that is found --------------------------------------------------------------------------------------------
-
-
-async def test_nothing_is_written_where_nothing_differs() -> None:
-    every = [a_service(number, *range(1, 2 + number % 5)) for number in range(20)]
-    proxy = await restarted(FakeKernel(), every, every[::-1])
-    assert proxy.written() == []
-    assert proxy.has(*every)
 
 
 async def test_only_what_differs_is_written() -> None:
@@ -138,19 +120,6 @@ async def test_options_may_change_until_the_last_moment_of_a_start() -> None:
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_dry_run_plans_changes_and_writes_nothing() -> None:
-    kernel, every = FakeKernel(), [a_service(1, 1, 2), a_service(2, 3)]
-    proxy = await restarted(kernel, every, every)
-    wanted = {key(each): each for each in (every[0], a_service(2, 4))}
-    ran = len(kernel.transactions)
-    changes = await plan_changes(kernel, "ip", wanted, options=OPTIONS)
-    assert len(kernel.transactions) == ran
-    assert changes.element_count == 2
-    kernel.load(render_commands(changes))
-    assert proxy.has(*wanted.values())
-    assert not await plan_changes(kernel, "ip", wanted, options=OPTIONS)
 
 
 async def test_cleanup_removes_and_reports_our_tables_only() -> None:

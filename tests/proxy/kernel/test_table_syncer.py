@@ -4,27 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.proxy.drawn_services import one_port, services
+from tests.proxy.drawn_services import key, one_port
 from tests.proxy.table_harness import (
-    OPTIONS,
-    SOON,
-    Proxy,
     a_proxy,
     a_service,
-    key,
-    restarted,
-    running,
     settled,
-    unordered,
 )
 
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import TABLE
-from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_rules import service_rules
 
 # --- changes ----------------------------------------------------------------------------------------------------------
@@ -38,16 +27,6 @@ async def test_no_transaction_has_more_than_500_services() -> None:
         assert proxy.has(*every)
         assert [len(each.services) for each in proxy.programmed] == [MAX_SERVICES, 200]
         assert sum(each.elements for each in proxy.programmed) == 3 * len(every)
-
-
-async def test_a_replaced_endpoint_is_one_element_that_goes_and_one_that_comes() -> None:
-    async with a_proxy() as proxy:
-        proxy.put(a_service(1, 1, 2, 3))
-        await settled(proxy)
-        proxy.put(a_service(1, 1, 4, 3))
-        await settled(proxy)
-        assert proxy.programmed[-1].elements == 2
-        assert proxy.programmed[-1].seconds >= 0
 
 
 async def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
@@ -68,18 +47,6 @@ async def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> 
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_refused_service_is_reported_and_holds_up_no_other() -> None:
-    async with a_proxy() as proxy:
-        proxy.kernel.faults.refused_words = {"10.96.0.2 "}
-        good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
-        proxy.put(*good, bad)
-        await settled(proxy)
-        assert proxy.has(*good)
-        assert list(proxy.table.refused_services) == [key(bad)]
-        assert "10.96.0.2" in proxy.table.refused_services[key(bad)]
-        assert [service for service, _ in proxy.refused] == [key(bad)]
 
 
 async def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
@@ -143,22 +110,6 @@ async def test_an_audit_requested_during_a_check_tries_a_refused_service_again()
         await settled(proxy)
         assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
         assert not proxy.table.refused_services
-
-
-async def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
-    kernel = FakeKernel()
-    async with running(Proxy(kernel)) as before:
-        before.put(a_service(1, 1, 2), a_service(2, 5))
-        await settled(before)
-    kernel.faults.refused_words = {"10.0.1.66"}
-    async with running(Proxy(kernel)) as after:
-        after.put(a_service(1, 1, 66), a_service(2, 6))
-        await settled(after)
-        assert after.table.refused_services
-        kernel.faults.refused_words = set()
-        after.table.request_audit()
-        await settled(after)
-        assert after.has(a_service(1, 1, 66), a_service(2, 6))
 
 
 # --- large Services ---------------------------------------------------------------------------------------------------
@@ -227,15 +178,6 @@ async def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_
         assert not proxy.table.refused_services
 
 
-async def test_a_table_that_was_left_half_way_is_completed_and_what_is_there_is_not_written_again() -> None:
-    proxy = await restarted(FakeKernel(), [large()], [large()])
-    assert proxy.has(large())
-    assert sum(each.elements for each in proxy.programmed) == 0
-    proxy = await restarted(FakeKernel(), [large(ports=25)], [large()])
-    assert proxy.has(large())
-    assert sum(each.elements for each in proxy.programmed) <= 5 * 1001
-
-
 # --- a Service for which nobody answers -------------------------------------------------------------------------------
 
 
@@ -268,48 +210,3 @@ async def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_wa
 
 
 # --- anything ---------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=25)
-@given(data=st.data())
-def test_the_kernel_ends_with_all_services_whatever_happens(data: st.DataObject) -> None:
-    asyncio.run(_anything(data))
-
-
-async def _anything(data: st.DataObject) -> None:
-    async with a_proxy() as proxy:
-        wanted: dict[str, NodeService] = {}
-        for _ in range(data.draw(st.integers(1, 5))):
-            name = data.draw(st.sampled_from(["1", "2", "3"]))
-            served = data.draw(st.none() | services("ip", name=name))
-            proxy.table.set_service(("shop", name), served)
-            wanted.pop(name, None)
-            if served is not None:
-                wanted[name] = served
-            match data.draw(
-                st.sampled_from(["nothing", "settle", "death", "done", "refuse", "table", "chain", "look"])
-            ):
-                case "settle":
-                    await settled(proxy)
-                case "death":
-                    proxy.kernel.faults.deaths = 1
-                case "done":
-                    proxy.kernel.faults.done_deaths = 1
-                case "refuse":
-                    proxy.kernel.faults.refused_words = {
-                        data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "c-2"]))
-                    }
-                case "table" if ("ip", TABLE) in proxy.kernel.tables:
-                    proxy.kernel.load(f"delete table ip {TABLE}\n")
-                case "chain" if ("ip", TABLE) in proxy.kernel.tables:
-                    proxy.kernel.load(f"flush chain ip {TABLE} output\n")
-                case "look":
-                    await asyncio.sleep(SOON)
-        proxy.kernel.faults.refused_words = set()
-        proxy.kernel.faults.deaths = proxy.kernel.faults.done_deaths = 0
-        proxy.table.request_audit()
-        await settled(proxy)
-        kernel = proxy.kernel
-        ruleset = full_ruleset("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)
-        assert kernel.chains("ip", TABLE) == {name: chain.rules for name, chain in ruleset.chains.items()}
-        assert unordered(kernel.elements("ip", TABLE)) == unordered(ruleset.elements)

@@ -129,30 +129,6 @@ def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, ServiceLo
     assert [each.connections for each in some.totals()] == [5]
 
 
-def test_traffic_by_other_addresses_is_external(known: dict[Family, ServiceLookup]) -> None:
-    some = measuring(known)
-    some.add_counts("ip", an_answer({}), now=START)
-    some.add_counts("ip", an_answer({A: 1, ("10.2.0.1", "192.0.2.9"): 2}), now=START)
-    some.add_counts("ip", an_answer({("10.1.0.1", "192.0.2.200"): 4}, port=30_080), now=START)
-    assert list(some.totals()) == [
-        ZoneTotal(CART, "ip", True, "a", 1),
-        ZoneTotal(CART, "ip", False, "a", 4),
-        ZoneTotal(CART, "ip", False, "b", 2),
-    ]
-
-
-def test_a_service_that_is_gone_is_forgotten(known: dict[Family, ServiceLookup]) -> None:
-    some = measuring(known)
-    for each in ({}, {A: 1}):
-        some.add_counts("ip", an_answer(each), now=START)
-    some.forget_services(lambda service: service == CART)
-    known["ip"].set_service(CART, None)
-    some.add_counts("ip", an_answer({A: 5}), now=START)
-    assert not list(some.totals())
-    assert known["ip"].find("10.96.0.1", "tcp", 80) is None
-    assert known["ip6"].find("fd00::96", "tcp", 80) == (CART, True)
-
-
 def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connections(
     known: dict[Family, ServiceLookup],
 ) -> None:

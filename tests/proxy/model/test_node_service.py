@@ -141,7 +141,8 @@ def test_the_external_policy_counts_where_there_is_outer_traffic(
     spec: dict[str, Any], is_local: bool, health_port: int | None
 ) -> None:
     """And health is asked of load balancers with the policy Local."""
-    found = in_v4(a_service(**{"external": "Local", "health_check_node_port": 32_000} | spec))
+    given: dict[str, Any] = {"external": "Local", "health_check_node_port": 32_000} | spec
+    found = in_v4(a_service(**given))
     assert (found.external_policy_local, found.health_check_port) == (is_local, health_port)
 
 
@@ -182,17 +183,15 @@ def test_a_port_is_served_by_endpoints_of_its_own_name_and_protocol() -> None:
 
 
 def test_clients_of_udp_keep_every_endpoint_that_serves() -> None:
-    ends = {"serving": True, "terminating": True}
     endpoints = (
         an_endpoint("10.0.0.1", hinted=structs.hints("a")),
         an_endpoint("10.0.0.2", hinted=structs.hints("b")),
-        an_endpoint("10.0.0.3", ready=False, **ends),
+        an_endpoint("10.0.0.3", ready=False, serving=True, terminating=True),
         an_endpoint("10.0.0.4", ready=False, serving=False),
     )
-    ports = tuple(EndpointPort(name=each.lower(), protocol=each, port=53) for each in ("UDP", "TCP"))
-    service = a_service(
-        ports=tuple(ServicePort(name=each.name or "", protocol=each.protocol, port=53) for each in ports)
-    )
+    protocols = ("UDP", "TCP")
+    ports = [EndpointPort(name=each, protocol=each, port=53) for each in protocols]
+    service = a_service(ports=[ServicePort(name=each, protocol=each, port=53) for each in protocols])
     udp, tcp = in_v4(service, structs.a_slice("dns", *endpoints, ports=ports)).ports
     assert [each.address for each in udp.cluster_endpoints] == ["10.0.0.1"]
     assert [each.address for each in udp.serving_endpoints] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]

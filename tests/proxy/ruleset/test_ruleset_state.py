@@ -30,7 +30,7 @@ def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
 
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
-@settings(max_examples=50, suppress_health_check=_HOWEVER_SLOW)
+@settings(max_examples=25, suppress_health_check=_HOWEVER_SLOW)
 @given(data=st.data())
 def test_a_table_that_is_found_is_taken_over(family: Family, data: st.DataObject) -> None:
     before, after = (dict(data.draw(changes(family))) for _ in range(2))

@@ -45,13 +45,6 @@ def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() 
     assert size(200, 100) - size(200, 1) == 99
 
 
-def test_without_endpoints_all_addresses_reject() -> None:
-    found = a_portion(cluster=(), node_port=30_080).elements
-    assert found["refused"] == {INNER: "goto nobody", OUTER: "goto nobody"}
-    assert found["node-refused"] == {NODE: "goto nobody"}
-    assert not found.keys() & {"services", "node-ports", "endpoints"}
-
-
 def test_the_external_policy_local_parts_inside_and_outside() -> None:
     found = a_portion(local=(HERE,), external_policy_local=True, node_port=30_080).elements
     assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
