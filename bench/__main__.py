@@ -4,14 +4,12 @@ import sys
 from collections.abc import Callable, Iterator
 
 from bench import (
-    allocations,
     client,
     commands,
     controller,
     controller_large,
     controller_syncs,
     csv_files,
-    decisions,
     incremental,
     proxy_changes,
     proxy_connections,
@@ -27,8 +25,6 @@ from bench.measuring import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "start": commands.start,
-    "allocation": allocations.allocations,
-    "decision": decisions.one_changed,
     "incremental": incremental.one_flips,
     "plan-json": commands.plan_json,
     "plan-yaml": commands.plan_yaml,

@@ -14,19 +14,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Final
 
-from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
 from bench import sandbox
 from bench.api_server import ApiServer, Object, SliceView
-from bench.controllers import BuiltIn, Contender, Ours, at_rest, cpu_of, kubeconfig_of
+from bench.controllers import BuiltIn, Contender, Ours, at_rest
 from bench.measuring import Figure
+from bench.processes import cpu_of
+from bench.proxy_plane import plane
 
 NAMESPACE: Final = "bench"
 _NODES: Final = 30
@@ -167,16 +166,14 @@ async def _bed() -> AsyncIterator[_Bed]:
         find_programs(environment=os.environ)
     except ProgramsError as error:
         print(f"on the sandbox, and not beside the built-in controller: {error}")
-        with sandbox.running() as (address, _), TemporaryDirectory() as folder:
-            ours = Ours(kubeconfig_of(address, Path(folder)), Path(folder))
-            async with ApiServer(address) as server:
+        with sandbox.running() as (file, _):
+            async with ApiServer(sandbox.address_in(file)) as server:
                 await _prepare(server)
-                yield _Bed(server, (ours,))
+                yield _Bed(server, (Ours(file, file.parent),))
         return
-    with ControlPlane() as plane:
-        async with ApiServer(plane.address, token=plane.admin.token, authority=plane.authority) as server:
-            await _prepare(server)
-            yield _Bed(server, (Ours(plane.kubeconfig(), plane.folder), BuiltIn(plane)))
+    async with plane() as (control, server):
+        await _prepare(server)
+        yield _Bed(server, (Ours(control.kubeconfig(), control.folder), BuiltIn(control)))
 
 
 async def _prepare(server: ApiServer) -> None:

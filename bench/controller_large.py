@@ -4,19 +4,17 @@ The sandbox serves the cluster, as a process of its own; all figures are of the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
 from bench import sandbox
 from bench.api_server import ApiServer
-from bench.controllers import Ours, at_rest, cpu_of, kubeconfig_of, peak_of
+from bench.controllers import Ours, at_rest
 from bench.measuring import MIB, Figure
+from bench.processes import cpu_of, peak_of
 from bench.snapshots import NODES, PODS, SERVICES, large_snapshot
 
 _MOST_CPU: Final = 30.0
@@ -30,10 +28,9 @@ _SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
 def large() -> Iterator[Figure]:
     """From start to rest, twice: the second start has nothing to write."""
     snapshot = large_snapshot("json")
-    with sandbox.running("-f", str(snapshot)) as (address, _), TemporaryDirectory() as folder:
-        ours = Ours(kubeconfig_of(address, Path(folder)), Path(folder))
+    with sandbox.running("-f", str(snapshot)) as (file, _):
         for label in ("from no slices", "from slices that are right"):
-            start = asyncio.run(_start(ours, address))
+            start = asyncio.run(_start(Ours(file, file.parent), sandbox.address_in(file)))
             what = f"{PODS:,} Pods, {SERVICES:,} Services, {NODES:,} Nodes, {label}"
             yield Figure(f"{what}, CPU", start.cpu, "s", _MOST_CPU)
             yield Figure("  resident at its peak", start.peak / MIB, "MiB", _MOST_MEMORY)
@@ -57,7 +54,8 @@ class _Start:
 async def _start(ours: Ours, address: str) -> _Start:
     async with ApiServer(address) as server:
         version, before = await _listed(server)
-        async with _running(ours):
+        ours.start()
+        try:
             while cpu_of(ours.pid) < 1.0:
                 ours.check()
                 await asyncio.sleep(0.2)
@@ -66,17 +64,10 @@ async def _start(ours: Ours, address: str) -> _Start:
             await asyncio.sleep(_IDLE)
             idle = (cpu_of(ours.pid) - idle) / _IDLE
             peak = peak_of(ours.pid)
+        finally:
+            ours.stop()
         after, endpoints = await _listed(server)
         return _Start(cpu, peak, idle, endpoints, after - version, before == 0)
-
-
-@asynccontextmanager
-async def _running(ours: Ours) -> AsyncIterator[None]:
-    ours.start()
-    try:
-        yield
-    finally:
-        ours.stop()
 
 
 async def _listed(server: ApiServer) -> tuple[int, int]:

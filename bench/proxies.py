@@ -2,12 +2,10 @@
 
 import itertools
 import json
-import os
 import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,15 +13,14 @@ import yaml
 from e2e.control_plane import ControlPlane
 from e2e.processes import Process
 
+from bench.processes import cpu_with_children, tree, zoneward
 from bench.proxy_cluster import NODE
 from zoneward.proxy.ruleset.base_rules import TABLE
 
 PODS: Final = "10.0.0.0/12"
-_ROOT: Final = Path(__file__).resolve().parent.parent
 _NUMBERS: Final = itertools.count(1)
 _LISTEN: Final = "127.0.0.1:10272"
 _METRICS: Final = "127.0.0.1:10249"
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PATIENCE: Final = 300.0
 _PROGRAMMED: Final = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 
@@ -39,14 +36,11 @@ class Ours:
 
     def __init__(self, kubeconfig: Path, folder: Path, *flags: str, inside: Sequence[str] = ()) -> None:
         options = ("--node", NODE, "--kubeconfig", str(kubeconfig), "--cluster-cidr", PODS, "--log-format", "json")
-        paths = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
-        # A program of tests has the folder of its log as its own, where this tree is not found.
-        self._command = (*inside, "env", f"PYTHONPATH={paths}", sys.executable, "-m", "zoneward", "proxy", *options)
-        self._flags, self._folder = flags, folder
+        self._options, self._folder, self._inside = (*options, *flags), folder, inside
 
     def __enter__(self) -> Self:
         self.started = time.perf_counter()
-        self._process = Process((*self._command, *self._flags), log=self._folder / f"proxy-{next(_NUMBERS)}.log")
+        self._process = zoneward("proxy", *self._options, folder=self._folder, inside=self._inside)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,11 +71,11 @@ class Ours:
     @property
     def cpu(self) -> float:
         """Seconds of both."""
-        return sum(map(taken_by, self.pids))
+        return sum(map(cpu_with_children, self.pids))
 
     def clear(self) -> None:
         """Remove its tables."""
-        delete(TABLE)
+        _delete(TABLE)
 
 
 class KubeProxy:
@@ -126,10 +120,10 @@ class KubeProxy:
     @property
     def cpu(self) -> float:
         """Seconds, with those of the ``nft`` that it started and that have ended."""
-        return taken_by(self._process.pid)
+        return cpu_with_children(self._process.pid)
 
     def clear(self) -> None:
-        delete("kube-proxy")
+        _delete("kube-proxy")
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -147,40 +141,10 @@ class KubeProxy:
         }
 
 
-def delete(table: str) -> None:
+def _delete(table: str) -> None:
     """In both families."""
     for family in ("ip", "ip6"):
         subprocess.run(("nft", "delete", "table", family, table), check=True)
-
-
-# --- of processes -----------------------------------------------------------------------------------------------------
-
-
-def tree(pid: int) -> Iterable[int]:
-    """A process, and those that it started."""
-    yield pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        yield from tree(int(child))
-
-
-def taken_by(pid: int) -> float:
-    """Seconds of CPU, with those of children that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS
-
-
-def peak_of(pids: Iterable[int]) -> float:
-    """The sum of the peak resident memory of each process, in bytes."""
-    return sum(_kib(f"/proc/{pid}/status", "VmHWM:") for pid in pids) * 1024
-
-
-def share_of(pids: Iterable[int]) -> float:
-    """Resident memory now, in bytes; shared memory counts in proportion."""
-    return sum(_kib(f"/proc/{pid}/smaps_rollup", "\nPss:") for pid in pids) * 1024
-
-
-def _kib(file: str, name: str) -> int:
-    return int(Path(file).read_text().partition(name)[2].split()[0])
 
 
 def _metrics(address: str) -> dict[str, float]:

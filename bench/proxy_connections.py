@@ -21,7 +21,7 @@ from e2e.door import Door
 from e2e.nodes import Bed, Namespace
 from e2e.programs import ProgramsError, find_programs
 
-from bench.alone import tell, told_alone
+from bench.children import told_by
 from bench.measuring import Figure
 from bench.proxies import PODS, KubeProxy, Ours
 from bench.proxy_cluster import PORT, address_of, cluster
@@ -46,7 +46,7 @@ def connections() -> Iterator[Figure]:
     except ProgramsError as error:
         print(f"not beside kube-proxy: {error}")
         return
-    (found,) = told_alone("proxy_connections")
+    (found,) = told_by("proxy_connections.measure", alone=True)
     what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
     yield Figure(f"{what}, kube-proxy: connections a second of CPU", found[THEIRS]["rate"], "1/s")
     yield Figure("  what no difference at all seems to be", found["noise"], "x")
@@ -85,7 +85,7 @@ def _opened(listening: socket.socket, addresses: list[tuple[str, int]]) -> tuple
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-async def _measure() -> dict[str, Any]:
+async def measure() -> dict[str, Any]:
     with ExitStack() as stack:
         async with plane() as (control, server):
             await create(server, list(cluster(_SERVICES, _ENDPOINTS)))
@@ -127,7 +127,3 @@ def _compared(nodes: dict[str, _Node]) -> dict[str, Any]:
             "wall": median(wall for _, wall in parts),
         }
     return found
-
-
-if __name__ == "__main__":
-    tell(asyncio.run(_measure()))

@@ -1,6 +1,5 @@
 """A node's proxy starts in a large cluster: with an empty kernel, and with its earlier rules in the kernel."""
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench import sandbox
-from bench.alone import tell, told_alone
-from bench.controllers import kubeconfig_of
+from bench.children import told_by
 from bench.measuring import MIB, Figure
-from bench.proxies import Ours, peak_of, share_of
+from bench.processes import peak_of, share_of
+from bench.proxies import Ours
 from bench.proxy_cluster import cluster, write
 
 _SERVICES, _ENDPOINTS = 10_000, 10
@@ -24,7 +23,7 @@ _MOST_MIB: Final = 300.0
 def start() -> Iterator[Figure]:
     """Medians of a few starts; the sandbox serves the cluster over loopback, as a process of its own."""
     found: dict[str, list[dict[str, float]]] = {"new": [], "again": []}
-    for each in told_alone("proxy_start", _SERVICES):
+    for each in told_by("proxy_start.started", _SERVICES, alone=True):
         found[each.pop("kind")].append(each)
     what = f"{_SERVICES:,} Services x {_ENDPOINTS}"
     for kind, label in (("new", "start"), ("again", "start with its rules there")):
@@ -49,12 +48,12 @@ def start() -> Iterator[Figure]:
         yield Figure("  elements written", of("elements"), "", None if is_new else 0)
 
 
-def _measure(services: int) -> Iterator[dict[str, Any]]:
+def started(services: int) -> Iterator[dict[str, Any]]:
+    """Of each start, what it took."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "cluster.json", cluster(services, _ENDPOINTS))
-        with sandbox.running("-f", str(folder / "cluster.json")) as (address, _):
-            file = kubeconfig_of(address, folder)
+        with sandbox.running("-f", str(folder / "cluster.json")) as (file, _):
             for _ in range(_STARTS):
                 yield {"kind": "new", **_started(Ours(file, folder))}
                 yield {"kind": "again", **_started(Ours(file, folder))}
@@ -73,13 +72,8 @@ def _started(ours: Ours) -> dict[str, float]:
             "programming": told["since_listed"],
             "apply": metrics["zoneward_proxy_apply_seconds_sum"],
             "cpu": ours.cpu,
-            "peak": peak_of(pids),
-            "peak_of_kernel": peak_of(pids[1:]),
-            "share": share_of(pids),
+            "peak": peak_of(*pids),
+            "peak_of_kernel": peak_of(*pids[1:]),
+            "share": share_of(*pids),
             "elements": metrics['zoneward_proxy_changed_elements_total{address_type="IPv4"}'],
         }
-
-
-if __name__ == "__main__":
-    for each in _measure(int(sys.argv[1])):
-        tell(each)
