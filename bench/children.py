@@ -4,7 +4,8 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
+from dataclasses import astuple
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,8 +16,8 @@ from bench.measuring import Run, run
 _ALONE: Final = ("unshare", "--net", "--kill-child", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-def told_by(part: str, *arguments: object, alone: bool = False) -> Iterator[Any]:
-    """Yield what a function of this folder, ``module.function``, yields or returns, as JSON has it.
+def told_by(part: str, *arguments: object, alone: bool = False) -> Generator[Any]:
+    """Yield what a function of this folder, ``module.function``, yields or returns, as JSON has it; figures are lists.
 
     ``alone``: it has a network namespace where loopback is up. Raises CalledProcessError where it fails.
     """
@@ -53,12 +54,17 @@ async def _all(found: AsyncIterator[Any] | Awaitable[Any]) -> None:
 
 
 def _tell(what: Any) -> None:
-    print(json.dumps(what), flush=True)
+    print(json.dumps(what, default=astuple), flush=True)
+
+
+def called(part: str, *arguments: object) -> Any:
+    """Call such a function in this process."""
+    module, _, name = part.rpartition(".")
+    return getattr(import_module(f"bench.{module}"), name)(*arguments)
 
 
 def _main(part: str, arguments: str) -> None:
-    module, _, name = part.rpartition(".")
-    found = getattr(import_module(f"bench.{module}"), name)(*json.loads(arguments))
+    found = called(part, *json.loads(arguments))
     if isinstance(found, AsyncIterator | Awaitable):
         asyncio.run(_all(found))
     else:

@@ -11,12 +11,11 @@ import socket
 import time
 from collections.abc import Iterator
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from e2e.nodes import Bed
 from tests.proxy.drawn_services import key, node_service, one_port
 
-from bench.children import told_by
 from bench.measuring import MIB, Figure
 from zoneward.netlink.nftables import elements_request
 from zoneward.proxy.kernel.nft_process import NftLibrary, query_kernel
@@ -40,20 +39,6 @@ _BED_PORT: Final = 9_090
 
 def counters() -> Iterator[Figure]:
     """The rate without counters, their cost (at most 2 %), and the cost of reading a full set."""
-    (found,) = told_by("proxy_counters.measure", alone=True)
-    what = f"{_SERVICES:,} Services x {_ENDPOINTS}, {_USED} of them used, from Pod to Pod"
-    yield Figure(f"{what}: connections a second of CPU", found["rate"], "1/s")
-    counted = f"  what it costs to count {_TURNS * 2 * _CONNECTIONS:,}, of the CPU"
-    yield Figure(counted, found["cost"], "%", _MOST_COST)
-    yield Figure("  the same by the clock", found["wall"], "%")
-    yield Figure("  what no difference at all seems to cost", found["noise"], "%")
-    yield Figure("  connections that were not counted", found["missing"], "", 0)
-    yield Figure(f"all {MAX_ELEMENTS:,} counters read", found["read"] * 1000, "ms")
-    yield Figure("  what the kernel tells", found["size"] / MIB, "MiB")
-
-
-def measure() -> dict[str, float]:
-    """Percent of the cost without counters; seconds and bytes of a full set."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with Bed(ports=(_BED_PORT,)) as bed:
         node = bed.node("counting", pods=(_PODS,))
@@ -84,15 +69,18 @@ def measure() -> dict[str, float]:
         opened = (_CONNECTIONS + _FIRST) * (_WARM + 2 * _TURNS)
         missing = opened - sum(parse_counts(node.call(_dump)).values())
         read, size = node.call(_full, library)
-        return {
-            "rate": median(2 * _CONNECTIONS / (one[0] + four[0]) for one, *_, four in turns),
-            "cost": (median(sums[0]) - 1) * 100,
-            "wall": (median(sums[1]) - 1) * 100,
-            "noise": (median(four[0] / one[0] for one, *_, four in turns) - 1) * 100,
-            "missing": missing,
-            "read": read,
-            "size": size,
-        }
+        rate = median(2 * _CONNECTIONS / (one[0] + four[0]) for one, *_, four in turns)
+        what = f"{_SERVICES:,} Services x {_ENDPOINTS}, {_USED} of them used, from Pod to Pod"
+        yield Figure(f"{what}: connections a second of CPU", rate, "1/s")
+        cost, wall = ((median(each) - 1) * 100 for each in sums)
+        counted = f"  what it costs to count {_TURNS * 2 * _CONNECTIONS:,}, of the CPU"
+        yield Figure(counted, cost, "%", _MOST_COST)
+        yield Figure("  the same by the clock", wall, "%")
+        noise = median(four[0] / one[0] for one, *_, four in turns)
+        yield Figure("  what no difference at all seems to cost", (noise - 1) * 100, "%")
+        yield Figure("  connections that were not counted", missing, "", 0)
+        yield Figure(f"all {MAX_ELEMENTS:,} counters read", read * 1000, "ms")
+        yield Figure("  what the kernel tells", size / MIB, "MiB")
 
 
 def _rules(options: RulesetOptions) -> str:
@@ -151,7 +139,7 @@ def _full(library: NftLibrary) -> tuple[float, int]:
         _run(library, f"add element ip {TABLE} {CONNECTIONS_SET} {{ {', '.join(some)} }}")
     began = time.perf_counter()
     answer = _dump()
-    found: Any = parse_counts(answer)
+    found = parse_counts(answer)
     took = time.perf_counter() - began
     assert len(found) == MAX_ELEMENTS
     return took, len(answer)

@@ -3,11 +3,11 @@ for zones, of which a node decodes its own zone's."""
 
 import asyncio
 import random
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
 from bench.children import told_by
-from bench.measuring import MIB, Figure
+from bench.measuring import MIB, Figure, quantile
 from bench.processes import cpu_of, peak_of, share_of
 from bench.proxy_cluster import (
     MOST_IN_SLICE,
@@ -41,54 +41,9 @@ _HERE: Final = b"hairpin\0"
 _ELEMENTS: Final = "zoneward_proxy_elements"
 
 
-def large() -> Iterator[Figure]:
-    """Endpoints of a Service of 5,000 go, one after the other."""
-    (found,) = told_by("proxy_services.measure_large", alone=True)
-    what = f"one of {_LARGE:,} endpoints removed"
-    yield Figure(f"{what}: elements that change", max(found["elements"]), "", _MOST_ELEMENTS)
-    yield from _latency(what, found["seconds"])
-    yield Figure("  CPU of both processes", found["cpu"] / _REMOVED * 1e3, "ms")
-
-
-def addresses() -> Iterator[Figure]:
-    """A Service of 200 ports, 200 external addresses and 100 endpoints, and others that change with it."""
-    (found,) = told_by("proxy_services.measure_addresses", alone=True)
-    what = f"{_PORTS} ports x {_EXTERNAL} external addresses x {_OF_EXTERNAL} endpoints"
-    yield Figure(f"{what}, from synced caches to programmed", found["programming"], "s", _MOST_SECONDS)
-    yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB", _MOST_MEMORY)
-    yield Figure("  elements in the kernel", found["elements"], "")
-    yield Figure("  an endpoint of another Service meanwhile, the slowest", max(found["seconds"]), "s", _MOST_SECONDS)
-    yield Figure("  the whole Service changed, CPU of both processes", found["cpu"] / _WHILE, "s")
-
-
-def affinity() -> Iterator[Figure]:
-    """Services with ClientIP affinity: a chain for each endpoint, and a timed set for each port."""
-    (found,) = told_by("proxy_services.measure_affinity", alone=True)
-    what = f"{_AFFINE:,} Services x {_OF_EACH} with affinity"
-    yield Figure(f"{what}, from synced caches to programmed", found["programming"], "s")
-    yield Figure("  of it in apply", found["apply"], "s")
-    yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB")
-    yield from _latency("one endpoint replaced there", found["seconds"])
-    yield Figure("  CPU of both processes", found["cpu"] / _REPLACED * 1e3, "ms")
-
-
-def node_of_many() -> Iterator[Figure]:
-    """A node in a cluster of 50,000 endpoints, of which a third are for its zone, with subsetting and without."""
-    for by_zone, label in ((False, "without subsetting"), (True, "with subsetting")):
-        (found,) = told_by("proxy_services.measure_zones", by_zone, alone=True)
-        what = f"{_ZONED:,} Services x {_OF_ZONED}, {label}"
-        yield Figure(f"{what}: CPU of the start, both processes", found["start"], "s")
-        yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB")
-        yield Figure("  resident at rest, what is shared in parts", found["share"] / MIB, "MiB")
-        yield Figure("  elements in the kernel", found["elements"], "")
-        yield Figure(f"  CPU of {_ELSEWHERE:,} changes in other zones, both processes", found["cpu"], "s")
-        yield Figure("  transactions for them", found["transactions"], "")
-
-
 def _latency(what: str, seconds: list[float]) -> Iterator[Figure]:
-    some = sorted(seconds)
-    yield Figure(f"{what}: watch event to kernel, p50", some[len(some) // 2] * 1e3, "ms")
-    yield Figure("  the slowest", some[-1] * 1e3, "ms")
+    yield Figure(f"{what}: watch event to kernel, p50", quantile(seconds, 0.5) * 1e3, "ms")
+    yield Figure("  the slowest", max(seconds) * 1e3, "ms")
 
 
 # --- a large one ------------------------------------------------------------------------------------------------------
@@ -101,7 +56,8 @@ def _one_large() -> Iterator[Object]:
     yield from slices(0, range(_LARGE))
 
 
-async def measure_large() -> dict[str, Any]:
+async def large() -> AsyncIterator[Figure]:
+    """Endpoints of a Service of 5,000 go, one after the other."""
     seconds, elements = [], []
     async with proxied_node(_one_large()) as place:
         cpu = place.proxy.cpu
@@ -119,7 +75,11 @@ async def measure_large() -> dict[str, Any]:
             await asyncio.sleep(0.3)
             # One element says whether the endpoint is on this node, for all addresses of the Service.
             elements.append(sum(name != _HERE for name, _ in place.kernel.elements))
-        return {"seconds": seconds, "elements": elements, "cpu": place.proxy.cpu - cpu}
+        what = f"one of {_LARGE:,} endpoints removed"
+        yield Figure(f"{what}: elements that change", max(elements), "", _MOST_ELEMENTS)
+        for figure in _latency(what, seconds):
+            yield figure
+        yield Figure("  CPU of both processes", (place.proxy.cpu - cpu) / _REMOVED * 1e3, "ms")
 
 
 # --- one with many addresses ------------------------------------------------------------------------------------------
@@ -135,8 +95,8 @@ def _many_addresses() -> Iterator[Object]:
         yield each | {"ports": [{"name": name, "port": 8080, "protocol": "TCP"} for name in names]}
 
 
-async def measure_addresses() -> dict[str, Any]:
-    """An endpoint of the large one changes, and right after it one of another Service."""
+async def addresses() -> AsyncIterator[Figure]:
+    """A Service of 200 ports, 200 external addresses and 100 endpoints, and others that change right after it."""
     seconds = []
     async with proxied_node(_many_addresses()) as place:
         cpu = place.proxy.cpu
@@ -144,13 +104,15 @@ async def measure_addresses() -> dict[str, Any]:
             place.server.replace(f"service-{_OTHERS}-0", number, place.server.new_address())
             seconds.append(await place.replace(f"service-{number}-0", 0))
             await asyncio.sleep(1.0)
-        return {
-            "programming": place.started["since_listed"],
-            "peak": peak_of(*place.proxy.pids),
-            "elements": sum(value for name, value in place.metrics.items() if name.startswith(_ELEMENTS)),
-            "seconds": seconds,
-            "cpu": place.proxy.cpu - cpu,
-        }
+        cpu = place.proxy.cpu - cpu
+        elements = sum(value for name, value in place.metrics.items() if name.startswith(_ELEMENTS))
+        what = f"{_PORTS} ports x {_EXTERNAL} external addresses x {_OF_EXTERNAL} endpoints"
+        programming = place.started["since_listed"]
+        yield Figure(f"{what}, from synced caches to programmed", programming, "s", _MOST_SECONDS)
+        yield Figure("  resident at its peak, both processes", peak_of(*place.proxy.pids) / MIB, "MiB", _MOST_MEMORY)
+        yield Figure("  elements in the kernel", elements, "")
+        yield Figure("  an endpoint of another Service meanwhile, the slowest", max(seconds), "s", _MOST_SECONDS)
+        yield Figure("  the whole Service changed, CPU of both processes", cpu / _WHILE, "s")
 
 
 # --- clients that keep their endpoint ---------------------------------------------------------------------------------
@@ -162,7 +124,8 @@ def _affine() -> Iterator[Object]:
         yield each | {"spec": each["spec"] | affinity} if each["kind"] == "Service" else each
 
 
-async def measure_affinity() -> dict[str, Any]:
+async def affinity() -> AsyncIterator[Figure]:
+    """Services with ClientIP affinity: a chain for each endpoint, and a timed set for each port."""
     drawn = random.Random(1)
     async with proxied_node(_affine()) as place:
         cpu, seconds = place.proxy.cpu, []
@@ -170,13 +133,14 @@ async def measure_affinity() -> dict[str, Any]:
             service = drawn.randrange(_AFFINE)
             seconds.append(await place.replace(f"service-{service}-0", drawn.randrange(_OF_EACH)))
             await asyncio.sleep(_PAUSE)
-        return {
-            "programming": place.started["since_listed"],
-            "apply": place.metrics["zoneward_proxy_apply_seconds_sum"],
-            "peak": place.start_peak,
-            "seconds": seconds,
-            "cpu": place.proxy.cpu - cpu,
-        }
+        cpu = place.proxy.cpu - cpu
+        what = f"{_AFFINE:,} Services x {_OF_EACH} with affinity"
+        yield Figure(f"{what}, from synced caches to programmed", place.started["since_listed"], "s")
+        yield Figure("  of it in apply", place.metrics["zoneward_proxy_apply_seconds_sum"], "s")
+        yield Figure("  resident at its peak, both processes", place.start_peak / MIB, "MiB")
+        for figure in _latency("one endpoint replaced there", seconds):
+            yield figure
+        yield Figure("  CPU of both processes", cpu / _REPLACED * 1e3, "ms")
 
 
 # --- zones ------------------------------------------------------------------------------------------------------------
@@ -196,7 +160,14 @@ def _zoned(*, by_zone: bool) -> Iterator[Object]:
             yield slice_(f"service-{number}-{zone}", number, own, labels=labels)
 
 
-async def measure_zones(by_zone: bool) -> dict[str, Any]:
+def node_of_many() -> Iterator[Figure]:
+    """A node in a cluster of 50,000 endpoints, of which a third are for its zone, with subsetting and without."""
+    for by_zone in (False, True):
+        yield from (Figure(*each) for each in told_by("proxy_services.zones", by_zone, alone=True))
+
+
+async def zones(by_zone: bool) -> AsyncIterator[Figure]:
+    """``by_zone``: with subsetting."""
     drawn = random.Random(1)
     async with proxied_node(_zoned(by_zone=by_zone)) as place:
         pids = place.proxy.pids
@@ -212,11 +183,11 @@ async def measure_zones(by_zone: bool) -> dict[str, Any]:
             place.server.change(f"service-{drawn.randrange(_ZONED)}-b", move)
             await asyncio.sleep(_PAUSE)
         await asyncio.sleep(2.0)
-        return {
-            "start": place.start_cpu,
-            "peak": place.start_peak,
-            "share": share,
-            "elements": place.metrics[f'{_ELEMENTS}{{address_type="IPv4"}}'],
-            "cpu": sum(map(cpu_of, pids)) - cpu,
-            "transactions": place.kernel.transactions,
-        }
+        cpu = sum(map(cpu_of, pids)) - cpu
+        what = f"{_ZONED:,} Services x {_OF_ZONED}, {'with' if by_zone else 'without'} subsetting"
+        yield Figure(f"{what}: CPU of the start, both processes", place.start_cpu, "s")
+        yield Figure("  resident at its peak, both processes", place.start_peak / MIB, "MiB")
+        yield Figure("  resident at rest, what is shared in parts", share / MIB, "MiB")
+        yield Figure("  elements in the kernel", place.metrics[f'{_ELEMENTS}{{address_type="IPv4"}}'], "")
+        yield Figure(f"  CPU of {_ELSEWHERE:,} changes in other zones, both processes", cpu, "s")
+        yield Figure("  transactions for them", place.kernel.transactions, "")

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from bench import sandbox
-from bench.children import told_by
 from bench.measuring import MIB, Figure
 from bench.processes import peak_of, share_of
 from bench.proxies import Ours
@@ -22,42 +21,36 @@ _MOST_MIB: Final = 300.0
 
 def start() -> Iterator[Figure]:
     """Medians of a few starts; the sandbox serves the cluster over loopback, as a process of its own."""
-    found: dict[str, list[dict[str, float]]] = {"new": [], "again": []}
-    for each in told_by("proxy_start.started", _SERVICES, alone=True):
-        found[each.pop("kind")].append(each)
-    what = f"{_SERVICES:,} Services x {_ENDPOINTS}"
-    for kind, label in (("new", "start"), ("again", "start with its rules there")):
-        some = found[kind]
-        is_new = kind == "new"
-
-        def of(name: str, some: list[dict[str, float]] = some) -> float:
-            return median(each[name] for each in some)
-
-        yield Figure(f"{what}, {label}: command to programmed", of("whole"), "s", _MOST_START)
-        most = _MOST_PROGRAMMING if is_new else None
-        yield Figure("  from synced caches to programmed", of("programming"), "s", most)
-        yield Figure("  of it in apply", of("apply"), "s", _MOST_APPLY)
-        yield Figure("  CPU of both processes", of("cpu"), "s")
-        yield Figure(
-            "  resident at its peak, both processes", max(each["peak"] for each in some) / MIB, "MiB", _MOST_MIB
-        )
-        yield Figure(
-            "  of it the one that programs the kernel", max(each["peak_of_kernel"] for each in some) / MIB, "MiB"
-        )
-        yield Figure("  resident, what is shared in parts", of("share") / MIB, "MiB")
-        yield Figure("  elements written", of("elements"), "", None if is_new else 0)
-
-
-def started(services: int) -> Iterator[dict[str, Any]]:
-    """Of each start, what it took."""
+    new, again = [], []
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder / "cluster.json", cluster(services, _ENDPOINTS))
+        write(folder / "cluster.json", cluster(_SERVICES, _ENDPOINTS))
         with sandbox.running("-f", str(folder / "cluster.json")) as (file, _):
             for _ in range(_STARTS):
-                yield {"kind": "new", **_started(Ours(file, folder))}
-                yield {"kind": "again", **_started(Ours(file, folder))}
+                new.append(_started(Ours(file, folder)))
+                again.append(_started(Ours(file, folder)))
                 Ours(file, folder).clear()
+    yield from _figures("start", new, most_programming=_MOST_PROGRAMMING)
+    yield from _figures("start with its rules there", again, most_elements=0)
+
+
+def _figures(
+    label: str,
+    starts: list[dict[str, float]],
+    *,
+    most_programming: float | None = None,
+    most_elements: float | None = None,
+) -> Iterator[Figure]:
+    of = {name: [each[name] for each in starts] for name in starts[0]}
+    what = f"{_SERVICES:,} Services x {_ENDPOINTS}, {label}"
+    yield Figure(f"{what}: command to programmed", median(of["whole"]), "s", _MOST_START)
+    yield Figure("  from synced caches to programmed", median(of["programming"]), "s", most_programming)
+    yield Figure("  of it in apply", median(of["apply"]), "s", _MOST_APPLY)
+    yield Figure("  CPU of both processes", median(of["cpu"]), "s")
+    yield Figure("  resident at its peak, both processes", max(of["peak"]) / MIB, "MiB", _MOST_MIB)
+    yield Figure("  of it the one that programs the kernel", max(of["peak_of_kernel"]) / MIB, "MiB")
+    yield Figure("  resident, what is shared in parts", median(of["share"]) / MIB, "MiB")
+    yield Figure("  elements written", median(of["elements"]), "", most_elements)
 
 
 def _started(ours: Ours) -> dict[str, float]:
