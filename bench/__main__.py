@@ -1,9 +1,8 @@
 """``python -m bench [NAME...]``: run the benchmarks, print every figure, and fail if a figure misses its limit."""
 
 import sys
-from collections.abc import Iterator
 
-from bench.children import called, told_by
+from bench.children import told_by
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, str] = {
@@ -23,38 +22,23 @@ BENCHMARKS: dict[str, str] = {
     "controller-flips": "controller.flips",
     "controller-rollouts": "controller.rollouts",
     "controller-services": "controller.many_services",
-    "controller-large": "controller_large.large",
+    "controller-large": "controller.large",
     "proxy-counters": "proxy_counters.counters",
     "proxy-start": "proxy_start.start",
     "proxy-changes": "proxy_changes.changes",
-    "proxy-rate": "proxy_rate.rate",
+    "proxy-rate": "proxy_services.rate",
     "proxy-large": "proxy_services.large",
     "proxy-addresses": "proxy_services.addresses",
     "proxy-connections": "proxy_connections.connections",
     "proxy-affinity": "proxy_services.affinity",
     "proxy-node": "proxy_services.node_of_many",
 }
-ALONE = (
-    "proxy-counters",
-    "proxy-start",
-    "proxy-rate",
-    "proxy-large",
-    "proxy-addresses",
-    "proxy-connections",
-    "proxy-affinity",
-)
-"""Those that run in a network namespace of their own as a whole."""
+ALONE = {name for name in BENCHMARKS if name.startswith("proxy-")} - {"proxy-changes", "proxy-node"}
+"""Those that run in a network namespace of their own; the others that need one make some."""
 GROUPS: dict[str, tuple[str, ...]] = {
     tower: tuple(name for name in BENCHMARKS if name.startswith(f"{tower}-")) for tower in ("controller", "proxy")
 }
 """Groups of benchmarks by name."""
-
-
-def figures(name: str) -> Iterator[Figure]:
-    if name in ALONE:
-        return (Figure(*each) for each in told_by(BENCHMARKS[name], alone=True))
-    found: Iterator[Figure] = called(BENCHMARKS[name])
-    return found
 
 
 def main(names: list[str]) -> int:
@@ -66,7 +50,7 @@ def main(names: list[str]) -> int:
         return 2
     missed = 0
     for name in (each for given in names or BENCHMARKS for each in GROUPS.get(given, [given])):
-        for figure in figures(name):
+        for figure in (Figure(*each) for each in told_by(BENCHMARKS[name], alone=name in ALONE)):
             print(figure, flush=True)
             missed += not figure.holds
     return 1 if missed else 0

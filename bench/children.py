@@ -57,14 +57,9 @@ def _tell(what: Any) -> None:
     print(json.dumps(what, default=astuple), flush=True)
 
 
-def called(part: str, *arguments: object) -> Any:
-    """Call such a function in this process."""
-    module, _, name = part.rpartition(".")
-    return getattr(import_module(f"bench.{module}"), name)(*arguments)
-
-
 def _main(part: str, arguments: str) -> None:
-    found = called(part, *json.loads(arguments))
+    module, _, name = part.rpartition(".")
+    found = getattr(import_module(f"bench.{module}"), name)(*json.loads(arguments))
     if isinstance(found, AsyncIterator | Awaitable):
         asyncio.run(_all(found))
     else:

@@ -67,33 +67,32 @@ def _prepare() -> None:
         return
     unfinished = _PAGES.with_suffix(".part")
     unfinished.mkdir(parents=True, exist_ok=True)
-    waiting: dict[str, list[bytes]] = {"nodes": [], "services": [], "pods": []}
-    counts = dict.fromkeys(waiting, 0)
-    plurals = {"Node": "nodes", "Service": "services", "Pod": "pods"}
-    totals = {"nodes": NODES, "services": SERVICES, "pods": PODS}
-    version = 0
+    totals = {"Node": NODES, "Service": SERVICES, "Pod": PODS}
+    waiting: dict[str, list[bytes]] = {kind: [] for kind in totals}
+    counts = dict.fromkeys(totals, 0)
     with (unfinished / "pods.events").open("wb") as events:
-        for thing in synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES):
-            plural = plurals.get(thing["kind"])
-            if plural is None:
-                continue
-            version += 1
+        every = synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES)
+        for version, thing in enumerate((each for each in every if each["kind"] in totals), start=1):
+            kind, some = thing["kind"], waiting[thing["kind"]]
             thing["metadata"]["resourceVersion"] = str(version)
-            waiting[plural].append(_json(thing))
-            counts[plural] += 1
-            if plural == "pods" and counts[plural] <= _EVENTS:
-                events.write(_json({"type": "MODIFIED", "object": _changed(thing, counts[plural])}) + b"\n")
-            if len(waiting[plural]) == _PAGE or counts[plural] == totals[plural]:
-                number = (counts[plural] - 1) // _PAGE
-                token = f',"continue":"{number + 1}"' if counts[plural] < totals[plural] else ""
-                head = f'{{"kind":"List","metadata":{{"resourceVersion":"{_VERSION}"{token}}},"items":['
-                body = head.encode() + b",".join(waiting[plural]) + b"]}"
-                (unfinished / f"{plural}.{number}").write_bytes(body)
-                lines = [b'{"type":"ADDED","object":' + each + b"}\n" for each in waiting[plural]]
-                with (unfinished / f"{plural}.stream").open("ab") as stream:
-                    stream.write(b"".join(lines))
-                waiting[plural].clear()
+            some.append(_json(thing))
+            counts[kind] += 1
+            if kind == "Pod" and counts[kind] <= _EVENTS:
+                events.write(_json({"type": "MODIFIED", "object": _changed(thing, counts[kind])}) + b"\n")
+            if len(some) == _PAGE or counts[kind] == totals[kind]:
+                _write_page(unfinished, f"{kind.lower()}s", some, counts[kind], is_last=counts[kind] == totals[kind])
+                some.clear()
     unfinished.rename(_PAGES)
+
+
+def _write_page(folder: Path, plural: str, some: list[bytes], count: int, *, is_last: bool) -> None:
+    """A page of a list, and the same as lines of a watch. ``count``: with all pages before."""
+    number = (count - 1) // _PAGE
+    metadata = {"resourceVersion": str(_VERSION)} | ({} if is_last else {"continue": str(number + 1)})
+    head = b'{"kind":"List","metadata":%b,"items":[' % _json(metadata)
+    (folder / f"{plural}.{number}").write_bytes(head + b",".join(some) + b"]}")
+    with (folder / f"{plural}.stream").open("ab") as stream:
+        stream.writelines(b'{"type":"ADDED","object":%b}\n' % each for each in some)
 
 
 def _changed(pod: dict[str, Any], number: int) -> dict[str, Any]:

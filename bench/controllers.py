@@ -1,8 +1,8 @@
 """The controllers that are compared, each as its own process: Zoneward's, and the built-in one of Kubernetes."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from e2e.control_plane import ControlPlane
 
@@ -15,20 +15,9 @@ _QUIET: Final = 0.005
 """Seconds of CPU that an idle process takes in a second."""
 
 
-class Contender(Protocol):
+class Ours:
     """``manager`` is the value of its label ``managed-by``."""
 
-    name: str
-    manager: str
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-    @property
-    def pid(self) -> int: ...
-
-
-class Ours:
     name = "zoneward"
     manager = Configuration().manager
 
@@ -72,10 +61,13 @@ class BuiltIn:
         return self._pid
 
 
-async def at_rest(pid: int, *, sleep: Callable[[float], Awaitable[None]], seconds: float = 1.0) -> float:
+Contender = Ours | BuiltIn
+
+
+async def at_rest(pid: int, *, seconds: float = 1.0) -> float:
     """Wait until a process was idle for this number of seconds; return its CPU time at the beginning of them."""
     while True:
         before = cpu_of(pid)
-        await sleep(seconds)
+        await asyncio.sleep(seconds)
         if cpu_of(pid) - before < _QUIET * seconds:
             return before

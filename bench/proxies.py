@@ -5,7 +5,8 @@ import json
 import subprocess
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -13,8 +14,9 @@ import yaml
 from e2e.control_plane import ControlPlane
 from e2e.processes import Process
 
+from bench.api_server import ApiServer
 from bench.processes import cpu_with_children, tree, zoneward
-from bench.proxy_cluster import NODE
+from bench.proxy_cluster import NODE, Object
 from zoneward.proxy.ruleset.base_rules import TABLE
 
 PODS: Final = "10.0.0.0/12"
@@ -25,93 +27,39 @@ _PATIENCE: Final = 300.0
 _PROGRAMMED: Final = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 
 
-class Ours:
-    """A context manager: started on entering, ended on leaving. `until_programmed` waits for the rules in the kernel.
-
-    ``inside`` begins a command that is to run in another network namespace. ``started`` is the moment at which the
-    command was, by ``time.perf_counter``.
+class _Proxy:
+    """A context manager: started on entering, ended on leaving. ``started`` is the moment at which the command was, by
+    ``time.perf_counter``. ``inside`` begins a command that is to run in another network namespace.
     """
 
-    name = "zoneward"
-
-    def __init__(self, kubeconfig: Path, folder: Path, *flags: str, inside: Sequence[str] = ()) -> None:
-        options = ("--node", NODE, "--kubeconfig", str(kubeconfig), "--cluster-cidr", PODS, "--log-format", "json")
-        self._options, self._folder, self._inside = (*options, *flags), folder, inside
+    name: str
+    _table: str
+    _pause = 0.005
+    """Seconds between two looks."""
 
     def __enter__(self) -> Self:
         self.started = time.perf_counter()
-        self._process = zoneward("proxy", *self._options, folder=self._folder, inside=self._inside)
+        self._process = self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.stop()
+
+    def _start(self) -> Process:
+        raise NotImplementedError
+
+    def _programmed(self) -> dict[str, Any] | None:
+        raise NotImplementedError
 
     def until_programmed(self) -> dict[str, Any]:
-        """The line of its log about the start. Raises ProcessError, TimeoutError."""
+        """Wait for the rules in the kernel; what the proxy says of it. Raises ProcessError, TimeoutError."""
         limit = time.monotonic() + _PATIENCE
-        while True:
-            for line in self._process.log.read_text().splitlines():
-                if '"all is in the kernel"' in line:
-                    found: dict[str, Any] = json.loads(line)
-                    return found
+        while (found := self._programmed()) is None:
             self._process.check()
             if time.monotonic() > limit:
                 raise TimeoutError(self._process.last_lines())
-            time.sleep(0.005)
-
-    def metrics(self) -> dict[str, float]:
-        """Metrics by full name with labels."""
-        return _metrics(f"http://{_LISTEN}/metrics")
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Of the proxy and the one that programs the kernel."""
-        return tuple(tree(self._process.pid))
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of both."""
-        return sum(map(cpu_with_children, self.pids))
-
-    def clear(self) -> None:
-        """Remove its tables."""
-        _delete(TABLE)
-
-
-class KubeProxy:
-    """The real one, of Kubernetes; otherwise as `Ours`."""
-
-    name = "kube-proxy"
-
-    def __init__(self, plane: ControlPlane, *, inside: Sequence[str] = ()) -> None:
-        self._plane, self._inside = plane, inside
-
-    def __enter__(self) -> Self:
-        folder = self._plane.folder / f"kube-proxy-{next(_NUMBERS)}"
-        folder.mkdir()
-        config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(self._configuration()))
-        self.started = time.perf_counter()
-        command = [*self._inside, str(self._plane.programs["kube-proxy"]), f"--config={config}"]
-        self._process = Process(command, log=folder / "log")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.stop()
-
-    def until_programmed(self) -> None:
-        limit = time.monotonic() + _PATIENCE
-        while True:
-            self._process.check()
-            try:
-                found = _metrics(f"http://{_METRICS}/metrics")
-            except OSError:
-                found = {}
-            if any(value > 0 for name, value in found.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name):
-                return
-            if time.monotonic() > limit:
-                raise TimeoutError(self._process.last_lines())
-            time.sleep(0.05)
+            time.sleep(self._pause)
+        return found
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -119,11 +67,64 @@ class KubeProxy:
 
     @property
     def cpu(self) -> float:
-        """Seconds, with those of the ``nft`` that it started and that have ended."""
-        return cpu_with_children(self._process.pid)
+        """Seconds of all of them, with those of the ``nft`` that kube-proxy started and that have ended."""
+        return sum(map(cpu_with_children, self.pids))
 
     def clear(self) -> None:
-        _delete("kube-proxy")
+        """Remove its tables in both families."""
+        for family in ("ip", "ip6"):
+            subprocess.run(("nft", "delete", "table", family, self._table), check=True)
+
+
+class Ours(_Proxy):
+    name, _table = "zoneward", TABLE
+
+    def __init__(self, kubeconfig: Path, folder: Path, *flags: str, inside: Sequence[str] = ()) -> None:
+        options = ("--node", NODE, "--kubeconfig", str(kubeconfig), "--cluster-cidr", PODS, "--log-format", "json")
+        self._options, self._folder, self._inside = (*options, *flags), folder, inside
+
+    def _start(self) -> Process:
+        return zoneward("proxy", *self._options, folder=self._folder, inside=self._inside)
+
+    def _programmed(self) -> dict[str, Any] | None:
+        """The line of its log about the start."""
+        lines = self._process.log.read_text().splitlines()
+        return next((json.loads(each) for each in lines if '"all is in the kernel"' in each), None)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the proxy and the one that programs the kernel."""
+        return tuple(tree(self._process.pid))
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics by full name with labels."""
+        return _metrics(f"http://{_LISTEN}/metrics")
+
+
+class KubeProxy(_Proxy):
+    """The real one, of Kubernetes."""
+
+    name = _table = "kube-proxy"
+    _pause = 0.05
+
+    def __init__(self, plane: ControlPlane, *, inside: Sequence[str] = ()) -> None:
+        self._plane, self._inside = plane, inside
+
+    def _start(self) -> Process:
+        folder = self._plane.folder / f"kube-proxy-{next(_NUMBERS)}"
+        folder.mkdir()
+        config = folder / "config.yaml"
+        config.write_text(yaml.safe_dump(self._configuration()))
+        command = [*self._inside, str(self._plane.programs["kube-proxy"]), f"--config={config}"]
+        return Process(command, log=folder / "log")
+
+    def _programmed(self) -> dict[str, Any] | None:
+        try:
+            found = _metrics(f"http://{_METRICS}/metrics")
+        except OSError:
+            return None
+        some = {name: value for name, value in found.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name}
+        return some if any(some.values()) else None
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -141,14 +142,36 @@ class KubeProxy:
         }
 
 
-def _delete(table: str) -> None:
-    """In both families."""
-    for family in ("ip", "ip6"):
-        subprocess.run(("nft", "delete", "table", family, table), check=True)
-
-
 def _metrics(address: str) -> dict[str, float]:
     with urllib.request.urlopen(address, timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
+
+
+# --- the cluster on a real API server ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def plane() -> AsyncIterator[tuple[ControlPlane, ApiServer]]:
+    with ControlPlane() as control:
+        async with ApiServer(control.address, token=control.admin.token, authority=control.authority) as server:
+            yield control, server
+
+
+async def create(server: ApiServer, objects: Sequence[Object]) -> None:
+    """Objects in any order, but namespaces first."""
+
+    async def make(thing: Object) -> None:
+        group, _, version = thing["apiVersion"].rpartition("/")
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        namespace = thing["metadata"].get("namespace")
+        where = f"{root}/namespaces/{namespace}" if namespace else root
+        await server.ask("POST", f"{where}/{thing['kind'].lower()}s", thing)
+        if thing["kind"] == "Node":
+            await server.patch_status(f"{where}/nodes/{thing['metadata']['name']}", thing["status"])
+
+    first = [each for each in objects if each["kind"] == "Namespace"]
+    for each in first:
+        await make(each)
+    await server.all(lambda each=each: make(each) for each in objects if each["kind"] != "Namespace")  # type: ignore[misc]

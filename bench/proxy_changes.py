@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -22,11 +23,10 @@ from tests.proxy.drawn_services import key, node_service, one_port
 from bench.api_server import ApiServer
 from bench.children import told_by
 from bench.kernel_events import KernelEvents
-from bench.measuring import MIB, Figure
+from bench.measuring import MIB, Figure, quantile
 from bench.processes import peak_of
-from bench.proxies import KubeProxy, Ours
+from bench.proxies import KubeProxy, Ours, create, plane
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
-from bench.proxy_plane import create, plane
 from bench.proxy_server import proxied_node
 from zoneward.netlink.messages import error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
@@ -46,9 +46,11 @@ _OURS: Final = 200
 _THEIRS: Final = {100: 40, 1_000: 20, 10_000: 5}
 _PAUSE: Final = 0.01
 """Seconds between two changes, so that the proxy handles each separately."""
-_MOST_APPLY: Final = {"p50": 0.15, "p99": 0.3}
-_MOST_EVENT: Final = {"p50": 2.0, "p99": 10.0}
-_SHARES: Final = {"p50": 0.5, "p99": 0.99}
+_MEASURED: Final = (
+    ("apply", "apply", {0.5: 0.15, 0.99: 0.3}),
+    ("event", "watch event to kernel", {0.5: 2.0, 0.99: 10.0}),
+)
+"""With limits in milliseconds, by share."""
 _MOST_GROWTH: Final = 1.5
 _MOST_PART: Final = 4e-3
 _SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
@@ -59,14 +61,14 @@ def changes() -> Iterator[Figure]:
     found: dict[str, Any] = {"apply": {}, "event": {}, "beside": {}}
     for size in _SIZES:
         what = f"{size:,} Services x {_ENDPOINTS}, one endpoint replaced"
-        is_checked = size == _CHECKED
-        for name, label, most in (("apply", "apply", _MOST_APPLY), ("event", "watch event to kernel", _MOST_EVENT)):
+        for name, label, limits in _MEASURED:
             (seconds,) = told_by(f"proxy_changes.{name}", size, alone=True)
             found[name][size] = seconds
-            for share in _SHARES:
-                figure = _share(seconds, share)
-                yield Figure(f"{what}: {label}, {share}", figure, "ms", most[share] if is_checked else None)
-    for name, label in (("apply", "apply"), ("event", "watch event to kernel")):
+            for share, most in limits.items():
+                milliseconds = quantile(seconds, share) * 1e3
+                limit = most if size == _CHECKED else None
+                yield Figure(f"{what}: {label}, p{share * 100:.0f}", milliseconds, "ms", limit)
+    for name, label, _ in _MEASURED:
         growth = median(found[name][_SIZES[-1]]) / median(found[name][_SIZES[0]])
         # The kernel takes some hundredths of a millisecond, so that its caches matter.
         most_growth = _MOST_GROWTH if name == "event" else None
@@ -84,7 +86,7 @@ def _beside_kube_proxy(found: dict[str, Any]) -> Iterator[Figure]:
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:
-        print(f"not beside kube-proxy: {error}")
+        print(f"not beside kube-proxy: {error}", file=sys.stderr)
         return
     for each in told_by("proxy_changes.beside", _BESIDE, alone=True):
         size, name = each["size"], each["name"]
@@ -92,7 +94,7 @@ def _beside_kube_proxy(found: dict[str, Any]) -> Iterator[Figure]:
         what = f"real API server, {size:,} Services x {_ENDPOINTS}, {name}"
         yield Figure(f"{what}: start to programmed", each["start"], "s")
         yield Figure("  resident at its peak", each["peak"] / MIB, "MiB")
-        yield Figure("  one endpoint replaced, request to kernel, p50", _share(each["seconds"], "p50"), "ms")
+        yield Figure("  one endpoint replaced, request to kernel, p50", median(each["seconds"]) * 1e3, "ms")
         yield Figure("  the slowest", max(each["seconds"]) * 1e3, "ms")
         yield Figure("  CPU for one", each["cpu"] / len(each["seconds"]) * 1e3, "ms")
     for size in _BESIDE:
@@ -101,11 +103,6 @@ def _beside_kube_proxy(found: dict[str, Any]) -> Iterator[Figure]:
         yield Figure(f"real API server, {size:,} Services: kube-proxy's latency against ours, p50", faster, "x")
         cheaper = theirs["cpu"] / len(theirs["seconds"]) / (ours["cpu"] / len(ours["seconds"]))
         yield Figure("  its CPU against ours", cheaper, "x")
-
-
-def _share(seconds: list[float], share: str) -> float:
-    """Milliseconds."""
-    return sorted(seconds)[int(len(seconds) * _SHARES[share])] * 1e3
 
 
 # --- the kernel's part ------------------------------------------------------------------------------------------------

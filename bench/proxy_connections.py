@@ -23,9 +23,8 @@ from e2e.nodes import Bed, Namespace
 from e2e.programs import ProgramsError, find_programs
 
 from bench.measuring import Figure
-from bench.proxies import PODS, KubeProxy, Ours
+from bench.proxies import PODS, KubeProxy, Ours, create, plane
 from bench.proxy_cluster import PORT, address_of, cluster
-from bench.proxy_plane import create, plane
 
 _SERVICES, _ENDPOINTS = 10_000, 10
 _TURNS, _CONNECTIONS = 200, 200

@@ -20,14 +20,6 @@ _MOST_SHARE: Final = 5.0
 """Percent of one core."""
 
 
-class _Items(msgspec.Struct, gc=False):
-    items: list[msgspec.Raw]
-
-
-class _Kind(msgspec.Struct, gc=False):
-    kind: str
-
-
 def watch() -> Iterator[Figure]:
     """Everything between the decoded event of a watch and the line of JSON, or the table on a terminal."""
     from zoneward.cli.live_plans import LivePlans
@@ -84,11 +76,10 @@ def _fill(cache: Any, versions: Iterator[int]) -> None:
     from zoneward.client.resources import CACHED_RESOURCES
 
     by_kind = {resource.kind: resource for resource in CACHED_RESOURCES}
-    data = msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items)
-    for raw in data.items:
-        resource = by_kind.get(msgspec.json.decode(raw, type=_Kind).kind)
+    for found in msgspec.json.decode(large_snapshot("json").read_bytes())["items"]:
+        resource = by_kind.get(found["kind"])
         if resource is not None:
-            thing: Any = msgspec.json.decode(raw, type=resource.struct)
+            thing: Any = msgspec.convert(found, resource.struct)
             metadata = replace(thing.metadata, resource_version=str(next(versions)))
             cache.store(resource).put(replace(thing, metadata=metadata))
 
