@@ -20,6 +20,10 @@ _MOST_SHARE: Final = 5.0
 """Percent of one core."""
 
 
+class _Items(msgspec.Struct, gc=False):
+    items: list[msgspec.Raw]
+
+
 def watch() -> Iterator[Figure]:
     """Everything between the decoded event of a watch and the line of JSON, or the table on a terminal."""
     from zoneward.cli.live_plans import LivePlans
@@ -76,10 +80,10 @@ def _fill(cache: Any, versions: Iterator[int]) -> None:
     from zoneward.client.resources import CACHED_RESOURCES
 
     by_kind = {resource.kind: resource for resource in CACHED_RESOURCES}
-    for found in msgspec.json.decode(large_snapshot("json").read_bytes())["items"]:
-        resource = by_kind.get(found["kind"])
+    for raw in msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items).items:
+        resource = by_kind.get(msgspec.json.decode(raw)["kind"])
         if resource is not None:
-            thing: Any = msgspec.convert(found, resource.struct)
+            thing: Any = msgspec.json.decode(raw, type=resource.struct)
             metadata = replace(thing.metadata, resource_version=str(next(versions)))
             cache.store(resource).put(replace(thing, metadata=metadata))
 
