@@ -45,6 +45,12 @@ def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() 
     assert size(200, 100) - size(200, 1) == 99
 
 
+def test_nobody_is_served_without_endpoints_or_from_outside_of_the_source_ranges() -> None:
+    assert a_portion(cluster=()).elements["refused"] == {INNER: "goto nobody", OUTER: "goto nobody"}
+    (guard,) = a_portion(load_balancer_ips=("203.0.113.1",), source_ranges=("192.0.2.0/24",)).chains.values()
+    assert guard.rules == ("ip saddr != { 192.0.2.0/24 } drop",)
+
+
 def test_the_external_policy_local_parts_inside_and_outside() -> None:
     found = a_portion(local=(HERE,), external_policy_local=True, node_port=30_080).elements
     assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
