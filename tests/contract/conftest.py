@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.builders.objects import a_namespace
-from tests.contract.api import MERGE_PATCH, Api, ApiError
+from tests.builders.objects import a_lease, a_namespace
+from tests.contract.api import MERGE_PATCH, Api, ApiError, collection_of
 
 _PATIENCE = 30.0
 """Seconds until a sandbox answers; a fraction of one on a machine that has nothing else to do."""
@@ -60,6 +60,12 @@ def namespace(api: Api) -> str:
     name = f"contract-{os.getpid()}-{next(_NUMBERS)}"
     api.create(a_namespace(name))
     return name
+
+
+@pytest.fixture
+def leases(namespace: str) -> str:
+    """The path of its Leases: the smallest kind, for what holds for all."""
+    return collection_of(a_lease("", namespace=namespace))
 
 
 @contextmanager

@@ -15,10 +15,6 @@ def at_once(work: Callable[[int], object]) -> list[object]:
         return list(clients.map(work, range(CLIENTS)))
 
 
-def leases(namespace: str) -> str:
-    return collection_of(a_lease("", namespace=namespace))
-
-
 def test_no_update_is_lost(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("counter", namespace=namespace) | {"spec": {"leaseTransitions": 0}})
 
@@ -52,11 +48,11 @@ def live(api: Api, namespace: str, client: int) -> None:
             api.delete(lease)
 
 
-def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str) -> None:
-    start = api.get(leases(namespace))["metadata"]["resourceVersion"]
+def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str, leases: str) -> None:
+    start = api.get(leases)["metadata"]["resourceVersion"]
     with (
-        api.watch(leases(namespace), {"resourceVersion": start}) as first,
-        api.watch(leases(namespace), {"resourceVersion": start}) as second,
+        api.watch(leases, {"resourceVersion": start}) as first,
+        api.watch(leases, {"resourceVersion": start}) as second,
     ):
         at_once(lambda client: live(api, namespace, client))
         events = [first.next() for _ in range(8 * CLIENTS)]
@@ -69,13 +65,13 @@ def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str
         assert types == ["ADDED", "MODIFIED"] + (["DELETED"] if not name.endswith("-0") else [])
 
 
-def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str) -> None:
+def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str, leases: str) -> None:
     """Whenever it begins: what the list does not have, the watch from its version brings."""
     with ThreadPoolExecutor(CLIENTS) as clients:
         working = [clients.submit(live, api, namespace, client) for client in range(CLIENTS)]
-        listed = api.get(leases(namespace))
+        listed = api.get(leases)
         known = {each["metadata"]["name"]: each for each in listed["items"]}
-        with api.watch(leases(namespace), {"resourceVersion": listed["metadata"]["resourceVersion"]}) as watch:
+        with api.watch(leases, {"resourceVersion": listed["metadata"]["resourceVersion"]}) as watch:
             for each in working:
                 each.result()
             api.create(a_lease("last", namespace=namespace))
@@ -88,4 +84,4 @@ def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str) -> 
                     del known[name]
                 else:
                     known[name] = {key: thing[key] for key in ("metadata", "spec")}
-    assert known == {each["metadata"]["name"]: each for each in api.get(leases(namespace))["items"]}
+    assert known == {each["metadata"]["name"]: each for each in api.get(leases)["items"]}
