@@ -48,7 +48,7 @@ def case(kind: str, field: str, value: object, message: str, *others: Cause, at:
 WRONG: Final[list[Case]] = [
     # Metadata, of all kinds alike.
     case("Lease", "metadata.name", "Lease", f'Invalid value: "Lease": {SUBDOMAIN}'),
-    case("Service", "metadata.name", "", "Required value: name or generateName is required"),
+    case("Lease", "metadata.name", "", "Required value: name or generateName is required"),
     case("Lease", "metadata.labels", {"a b": "c"}, f'Invalid value: "a b": {NAME}'),
     case("Lease", "metadata.labels", {"a": "b c"}, f'Invalid value: "b c": {VALUE}'),
     case("Lease", "metadata.annotations", {"a b": "c"}, f'Invalid value: "a b": {NAME}'),
