@@ -1,12 +1,13 @@
 """Requests to an API server as one user, without any of Zoneward's own client: that one is what is tested."""
 
 import json
+import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -75,8 +76,8 @@ class Answer:
 class Watch:
     """The events of one watch, each as the server sent it. Reading raises TimeoutError when nothing comes for long."""
 
-    def __init__(self, answer: HTTPResponse) -> None:
-        self._answer = answer
+    def __init__(self, answer: HTTPResponse, connection: HTTPConnection) -> None:
+        self._answer, self._connection = answer, connection
         self.headers: Mapping[str, str] = _headers(answer)
 
     def next(self) -> Object:
@@ -90,6 +91,11 @@ class Watch:
     def take(self, count: int) -> list[tuple[str, str]]:
         """Type and name of the next ones."""
         return [told(self.next()) for _ in range(count)]
+
+    def stop(self) -> None:
+        """A thread that waits for the next one goes on."""
+        with suppress(OSError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
 
     def rest(self) -> list[Object]:
         """All until the server ends it."""
@@ -194,7 +200,7 @@ class Api:
             with connection.getresponse() as answer:
                 if answer.status != 200:
                     raise ApiError(f"WATCH {path}", answer.status, json.loads(answer.read()))
-                yield Watch(answer)
+                yield Watch(answer, connection)
         finally:
             connection.close()
 
@@ -204,11 +210,7 @@ class Api:
         stages: list[list[Object]] = [[thing for thing in ordered if thing["kind"] == kind] for kind in _STAGES]
         stages.append([thing for thing in ordered if thing["kind"] not in _STAGES])
         for stage in stages:
-            with ThreadPoolExecutor(in_flight) as threads:
-                try:
-                    deque(threads.map(self.create, stage), maxlen=0)
-                finally:
-                    threads.shutdown(cancel_futures=True)
+            in_threads(self.create, stage, in_flight=in_flight)
 
     @cached_property
     def headers(self) -> dict[str, str]:
@@ -269,6 +271,15 @@ class _Kept:
 
     def __del__(self) -> None:
         self.connection.close()
+
+
+def in_threads(work: Callable[[Object], object], things: Iterable[Object], *, in_flight: int = 16) -> None:
+    """Does the work for all of them, many at a time. Raises what the first that fails raises."""
+    with ThreadPoolExecutor(in_flight) as threads:
+        try:
+            deque(threads.map(work, things), maxlen=0)
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def collection_of(thing: Object) -> str:

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 from tests.builders.objects import MANAGED_BY, SERVICE_NAME, ZONE, a_namespace, a_node, a_pod, a_service, a_slice
-from tests.contract.api import Object
-from tests.scenarios.client import Client
+from tests.contract.api import MERGE_PATCH, Api, Object, in_threads
 from tests.scenarios.history import APP, SLICES, History, addresses_of, path_in, service_of
 from tests.scenarios.scenario import Counts, NodeChange, Rewriting, Roll, ServiceChange, annotations_of
 
@@ -24,7 +23,7 @@ OTHER: Final = "somebody.example"
 class Cluster:
     """``zones`` by name of the node, and the Pods of each workload in the order of their creation."""
 
-    client: Client
+    api: Api
     namespace: str
     history: History
     ipv6: bool = False
@@ -36,34 +35,34 @@ class Cluster:
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    async def change_nodes(self, changes: Mapping[str, NodeChange | None]) -> None:
+    def change_nodes(self, changes: Mapping[str, NodeChange | None]) -> None:
         for name, change in changes.items():
             if change is None:
                 del self.zones[name]
                 # Pods on a node that is gone are on their way, whatever they say.
                 alone = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] == name]
                 self.history.excuse(address for pod in alone for address in addresses_of(pod))
-                await self.client.delete(_node(name))
+                self.api.delete(_node(name))
             elif name in self.zones:
-                await self._change_node(name, change)
+                self._change_node(name, change)
             else:
-                await self._add_node(name, change)
+                self._add_node(name, change)
 
-    async def _add_node(self, name: str, change: NodeChange) -> None:
+    def _add_node(self, name: str, change: NodeChange) -> None:
         zone = self.zones[name] = change.zone if change.zone is not UNSET else None
         cpu = change.cpu if change.cpu is not UNSET else 4
         node = a_node(name, zone=zone, cpu=str(cpu), ready=change.ready is not False)
         node["metadata"]["labels"] |= change.labels
         if cpu is None:
             del node["status"]["allocatable"]["cpu"], node["status"]["capacity"]["cpu"]
-        await self.client.create(node)
+        self.api.create(node)
 
-    async def _change_node(self, name: str, change: NodeChange) -> None:
+    def _change_node(self, name: str, change: NodeChange) -> None:
         labels: dict[str, str | None] = dict(change.labels)
         if change.zone is not UNSET:
             self.zones[name] = labels[ZONE] = change.zone
         if labels:
-            await self.client.patch(_node(name), {"metadata": {"labels": labels}})
+            self._patch(_node(name), {"metadata": {"labels": labels}})
         status: Object = {}
         if change.cpu is not UNSET:
             cpu = None if change.cpu is None else str(change.cpu)
@@ -71,44 +70,42 @@ class Cluster:
         if change.ready is not UNSET:
             status["conditions"] = [_ready(change.ready)]
         if status:
-            await self.client.patch(_node(name), {"status": status}, subresource="status")
+            self._patch_status([_node(name)], status)
 
-    async def silence(self, zone: str) -> None:
-        """Its nodes are heard of no more; its Pods stay, and are not ready."""
-        await self._tell_zone(zone, ready=False)
-
-    async def wake(self, zone: str) -> None:
-        await self._tell_zone(zone, ready=True)
-
-    async def _tell_zone(self, zone: str, *, ready: bool) -> None:
+    def make_zone_ready(self, zone: str, *, ready: bool) -> None:
+        """Of one that is not, nothing is heard; its Pods stay."""
         nodes = {name for name, place in self.zones.items() if place == zone}
         self._silent = self._silent - nodes if ready else self._silent | nodes
-        condition = {"status": {"conditions": [_ready(ready)]}}
-        await self.client.patch_all(map(_node, sorted(nodes)), condition, subresource="status")
         pods = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] in nodes]
-        await self.client.patch_all(pods, condition, subresource="status")
+        self._patch_status([*map(_node, sorted(nodes)), *pods], {"conditions": [_ready(ready)]})
+
+    def _patch(self, thing: Object, change: Object) -> None:
+        self.api.patch(thing, change, content_type=MERGE_PATCH)
+
+    def _patch_status(self, things: list[Object], status: Object) -> None:
+        in_threads(lambda thing: self.api.patch(thing, {"status": status}, subresource="status"), things)
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
-    async def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
+    def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
         for name, change in changes.items():
             thing = a_service(name, namespace=self.namespace, selector={APP: name})
             if change is None:
                 self.services.discard(name)
                 self.history.deleted.add(name)
-                await self.client.delete(thing)
+                self.api.delete(thing)
             elif name in self.services:
                 patch = {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec}
-                await self.client.patch(thing, patch)
+                self._patch(thing, patch)
             else:
                 self.services.add(name)
                 thing["metadata"]["annotations"] = annotations_of(change)
                 thing["spec"] |= change.spec
-                await self.client.create(thing)
+                self.api.create(thing)
 
     # --- Pods ---------------------------------------------------------------------------------------------------------
 
-    async def scale(self, workload: str, counts: Counts) -> None:
+    def scale(self, workload: str, counts: Counts) -> None:
         """To so many Pods in a zone or on a node; the newest go first."""
         new: list[Object] = []
         gone: list[Object] = []
@@ -117,17 +114,17 @@ class Cluster:
             gone += there[wanted:]
             new += [self._pod(workload, place, number) for number in range(len(there), wanted)]
         self._replace(workload, gone, new)
-        await self.client.create(*new)
-        await self.client.delete(*gone)
+        self.api.create_all(new)
+        in_threads(self.api.delete, gone)
 
-    async def make_ready(self, workload: str, unready: Counts) -> None:
+    def make_ready(self, workload: str, unready: Counts) -> None:
         """So many Pods of a zone or node, the oldest, are not ready; all others of it are."""
         for place, number in unready.items():
             there = [pod for pod in self.pods[workload] if place in self._places(pod)]
             for pods, ready in ((there[:number], False), (there[number:], True)):
-                await self.client.patch_all(pods, {"status": {"conditions": [_ready(ready)]}}, subresource="status")
+                self._patch_status(pods, {"conditions": [_ready(ready)]})
 
-    async def roll(self, workload: str, how: Roll) -> None:
+    def roll(self, workload: str, how: Roll) -> None:
         old = list(self.pods[workload])
         to = how.to or self.count(workload)
         new = [self._pod(workload, place, number) for place, wanted in to.items() for number in range(wanted)]
@@ -138,11 +135,11 @@ class Cluster:
         for begin in range(0, max(len(old), len(new)), how.at_once):
             coming, going = new[begin : begin + how.at_once], old[begin : begin + how.at_once]
             if how.deletes_first:
-                await self.client.delete(*going)
-                await self.client.create(*coming)
+                in_threads(self.api.delete, going)
+                self.api.create_all(coming)
             else:
-                await self.client.create(*coming)
-                await self.client.delete(*going)
+                self.api.create_all(coming)
+                in_threads(self.api.delete, going)
 
     def count(self, workload: str) -> Counts:
         found: dict[str, int] = defaultdict(int)
@@ -171,33 +168,33 @@ class Cluster:
 
     # --- slices that another version wrote ----------------------------------------------------------------------------
 
-    async def rewrite(self, service: str, how: Rewriting) -> None:
+    def rewrite(self, service: str, how: Rewriting) -> None:
         path = path_in(self.namespace, SLICES)
-        found, _ = await self.client.items(path)
+        found = self.api.get(path)["items"]
         slices = [_whole(each) for each in found if service_of(each) == service]
         if how.beside is not None:
-            await self._write_beside(service, how.beside)
+            self._write_beside(service, how.beside)
             return
         if how.by is not None:
-            await self._replaced_by(how.by, service, slices, how)
+            self._replaced_by(how.by, service, slices, how)
             return
         for each in slices[: how.only]:
             if how.drop is not None:
                 if each["metadata"]["labels"].get(ZONE) == how.drop:
-                    await self.client.delete(each)
+                    self.api.delete(each)
                 continue
-            changed = await self.client.replace(_rewritten(each, how))
+            changed = self.api.replace(_rewritten(each, how))
             self.history.ours.add(changed["metadata"]["resourceVersion"])
 
-    async def _write_beside(self, service: str, number: int) -> None:
+    def _write_beside(self, service: str, number: int) -> None:
         addresses = [f"10.200.0.{each}" for each in range(1, number + 1)]
         other = a_slice(
             f"{service}-other", service=service, addresses=addresses, namespace=self.namespace, manager=OTHER
         )
-        await self.client.create(other)
+        self.api.create(other)
         self.history.writes[service] -= 1
 
-    async def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
+    def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
         endpoints = [endpoint for each in slices for endpoint in each.get("endpoints") or ()]
         new = []
         for number, begin in enumerate(range(0, max(len(endpoints), 1), PER_SLICE)):
@@ -210,26 +207,22 @@ class Cluster:
                 "endpoints": endpoints[begin : begin + PER_SLICE],
             }
             new.append(_rewritten(one, how))
-        await self.client.create(*new)
-        await self.client.delete(*slices)
+        self.api.create_all(new)
+        in_threads(self.api.delete, slices)
 
     # --- as a whole ---------------------------------------------------------------------------------------------------
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """All that others would notice."""
-        await self.client.delete(*(_service(name, self.namespace) for name in self.services))
-        await self.client.delete(*(pod for each in self.pods.values() for pod in each))
-        slices, _ = await self.client.items(path_in(self.namespace, SLICES))
-        await self.client.delete(*map(_whole, slices))
-        await self.client.delete(*map(_node, self.zones), a_namespace(self.namespace))
+        services = [a_service(name, namespace=self.namespace) for name in self.services]
+        pods = [pod for each in self.pods.values() for pod in each]
+        in_threads(self.api.delete, [*services, *pods])
+        slices = self.api.get(path_in(self.namespace, SLICES))["items"]
+        in_threads(self.api.delete, [*map(_whole, slices), *map(_node, self.zones), a_namespace(self.namespace)])
 
 
 def _node(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-
-
-def _service(name: str, namespace: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}}
 
 
 def _ready(ready: bool) -> Object:

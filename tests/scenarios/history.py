@@ -8,13 +8,14 @@ move of our own, and not one that a Pod asked for.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
+from threading import Thread
 from typing import Final
 
 from tests.builders.objects import SERVICE_NAME
-from tests.contract.api import Object
-from tests.scenarios.client import Client
+from tests.contract.api import Api, Object, Watch
 
 PODS: Final = "pods"
 SLICES: Final = "endpointslices"
@@ -50,16 +51,20 @@ class History:
     _slices: dict[str, Object] = field(default_factory=dict)
     _excused: set[str] = field(default_factory=set)
 
-    async def follow(self, client: Client, namespace: str, plural: str, version: str) -> None:
-        async for event in client.watch(path_in(namespace, plural), version):
-            kind, thing = event["type"], event["object"]
-            name = thing["metadata"]["name"]
-            if kind == "DELETED":
-                self._now[plural].pop(name, None)
-            else:
-                self._now[plural][name] = thing
-            self._waiting.append((int(thing["metadata"]["resourceVersion"]), plural, kind, thing))
-            self._news.set()
+    def follow(self, watch: Watch, plural: str, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(EOFError, OSError, ValueError, HTTPException):
+            while True:
+                loop.call_soon_threadsafe(self._see, plural, watch.next())
+
+    def _see(self, plural: str, event: Object) -> None:
+        kind, thing = event["type"], event["object"]
+        name = thing["metadata"]["name"]
+        if kind == "DELETED":
+            self._now[plural].pop(name, None)
+        else:
+            self._now[plural][name] = thing
+        self._waiting.append((int(thing["metadata"]["resourceVersion"]), plural, kind, thing))
+        self._news.set()
 
     async def caught_up(self, *, pods: Iterable[Object], slices: Iterable[Object]) -> None:
         """Until the watches have told of all that the lists have."""
@@ -114,19 +119,20 @@ class History:
 
 
 @asynccontextmanager
-async def following(client: Client, namespace: str) -> AsyncIterator[History]:
-    """A history of a namespace in which nothing has happened yet."""
-    history = History()
-    tasks = []
-    for plural in (PODS, SLICES):
-        _, version = await client.items(path_in(namespace, plural))
-        tasks.append(asyncio.create_task(history.follow(client, namespace, plural, version)))
-    try:
+async def following(api: Api, namespace: str) -> AsyncIterator[History]:
+    """A history of a namespace in which nothing has happened yet. Its watches are read by threads."""
+    history, loop = History(), asyncio.get_running_loop()
+    with ExitStack() as watches:
+        for plural in (PODS, SLICES):
+            path = path_in(namespace, plural)
+            version = (await asyncio.to_thread(api.get, path))["metadata"]["resourceVersion"]
+            opening = api.watch(path, {"resourceVersion": version}, patience=600)
+            watch = await asyncio.to_thread(watches.enter_context, opening)
+            thread = Thread(target=history.follow, args=(watch, plural, loop), daemon=True)
+            thread.start()
+            watches.callback(thread.join, 30)
+            watches.callback(watch.stop)
         yield history
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def is_ready(pod: Object) -> bool:

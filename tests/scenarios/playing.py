@@ -2,21 +2,18 @@
 
 import asyncio
 import os
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
 from msgspec import UNSET
 from tests.builders.objects import a_namespace
-from tests.contract.api import Api, Object
+from tests.contract.api import Api
 from tests.controller.a_controller import at_work
 from tests.scenarios.checks import Found, check
-from tests.scenarios.client import Client, client_for
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.history import History, following, path_in, versions
 from tests.scenarios.observed import Lists, Observed, told
@@ -29,7 +26,6 @@ from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import StatusWriter
-from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.metrics import counter_total, histogram_totals
 from zoneward.routing.configuration import Configuration
 
@@ -56,12 +52,12 @@ class Play:
     """``link`` is what the controller calls the server by."""
 
     scenario: Scenario
-    client: Client
+    api: Api
     link: Transport
     cluster: Cluster
     history: History
     configuration: Configuration
-    pace: Batching
+    batching: Batching
     controller: EndpointSliceController | None = None
     status_writer: StatusWriter | None = None
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,21 +66,15 @@ class Play:
     _served: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     async def run(self) -> None:
-        await self._create()
+        scenario = self.scenario
+        begin = Step(nodes=dict(scenario.all_nodes()), services=dict(scenario.services), pods=scenario.pods)
+        await asyncio.to_thread(self._change, begin)
         await self._start()
         try:
-            for number, step in enumerate(self.scenario.steps, 1):
-                where = f"step {number}" + (f" ({step.row})" if step.row else "")
-                await self._take(step, where)
+            for number, step in enumerate(scenario.steps, 1):
+                await self._take(step, f"step {number}" + (f" ({step.row})" if step.row else ""))
         finally:
             await self._stop()
-
-    async def _create(self) -> None:
-        scenario, cluster = self.scenario, self.cluster
-        await cluster.change_nodes(dict(scenario.all_nodes()))
-        await cluster.change_services(scenario.services)
-        for workload, counts in scenario.pods.items():
-            await cluster.scale(workload, counts)
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
@@ -95,16 +85,10 @@ class Play:
             configuration=self.configuration,
             leading=self._leading,
             status_writer=self.status_writer,
-            batching=self._batching,
+            batching=self.batching,
         )
         self._leading.set()
         self.controller = await self._working.enter_async_context(working)
-
-    @property
-    def _batching(self) -> Batching:
-        if self.scenario.batch_period is not None:
-            return Batching(period=self.scenario.batch_period)
-        return self.pace if self.scenario.rolls else _PROMPT
 
     async def _stop(self) -> None:
         if self.controller is not None and self.status_writer is not None:
@@ -122,16 +106,16 @@ class Play:
             await self._stop()
         if step.configuration is not None:
             self.configuration = configured(step.configuration)
-        before, began, syncs = history.writes.copy(), time.monotonic(), self._syncs()
+        before = history.writes.copy()
         if not (step.roll or step.live):
             # All that a step changes comes at once: what comes of it does not depend on who was faster.
             self._leading.clear()
-        await self._change(step)
+        await asyncio.to_thread(self._change, step)
         await self._known()
         self._leading.set()
         if step.slices:
             for service, how in step.slices.items():
-                await cluster.rewrite(service, how)
+                await asyncio.to_thread(cluster.rewrite, service, how)
             if self.controller is None:
                 lists = await self._lists()
                 await history.caught_up(pods=lists.pods, slices=lists.endpointslices)
@@ -141,28 +125,21 @@ class Play:
             await self._start()
         lists = await self._lists() if self.controller is None else await self._settled()
         await history.caught_up(pods=lists.pods, slices=lists.endpointslices)
-        if step.roll:
-            took = time.monotonic() - began
-            writes = history.writes - before
-            sys.stdout.write(
-                f"{where}: {took:.2f} s, slice writes {dict(writes)}, syncs {dict(self._syncs() - syncs)}\n"
-            )
         self._check(step, lists, before, where)
 
-    async def _change(self, step: Step) -> None:
+    def _change(self, step: Step) -> None:
         cluster = self.cluster
-        await cluster.change_nodes(step.nodes)
-        if step.zone_down is not None:
-            await cluster.silence(step.zone_down)
-        if step.zone_up is not None:
-            await cluster.wake(step.zone_up)
-        await cluster.change_services(step.services)
+        cluster.change_nodes(step.nodes)
+        for zone, ready in ((step.zone_down, False), (step.zone_up, True)):
+            if zone is not None:
+                cluster.make_zone_ready(zone, ready=ready)
+        cluster.change_services(step.services)
         for workload, counts in step.pods.items():
-            await cluster.scale(workload, counts)
+            cluster.scale(workload, counts)
         for workload, counts in step.unready.items():
-            await cluster.make_ready(workload, counts)
+            cluster.make_ready(workload, counts)
         for workload, how in step.roll.items():
-            await cluster.roll(workload, how)
+            cluster.roll(workload, how)
 
     def _check(self, step: Step, lists: Lists, before: Counter[str], where: str) -> None:
         observed = Observed(lists, self.configuration, frozenset(self.cluster.services))
@@ -193,12 +170,6 @@ class Play:
             self._served[name] = serves
         self._told = told_now
 
-    def _syncs(self) -> Counter[SyncResult]:
-        if self.controller is None:
-            return Counter()
-        syncs = self.controller.metrics.syncs
-        return Counter({result: counter_total(syncs, cause=result.value) for result in SyncResult})
-
     # --- what is there ------------------------------------------------------------------------------------------------
 
     async def _settled(self) -> Lists:
@@ -213,12 +184,10 @@ class Play:
             lists = await self._lists()
             if self._knows(controller, lists) and controller.is_idle and not len(status_writer):
                 # Events may have been written since they were read.
-                return replace(lists, events=(await self.client.items(self._events))[0])
+                return replace(lists, events=(await self._lists()).events)
             await asyncio.sleep(0.005)
-        depth, syncs = controller.queue.depth(), self._syncs()
-        raise AssertionError(
-            f"not settled after {_LIMIT:g} s: {depth}, syncs {syncs}, {len(status_writer)} to be told of"
-        )
+        waiting = f"{controller.queue.depth()} Services, {len(status_writer)} statuses"
+        raise AssertionError(f"not settled after {_LIMIT:g} s: {waiting}")
 
     async def _known(self) -> None:
         """Until the controller knows of all that there is."""
@@ -230,7 +199,7 @@ class Play:
     def _knows(self, controller: EndpointSliceController, lists: Lists) -> bool:
         """Whether its cache has what the server has, of nodes and of our namespace."""
         cache = controller.cache
-        pairs: tuple[tuple[list[Object], ObjectStore[Any]], ...] = (
+        pairs: tuple[tuple[list[Any], ObjectStore[Any]], ...] = (
             (lists.nodes, cache.nodes),
             (lists.services, cache.services),
             (lists.pods, cache.pods),
@@ -246,39 +215,28 @@ class Play:
             for there, known in pairs
         )
 
-    @property
-    def _events(self) -> str:
-        return f"/apis/events.k8s.io/v1/namespaces/{self.cluster.namespace}/events"
-
     async def _lists(self) -> Lists:
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> Lists:
         namespace = self.cluster.namespace
-        paths = (
-            "/api/v1/nodes",
-            path_in(namespace, "services"),
-            path_in(namespace, "pods"),
-            path_in(namespace, "endpointslices"),
-            self._events,
-        )
-        found: list[tuple[list[Object], str]] = await asyncio.gather(*map(self.client.items, paths))
-        return Lists(*(items for items, _ in found))
-
-
-@asynccontextmanager
-async def _begun(scenario: Scenario, server: Server) -> AsyncIterator[Play]:
-    namespace = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
-    async with client_for(server.api) as client, Transport(server.access, is_terminal=False) as link:
-        await client.create(a_namespace(namespace))
-        async with following(client, namespace) as history:
-            cluster = Cluster(client, namespace, history, ipv6=scenario.ipv6)
-            try:
-                pace = Batching() if server.is_shared else _HURRIED
-                yield Play(scenario, client, link, cluster, history, configured(scenario.configuration), pace)
-            finally:
-                if server.is_shared:
-                    await cluster.end()
+        events = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        ours = (path_in(namespace, plural) for plural in ("services", "pods", "endpointslices"))
+        return Lists(*(self.api.get(path)["items"] for path in ("/api/v1/nodes", *ours, events)))
 
 
 async def play(scenario: Scenario, server: Server) -> None:
     """Raises AssertionError with the step at which something else was there than what the scenario expects."""
-    async with _begun(scenario, server) as begun:
-        await begun.run()
+    namespace = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
+    batching = (Batching() if server.is_shared else _HURRIED) if scenario.rolls else _PROMPT
+    if scenario.batch_period is not None:
+        batching = Batching(period=scenario.batch_period)
+    await asyncio.to_thread(server.api.create, a_namespace(namespace))
+    async with Transport(server.access, is_terminal=False) as link, following(server.api, namespace) as history:
+        cluster = Cluster(server.api, namespace, history, ipv6=scenario.ipv6)
+        configuration = configured(scenario.configuration)
+        try:
+            await Play(scenario, server.api, link, cluster, history, configuration, batching).run()
+        finally:
+            if server.is_shared:
+                await asyncio.to_thread(cluster.end)
