@@ -7,12 +7,13 @@ from functools import cached_property
 
 import msgspec
 from tests.contract.api import Object
+from tests.scenarios.scenario import NONE
 
 from zoneward.cli.planned_services import PlannedServices
 from zoneward.cli.route import node_routes
 from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
+from zoneward.kube.objects import Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.demand import compute_demand
@@ -37,20 +38,13 @@ class Lists:
 
 @dataclass(frozen=True)
 class Observed:
-    """``services`` alone are looked at; the lists may have others."""
-
     lists: Lists
     configuration: Configuration
-    services: frozenset[str]
 
     @cached_property
     def snapshot(self) -> Snapshot:
         return Snapshot(
-            services=tuple(
-                each
-                for each in msgspec.convert(self.lists.services, list[Service])
-                if each.metadata.name in self.services
-            ),
+            services=tuple(msgspec.convert(self.lists.services, list[Service])),
             nodes=tuple(msgspec.convert(self.lists.nodes, list[Node])),
             pods=tuple(msgspec.convert(self.lists.pods, list[Pod])),
             slices=tuple(msgspec.convert(self.lists.endpointslices, list[EndpointSlice])),
@@ -65,119 +59,140 @@ class Observed:
             configuration=self.configuration,
         )
 
-    @cached_property
-    def plans(self) -> Mapping[str, ServicePlan]:
-        """What every Service would come to now, planned anew from what the server has."""
-        return {
-            service.metadata.name: plan_service(
-                service,
-                pods=self.snapshot.pods_of(service),
-                slices=self.snapshot.slices_of(service),
-                cluster_state=self.cluster_state,
-            )
-            for service in self.snapshot.services
-        }
-
-    def service(self, name: str) -> Service:
-        return next(each for each in self.snapshot.services if each.metadata.name == name)
-
-    def slices(self, name: str) -> tuple[EndpointSlice, ...]:
-        return self.snapshot.slices_of(self.service(name))
-
-    def condition(self, name: str, type_: str) -> Condition | None:
-        status = self.service(name).status
-        return find_condition((status.conditions or ()) if status is not None else (), type_)
-
-    # --- slices in figures --------------------------------------------------------------------------------------------
-
-    def ready(self, name: str) -> list[tuple[EndpointSlice, Endpoint]]:
-        return [(each, one) for each in self.slices(name) for one in each.endpoints or () if is_ready(one)]
-
-    def hints(self, name: str, *, nodes: bool = False) -> dict[str, int]:
-        """Ready endpoints by the zone, or the node, that they have a hint for."""
-        found: Counter[str] = Counter()
-        for _, one in self.ready(name):
-            if one.hints is not None:
-                found.update(each.name for each in (one.hints.for_nodes if nodes else one.hints.for_zones) or ())
-        return dict(found)
-
-    def groups(self, name: str) -> dict[str, int]:
-        """Ready endpoints by the zones of their group, ``a+b`` for one of two."""
-        found: Counter[str] = Counter()
-        for slice_, _ in self.ready(name):
-            group = group_of_slice(slice_)
-            if group is not None:
-                found["+".join(group.zones)] += 1
-        return dict(found)
-
-    def own_zone(self, name: str) -> int:
-        """Ready endpoints that serve the zone in which they are, by hints or by groups."""
-        number = 0
-        for slice_, one in self.ready(name):
-            group = group_of_slice(slice_)
-            zones = {each.name for each in (one.hints.for_zones if one.hints is not None else None) or ()}
-            number += one.zone in (zones or (group.zones if group is not None else ()))
-        return number
-
-    def serves(self, name: str) -> dict[str, tuple[str, ...]]:
-        """By address, the zones that use an endpoint; none where that is not said."""
-        found = {}
-        for slice_, one in self.ready(name):
-            group = group_of_slice(slice_)
-            hinted = tuple(each.name for each in (one.hints.for_zones if one.hints is not None else None) or ())
-            found[(one.addresses or ("",))[0]] = hinted or (group.zones if group is not None else ())
-        return found
-
-    # --- proxies ------------------------------------------------------------------------------------------------------
-
     def node_of(self, place: str) -> str:
         """A node by its name, or the first of a zone."""
         nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
         return next(node.metadata.name for node in nodes if place in (node.metadata.name, node_zone(node)))
-
-    def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
-        """What `zoneward route --as-is` says of the only port of a Service."""
-        plan = self.plans[name]
-        cluster_state = ClusterState(
-            demand=self.cluster_state.demand,
-            node_zones=self.cluster_state.node_zones,
-            configuration=replace(self.configuration, gates=gates),
-            consumer=CONSUMERS[consumer],
-        )
-        planned = PlannedServices(self.snapshot, cluster_state, (self.service(name),), {}, (), (plan,))
-        # Of several families the first: IPv4.
-        return node_routes(planned, node=self.node_of(place), as_is=True).ports[0]
 
     def places(self) -> list[str]:
         """Nodes of which one stands for each zone, and every node without a zone."""
         by_zone = {node_zone(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
         return sorted(by_zone.values())
 
-
-def told(events: Iterable[Object]) -> Counter[tuple[str, str]]:
-    """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
-    found: Counter[tuple[str, str]] = Counter()
-    for each in events:
-        if each.get("reportingController") != CONTROLLER:
-            continue
-        what = f"{each['type']} {each['reason']}: {each.get('note', '')}"
-        found[each["regarding"]["name"], what] += (each.get("series") or {}).get("count", 1)
-    return found
+    def told(self) -> Counter[tuple[str, str]]:
+        """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
+        found: Counter[tuple[str, str]] = Counter()
+        for each in self.lists.events:
+            if each.get("reportingController") == CONTROLLER:
+                what = f"{each['type']} {each['reason']}: {each.get('note', '')}"
+                found[each["regarding"]["name"], what] += (each.get("series") or {}).get("count", 1)
+        return found
 
 
-def accepted(condition: Condition | None) -> bool | str:
-    return "absent" if condition is None else condition.status == "True"
+@dataclass(frozen=True)
+class Found:
+    """One Service after a step. What an expectation names is an attribute of the same name."""
+
+    observed: Observed
+    service: Service
+    served: Mapping[str, tuple[str, ...]]
+    """What ``serves`` was before the step."""
+    events: list[str]
+    writes: int
+
+    @cached_property
+    def plan(self) -> ServicePlan:
+        """What it would come to now, planned anew from what the server has."""
+        return plan_service(
+            self.service,
+            pods=self.observed.snapshot.pods_of(self.service),
+            slices=self.all_slices,
+            cluster_state=self.observed.cluster_state,
+        )
+
+    @cached_property
+    def all_slices(self) -> tuple[EndpointSlice, ...]:
+        return self.observed.snapshot.slices_of(self.service)
+
+    @cached_property
+    def ready(self) -> list[tuple[EndpointSlice, Endpoint]]:
+        return [(each, one) for each in self.all_slices for one in each.endpoints or () if is_ready(one)]
+
+    @cached_property
+    def serves(self) -> dict[str, tuple[str, ...]]:
+        """By address, the zones that use an endpoint; none where that is not said."""
+        found = {}
+        for slice_, one in self.ready:
+            group = group_of_slice(slice_)
+            hinted = tuple(each.name for each in (one.hints.for_zones if one.hints is not None else None) or ())
+            found[(one.addresses or ("",))[0]] = hinted or (group.zones if group is not None else ())
+        return found
+
+    def route(self, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
+        """What `zoneward route --as-is` says of the only port."""
+        observed = self.observed
+        configuration = replace(observed.configuration, gates=gates)
+        cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
+        planned = PlannedServices(observed.snapshot, cluster_state, (self.service,), {}, (), (self.plan,))
+        # Of several families the first: IPv4.
+        return node_routes(planned, node=observed.node_of(place), as_is=True).ports[0]
+
+    # --- what an expectation names ------------------------------------------------------------------------------------
+
+    @property
+    def approach(self) -> object:
+        written = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in self.all_slices}
+        return written.pop() if len(written) == 1 else sorted(map(str, written))
+
+    @property
+    def reason(self) -> str:
+        return "+".join(sorted({family.decision.reason for family in self.plan.families}))
+
+    @property
+    def endpoints(self) -> int:
+        return len(self.ready)
+
+    @property
+    def hints(self) -> object:
+        return self._hinted("for_zones")
+
+    @property
+    def node_hints(self) -> object:
+        return self._hinted("for_nodes")
+
+    def _hinted(self, field: str) -> object:
+        hints = (one.hints for _, one in self.ready if one.hints is not None)
+        return _counted(each.name for hint in hints for each in getattr(hint, field) or ())
+
+    @property
+    def groups(self) -> object:
+        """By the zones of a group, ``a+b`` for one of two."""
+        groups = (group_of_slice(each) for each, _ in self.ready)
+        return _counted("+".join(group.zones) for group in groups if group is not None)
+
+    @property
+    def own_zone(self) -> int:
+        """Those that serve the zone in which they are, by hints or by groups."""
+        return sum(one.zone in self.serves[(one.addresses or ("",))[0]] for _, one in self.ready)
+
+    @property
+    def moved(self) -> int:
+        return sum(self.serves[address] != zones for address, zones in self.served.items() if address in self.serves)
+
+    @property
+    def slices(self) -> int:
+        return len(self.all_slices)
+
+    @property
+    def managers(self) -> list[str]:
+        return sorted({(each.metadata.labels or {}).get(names.MANAGED_BY_LABEL, "") for each in self.all_slices})
+
+    @property
+    def accepted(self) -> object:
+        return self._condition(names.ACCEPTED_CONDITION, reasons=False)
+
+    @property
+    def programmed(self) -> object:
+        return self._condition(names.PROGRAMMED_CONDITION, reasons=True)
+
+    def _condition(self, type_: str, *, reasons: bool) -> bool | str:
+        """True; or false, or the reason why."""
+        status = self.service.status
+        condition = find_condition((status.conditions or ()) if status is not None else (), type_)
+        if condition is None:
+            return "absent"
+        return True if condition.status == "True" else reasons and (condition.reason or "")
 
 
-def programmed(condition: Condition | None) -> bool | str:
-    """True, or the reason why not."""
-    if condition is None:
-        return "absent"
-    return True if condition.status == "True" else condition.reason or ""
-
-
-def own_condition(observed: Observed, name: str) -> tuple[bool | str, bool | str]:
-    return (
-        accepted(observed.condition(name, names.ACCEPTED_CONDITION)),
-        programmed(observed.condition(name, names.PROGRAMMED_CONDITION)),
-    )
+def _counted(texts: Iterable[str]) -> object:
+    return dict(Counter(texts)) or NONE

@@ -111,8 +111,6 @@ class Step(_Part, frozen=True, kw_only=True):
     row: str = ""
     controller: Literal["stays", "stops", "starts", "restarts"] = "stays"
     configuration: dict[str, Any] | None = None
-    live: bool = False
-    """The controller is at work meanwhile."""
     nodes: dict[str, NodeChange | None] = {}
     zone_down: str | None = None
     zone_up: str | None = None
@@ -122,7 +120,6 @@ class Step(_Part, frozen=True, kw_only=True):
     roll: dict[str, Roll] = {}
     slices: dict[str, Rewriting] = {}
     proxy_gates: dict[str, bool] = {}
-    changed_by: list[str] | UnsetType = UNSET
     expect: dict[str, Expectation] = {}
 
 
