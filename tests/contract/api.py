@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlencode, urlsplit
+
+import yaml
 
 Object = dict[str, Any]
 
@@ -116,6 +118,14 @@ class Api:
     token: str
     authority: Path | None = None
     """PEM of the certificates to trust; without it those of the machine, if any are needed."""
+
+    @classmethod
+    def of(cls, kubeconfig: Path) -> Self:
+        """As the first user of a file."""
+        content = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+        authority = cluster.get("certificate-authority")
+        return cls(cluster["server"], user["token"], Path(authority) if authority else None)
 
     def send(
         self,

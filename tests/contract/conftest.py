@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.builders.objects import a_lease, a_namespace
 from tests.contract.api import MERGE_PATCH, Api, ApiError, collection_of
 
@@ -70,10 +69,7 @@ def leases(namespace: str) -> str:
 
 @contextmanager
 def _server(kubeconfig: Path) -> Iterator[Server]:
-    content = yaml.safe_load(kubeconfig.read_text())
-    cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
-    authority = cluster.get("certificate-authority")
-    server = Server(Api(cluster["server"], user["token"], Path(authority) if authority else None), kubeconfig)
+    server = Server(Api.of(kubeconfig), kubeconfig)
     yield server
     server.api.close()
 

@@ -1,6 +1,6 @@
 """The cluster of a scenario: what its steps do to it, as a user, a kubelet, or another version would have done it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -43,19 +43,11 @@ class Cluster:
                 alone = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] == name]
                 self.history.excuse(address for pod in alone for address in addresses_of(pod))
                 self.api.delete(_node(name))
-            elif name in self.zones:
-                self._change_node(name, change)
-            else:
-                self._add_node(name, change)
-
-    def _add_node(self, name: str, change: NodeChange) -> None:
-        zone = self.zones[name] = change.zone if change.zone is not UNSET else None
-        cpu = change.cpu if change.cpu is not UNSET else 4
-        node = a_node(name, zone=zone, cpu=str(cpu), ready=change.ready is not False)
-        node["metadata"]["labels"] |= change.labels
-        if cpu is None:
-            del node["status"]["allocatable"]["cpu"], node["status"]["capacity"]["cpu"]
-        self.api.create(node)
+                continue
+            if name not in self.zones:
+                self.api.create(a_node(name, zone=None))
+                self.zones[name] = None
+            self._change_node(name, change)
 
     def _change_node(self, name: str, change: NodeChange) -> None:
         labels: dict[str, str | None] = dict(change.labels)
@@ -65,8 +57,8 @@ class Cluster:
             self._patch(_node(name), {"metadata": {"labels": labels}})
         status: Object = {}
         if change.cpu is not UNSET:
-            cpu = None if change.cpu is None else str(change.cpu)
-            status |= {"allocatable": {"cpu": cpu}, "capacity": {"cpu": cpu}}
+            cpu = {"cpu": None if change.cpu is None else str(change.cpu)}
+            status = {"allocatable": cpu, "capacity": cpu}
         if change.ready is not UNSET:
             status["conditions"] = [_ready(change.ready)]
         if status:
@@ -95,8 +87,7 @@ class Cluster:
                 self.history.deleted.add(name)
                 self.api.delete(thing)
             elif name in self.services:
-                patch = {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec}
-                self._patch(thing, patch)
+                self._patch(thing, {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec})
             else:
                 self.services.add(name)
                 thing["metadata"]["annotations"] = annotations_of(change)
@@ -126,26 +117,19 @@ class Cluster:
 
     def roll(self, workload: str, how: Roll) -> None:
         old = list(self.pods[workload])
-        to = how.to or self.count(workload)
+        to = how.to or Counter(self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"] for pod in old)
         new = [self._pod(workload, place, number) for place, wanted in to.items() for number in range(wanted)]
         if how.deletes_first and how.at_once < len(old):
             # In turn from all zones, as a Deployment's are.
             old.sort(key=lambda pod: pod["metadata"]["name"][::-1])
         self._replace(workload, old, new)
         for begin in range(0, max(len(old), len(new)), how.at_once):
-            coming, going = new[begin : begin + how.at_once], old[begin : begin + how.at_once]
+            end = begin + how.at_once
             if how.deletes_first:
-                in_threads(self.api.delete, going)
-                self.api.create_all(coming)
-            else:
-                self.api.create_all(coming)
-                in_threads(self.api.delete, going)
-
-    def count(self, workload: str) -> Counts:
-        found: dict[str, int] = defaultdict(int)
-        for pod in self.pods[workload]:
-            found[self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"]] += 1
-        return found
+                in_threads(self.api.delete, old[begin:end])
+            self.api.create_all(new[begin:end])
+            if not how.deletes_first:
+                in_threads(self.api.delete, old[begin:end])
 
     def _places(self, pod: Object) -> tuple[str, str | None]:
         node = pod["spec"]["nodeName"]
@@ -169,48 +153,35 @@ class Cluster:
     # --- slices that another version wrote ----------------------------------------------------------------------------
 
     def rewrite(self, service: str, how: Rewriting) -> None:
-        path = path_in(self.namespace, SLICES)
-        found = self.api.get(path)["items"]
+        found = self.api.get(path_in(self.namespace, SLICES))["items"]
         slices = [_whole(each) for each in found if service_of(each) == service]
         if how.beside is not None:
-            self._write_beside(service, how.beside)
-            return
-        if how.by is not None:
+            addresses = [f"10.200.0.{each}" for each in range(1, how.beside + 1)]
+            name = f"{service}-other"
+            other = a_slice(name, service=service, addresses=addresses, namespace=self.namespace, manager=OTHER)
+            self.api.create(other)
+            self.history.writes[service] -= 1
+        elif how.by is not None:
             self._replaced_by(how.by, service, slices, how)
-            return
-        for each in slices[: how.only]:
-            if how.drop is not None:
-                if each["metadata"]["labels"].get(ZONE) == how.drop:
-                    self.api.delete(each)
-                continue
-            changed = self.api.replace(_rewritten(each, how))
-            self.history.ours.add(changed["metadata"]["resourceVersion"])
-
-    def _write_beside(self, service: str, number: int) -> None:
-        addresses = [f"10.200.0.{each}" for each in range(1, number + 1)]
-        other = a_slice(
-            f"{service}-other", service=service, addresses=addresses, namespace=self.namespace, manager=OTHER
-        )
-        self.api.create(other)
-        self.history.writes[service] -= 1
+        elif how.drop is not None:
+            in_threads(self.api.delete, [each for each in slices if each["metadata"]["labels"].get(ZONE) == how.drop])
+        else:
+            for each in slices[: how.only]:
+                changed = self.api.replace(_rewritten(each, how))
+                self.history.ours.add(changed["metadata"]["resourceVersion"])
 
     def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
         endpoints = [endpoint for each in slices for endpoint in each.get("endpoints") or ()]
-        new = []
-        for number, begin in enumerate(range(0, max(len(endpoints), 1), PER_SLICE)):
-            name = f"{service}-{'xyz'[number]}7k2p"
-            labels = {SERVICE_NAME: service, MANAGED_BY: manager}
-            metadata = {"name": name, "namespace": self.namespace, "labels": labels}
-            owners = slices[0]["metadata"].get("ownerReferences")
-            one = slices[0] | {
-                "metadata": metadata | ({"ownerReferences": owners} if owners else {}),
-                "endpoints": endpoints[begin : begin + PER_SLICE],
-            }
-            new.append(_rewritten(one, how))
-        self.api.create_all(new)
+        kept = {name: slices[0]["metadata"][name] for name in ("namespace", "ownerReferences")}
+        kept["labels"] = {SERVICE_NAME: service, MANAGED_BY: manager}
+        parts = range(0, max(len(endpoints), 1), PER_SLICE)
+        new = [
+            slices[0]
+            | {"metadata": kept | {"name": f"{service}-{letter}7k2p"}, "endpoints": endpoints[at : at + PER_SLICE]}
+            for letter, at in zip("xyz", parts, strict=False)
+        ]
+        self.api.create_all(_rewritten(each, how) for each in new)
         in_threads(self.api.delete, slices)
-
-    # --- as a whole ---------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
         """All that others would notice."""
@@ -249,7 +220,5 @@ def _rewritten(slice_: Object, how: Rewriting) -> Object:
 
 
 def _hinted(endpoint: Object, hints: str) -> Object:
-    plain = {name: value for name, value in endpoint.items() if name != "hints"}
-    if hints == "none" or "zone" not in endpoint:
-        return plain
-    return plain | {"hints": {"forZones": [{"name": endpoint["zone"]}]}}
+    own = {"hints": {"forZones": [{"name": endpoint["zone"]}]}} if hints == "own-zone" and "zone" in endpoint else {}
+    return {name: value for name, value in endpoint.items() if name != "hints"} | own
