@@ -244,18 +244,6 @@ def test_each_port_of_such_a_service_gets_a_node_port(api: Api, namespace: str, 
     assert not any("nodePort" in port for port in inside["ports"])
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"clusterIP": "None"}, {"clusterIP": "None", "clusterIPs": ["None"], "type": "ClusterIP"}),
-        ({"type": "ExternalName", "externalName": "cart.example.com"}, {"type": "ExternalName"}),
-    ],
-)
-def test_some_services_have_no_address(api: Api, namespace: str, more: Object, expected: Object) -> None:
-    spec = api.create(a_service("cart", namespace=namespace, **more))["spec"]
-    assert {name: spec[name] for name in ("clusterIP", "clusterIPs", "type") if name in spec} == expected
-
-
 @pytest.mark.parametrize("value", ["PreferClose", "PreferSameZone", "PreferSameNode"])
 def test_traffic_can_be_distributed(api: Api, namespace: str, value: str) -> None:
     service = api.create(a_service("cart", namespace=namespace, distribution=value))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.builders.objects import a_lease
-from tests.contract.api import Api, Object, collection_of, path_of, told
+from tests.contract.api import Api, Object, path_of, told
 
 CLIENTS = 4
 
@@ -29,14 +29,6 @@ def test_no_update_is_lost(api: Api, namespace: str) -> None:
 
     at_once(count)
     assert api.read(lease)["spec"]["leaseTransitions"] == 5 * CLIENTS
-
-
-def test_of_many_who_create_the_same_one_does(api: Api, namespace: str) -> None:
-    def create(client: int) -> int:
-        lease = a_lease("lease", namespace=namespace, holder=str(client))
-        return api.send("POST", collection_of(lease), lease).code
-
-    assert sorted(map(str, at_once(create))) == ["201", *["409"] * (CLIENTS - 1)]
 
 
 def live(api: Api, namespace: str, client: int) -> None:

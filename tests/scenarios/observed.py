@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 from tests.contract.api import Object
@@ -25,8 +26,7 @@ from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
-@dataclass(frozen=True)
-class Lists:
+class Lists(NamedTuple):
     """As the server gave them, by plural."""
 
     nodes: list[Object]
@@ -58,11 +58,6 @@ class Observed:
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
         )
-
-    def node_of(self, place: str) -> str:
-        """A node by its name, or the first of a zone."""
-        nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
-        return next(node.metadata.name for node in nodes if place in (node.metadata.name, node_zone(node)))
 
     def places(self) -> list[str]:
         """Nodes of which one stands for each zone, and every node without a zone."""
@@ -119,13 +114,16 @@ class Found:
         return found
 
     def route(self, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
-        """What `zoneward route --as-is` says of the only port."""
+        """What `zoneward route --as-is` says of the only port, on a node or the first node of a zone."""
         observed = self.observed
         configuration = replace(observed.configuration, gates=gates)
         cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
         planned = PlannedServices(observed.snapshot, cluster_state, (self.service,), {}, (), (self.plan,))
         # Of several families the first: IPv4.
-        return node_routes(planned, node=observed.node_of(place), as_is=True).ports[0]
+        node = min(
+            node.metadata.name for node in observed.snapshot.nodes if place in (node.metadata.name, node_zone(node))
+        )
+        return node_routes(planned, node=node, as_is=True).ports[0]
 
     # --- what an expectation names ------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import os
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
@@ -169,7 +169,7 @@ class Play:
             lists = await self._lists()
             if self._knows(controller, lists) and controller.is_idle and not len(status_writer):
                 # Events may have been written since they were read.
-                return replace(lists, events=(await self._lists()).events)
+                return await self._lists()
             await asyncio.sleep(0.005)
         waiting = f"{controller.queue.depth()} Services, {len(status_writer)} statuses"
         raise AssertionError(f"not settled after {_LIMIT:g} s: {waiting}")
@@ -183,22 +183,13 @@ class Play:
 
     def _knows(self, controller: EndpointSliceController, lists: Lists) -> bool:
         """Whether its cache has what the server has, of nodes and of our namespace."""
-        cache = controller.cache
-        pairs: tuple[tuple[list[Any], ObjectStore[Any]], ...] = (
-            (lists.nodes, cache.nodes),
-            (lists.services, cache.services),
-            (lists.pods, cache.pods),
-            (lists.endpointslices, cache.slices),
+        cache, places = controller.cache, ("", self.cluster.namespace)
+        stores: tuple[ObjectStore[Any], ...] = (cache.nodes, cache.services, cache.pods, cache.slices)
+        known = (
+            {each.metadata.name: each.metadata.resource_version for each in store if each.metadata.namespace in places}
+            for store in stores
         )
-        return all(
-            versions(there)
-            == {
-                each.metadata.name: each.metadata.resource_version
-                for each in known
-                if each.metadata.namespace in ("", self.cluster.namespace)
-            }
-            for there, known in pairs
-        )
+        return list(map(versions, lists[:4])) == list(known)
 
     async def _lists(self) -> Lists:
         return await asyncio.to_thread(self._read)
@@ -213,7 +204,9 @@ class Play:
 async def play(scenario: Scenario, server: Server) -> None:
     """Raises AssertionError with the step at which something else was there than what the scenario expects."""
     namespace = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
-    batching = (Batching() if server.is_shared else _HURRIED) if scenario.rolls else _PROMPT
+    batching = _PROMPT
+    if any(step.roll for step in scenario.steps):
+        batching = Batching() if server.is_shared else _HURRIED
     if scenario.batch_period is not None:
         batching = Batching(period=scenario.batch_period)
     await asyncio.to_thread(server.api.create, a_namespace(namespace))

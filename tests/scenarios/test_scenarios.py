@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.client.serving import access_to
@@ -23,21 +22,12 @@ def shared_server(request: pytest.FixtureRequest) -> Iterator[Server | None]:
     chosen = str(request.config.getoption("--server", default="sandbox"))
     if chosen == "sandbox":
         yield None
-    elif chosen == "real":
-        from e2e.control_plane import ControlPlane  # what it needs is not for those who only want the sandbox
+        return
+    from e2e.control_plane import ControlPlane  # what it needs is not for those who only want the sandbox
 
-        with ControlPlane() as plane:
-            yield _server(plane.kubeconfig())
-    else:
-        server = _server(Path(chosen))
-        if server.api.get("/api/v1/nodes")["items"]:
-            pytest.fail(f"{chosen}: expected a cluster without Nodes: scenarios bring their own", pytrace=False)
-        yield server
-
-
-def _server(kubeconfig: Path) -> Server:
-    access = load_client_config(kubeconfig=str(kubeconfig), environment={})
-    return Server(Api.of(kubeconfig), access, is_shared=True)
+    with ControlPlane() as plane:
+        access = load_client_config(kubeconfig=str(plane.kubeconfig()), environment={})
+        yield Server(Api.of(plane.kubeconfig()), access, is_shared=True)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
