@@ -66,25 +66,10 @@ def filled(type_: Any, numbers: Iterator[int]) -> Any:
 
 
 SHAPED: Final = (
-    "{}",
-    "kubernetes.io/{}",
-    "{}.k8s.io",
-    "zoneward.dev/{}",
-    "Hints/{}",
-    "{}/local",
-    "ClusterWide: {}",
-    "Hints/{}: message",
-    "eu-central-1{}",
-    "a=0.5,{}=1",
-    "a={}",
-    '{{"app":"{}"}}',
-    '{{"{}":"x"}}',
-    '{{"app":["{}"]}}',
-    "2026-01-01T00:00:00Z {}",
-    "1.5{}",
-    "10.0.0.1 {}",
-    "fd00::{}",
-)
+    "{}", "kubernetes.io/{}", "{}.k8s.io", "zoneward.dev/{}", "Hints/{}", "{}/local", "ClusterWide: {}", "a=0.5,{}=1",
+    "Hints/{}: message", "eu-central-1{}", "a={}", '{{"app":"{}"}}', '{{"{}":"x"}}', '{{"app":["{}"]}}',
+    "2026-01-01T00:00:00Z {}", "1.5{}", "10.0.0.1 {}", "fd00::{}",
+)  # fmt: skip
 """How what is kept looks, with something secret in it."""
 KEYS: Final = (
     *public_values.KEPT_KEYS,

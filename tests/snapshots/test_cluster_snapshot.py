@@ -1,6 +1,5 @@
 """A snapshot holds each object once and finds what belongs to a Service."""
 
-import gc
 import io
 from pathlib import Path
 
@@ -74,18 +73,6 @@ def test_sources_without_any_object_of_use_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_snapshot(["-"], stdin=io.BytesIO(b""))
     assert str(caught.value) == "standard input: expected at least one Service, Node, Pod or EndpointSlice, got none"
-
-
-@pytest.mark.parametrize("is_enabled", [True, False])
-def test_the_garbage_collector_is_left_as_it_was_found(is_enabled: bool) -> None:
-    was_enabled = gc.isenabled()
-    try:
-        (gc.enable if is_enabled else gc.disable)()
-        with pytest.raises(InputError):
-            read_snapshot(["-"], stdin=io.BytesIO(b"kind: [\n"))
-        assert gc.isenabled() == is_enabled
-    finally:
-        (gc.enable if was_enabled else gc.disable)()
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
