@@ -33,8 +33,6 @@ class Cluster:
     _silent: set[str] = field(default_factory=set)
     _numbers: Any = field(default_factory=lambda: count(1))
 
-    # --- nodes --------------------------------------------------------------------------------------------------------
-
     def change_nodes(self, changes: Mapping[str, NodeChange | None]) -> None:
         for name, change in changes.items():
             if change is None:
@@ -77,8 +75,6 @@ class Cluster:
     def _patch_status(self, things: list[Object], status: Object) -> None:
         in_threads(lambda thing: self.api.patch(thing, {"status": status}, subresource="status"), things)
 
-    # --- Services -----------------------------------------------------------------------------------------------------
-
     def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
         for name, change in changes.items():
             thing = a_service(name, namespace=self.namespace, selector={APP: name})
@@ -94,14 +90,11 @@ class Cluster:
                 thing["spec"] |= change.spec
                 self.api.create(thing)
 
-    # --- Pods ---------------------------------------------------------------------------------------------------------
-
     def scale(self, workload: str, counts: Counts) -> None:
         """To so many Pods in a zone or on a node; the newest go first."""
-        new: list[Object] = []
-        gone: list[Object] = []
+        new, gone = list[Object](), list[Object]()
         for place, wanted in counts.items():
-            there = [pod for pod in self.pods[workload] if place in self._places(pod)]
+            there = self._there(workload, place)
             gone += there[wanted:]
             new += [self._pod(workload, place, number) for number in range(len(there), wanted)]
         self._replace(workload, gone, new)
@@ -111,7 +104,7 @@ class Cluster:
     def make_ready(self, workload: str, unready: Counts) -> None:
         """So many Pods of a zone or node, the oldest, are not ready; all others of it are."""
         for place, number in unready.items():
-            there = [pod for pod in self.pods[workload] if place in self._places(pod)]
+            there = self._there(workload, place)
             for pods, ready in ((there[:number], False), (there[number:], True)):
                 self._patch_status(pods, {"conditions": [_ready(ready)]})
 
@@ -131,16 +124,16 @@ class Cluster:
             if not how.deletes_first:
                 in_threads(self.api.delete, old[begin:end])
 
-    def _places(self, pod: Object) -> tuple[str, str | None]:
-        node = pod["spec"]["nodeName"]
-        return node, self.zones.get(node)
+    def _there(self, workload: str, place: str) -> list[Object]:
+        """Its Pods of a zone or node."""
+        nodes = {place, *(name for name, zone in self.zones.items() if zone == place)}
+        return [pod for pod in self.pods[workload] if pod["spec"]["nodeName"] in nodes]
 
     def _pod(self, workload: str, place: str, number: int) -> Object:
         nodes = [name for name, zone in self.zones.items() if zone == place and name not in self._silent] or [place]
         unique = next(self._numbers)
         address = f"10.{unique // 62500 + 1}.{unique // 250 % 250}.{unique % 250 + 1}"
-        name = f"{workload}-{place}-{unique}"
-        node = nodes[number % len(nodes)]
+        name, node = f"{workload}-{place}-{unique}", nodes[number % len(nodes)]
         pod = a_pod(name, node=node, ips=[address], namespace=self.namespace, labels={APP: workload})
         if self.ipv6:
             pod["status"]["podIPs"].append({"ip": f"fd00:1::{unique:x}"})
@@ -149,8 +142,6 @@ class Cluster:
     def _replace(self, workload: str, gone: list[Object], new: list[Object]) -> None:
         names = {pod["metadata"]["name"] for pod in gone}
         self.pods[workload] = [pod for pod in self.pods[workload] if pod["metadata"]["name"] not in names] + new
-
-    # --- slices that another version wrote ----------------------------------------------------------------------------
 
     def rewrite(self, service: str, how: Rewriting) -> None:
         found = self.api.get(path_in(self.namespace, SLICES))["items"]

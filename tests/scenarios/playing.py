@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -12,10 +11,9 @@ from typing import Any, Final
 from tests.builders.objects import a_namespace
 from tests.contract.api import Api
 from tests.controller.a_controller import at_work
-from tests.scenarios.checks import check
 from tests.scenarios.cluster import Cluster
-from tests.scenarios.history import History, following, path_in, versions
-from tests.scenarios.observed import Found, Lists, Observed
+from tests.scenarios.history import following, path_in, versions
+from tests.scenarios.observed import Found, Lists, Observed, check
 from tests.scenarios.scenario import Scenario, Step, configured
 
 from zoneward.client.auth.client_config import ClientConfig
@@ -37,24 +35,13 @@ _HURRIED: Final = Batching(writes_per_second=60, longest=0.2)
 _NUMBERS = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """``is_shared``: it goes on, so that what a scenario made has to go."""
-
-    api: Api
-    access: ClientConfig
-    is_shared: bool
-
-
 @dataclass
 class Play:
     """``link`` is what the controller calls the server by."""
 
     scenario: Scenario
-    api: Api
     link: Transport
     cluster: Cluster
-    history: History
     configuration: Configuration
     batching: Batching
     controller: EndpointSliceController | None = None
@@ -74,8 +61,6 @@ class Play:
                 await self._take(step, f"step {number}" + (f" ({step.row})" if step.row else ""))
         finally:
             await self._stop()
-
-    # --- the controller -----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         self.status_writer = StatusWriter(Writer(self.link), instance="scenario")
@@ -97,10 +82,8 @@ class Play:
         self.controller = self.status_writer = None
         await self._working.aclose()
 
-    # --- steps --------------------------------------------------------------------------------------------------------
-
     async def _take(self, step: Step, where: str) -> None:
-        cluster, history = self.cluster, self.history
+        cluster, history = self.cluster, self.cluster.history
         if step.controller in ("stops", "restarts"):
             await self._stop()
         if step.configuration is not None:
@@ -110,7 +93,10 @@ class Play:
             # All that a step changes comes at once: what comes of it does not depend on who was faster.
             self._leading.clear()
         await asyncio.to_thread(self._change, step)
-        await self._known()
+        if self.controller is not None:
+            async with asyncio.timeout(_LIMIT):
+                while not self._knows(self.controller, await self._lists()):
+                    await asyncio.sleep(0.002)
         self._leading.set()
         if step.slices:
             for service, how in step.slices.items():
@@ -144,9 +130,10 @@ class Play:
         observed, at_work = Observed(lists, self.configuration), self.controller is not None
         if self.controller is not None:
             assert not counter_total(self.controller.metrics.syncs, cause="error"), f"{where}: a sync failed"
-        assert not self.history.missing, f"{where}: missing {self.history.missing}"
+        history = self.cluster.history
+        assert not history.missing, f"{where}: missing {history.missing}"
         told = observed.told()
-        events, writes = sorted((told - self._told).elements()), self.history.writes - before
+        events, writes = sorted((told - self._told).elements()), history.writes - before
         for service in sorted(observed.snapshot.services, key=lambda each: each.metadata.name):
             name = service.metadata.name
             of_service = [what for about, what in events if about == name]
@@ -155,31 +142,19 @@ class Play:
             self._served[name] = found.serves
         self._told = told
 
-    # --- what is there ------------------------------------------------------------------------------------------------
-
     async def _settled(self) -> Lists:
         """What is there once the controller knows of everything, and all that it leads to is written and told."""
         controller, status_writer = self.controller, self.status_writer
         assert controller is not None
         assert status_writer is not None
-        end = time.monotonic() + _LIMIT
-        while time.monotonic() < end:
-            await controller.wait_until_idle(end - time.monotonic())
-            await status_writer.wait_until_written(end - time.monotonic())
-            lists = await self._lists()
-            if self._knows(controller, lists) and controller.is_idle and not len(status_writer):
-                # Events may have been written since they were read.
-                return await self._lists()
-            await asyncio.sleep(0.005)
-        waiting = f"{controller.queue.depth()} Services, {len(status_writer)} statuses"
-        raise AssertionError(f"not settled after {_LIMIT:g} s: {waiting}")
-
-    async def _known(self) -> None:
-        """Until the controller knows of all that there is."""
-        if self.controller is not None:
-            async with asyncio.timeout(_LIMIT):
-                while not self._knows(self.controller, await self._lists()):
-                    await asyncio.sleep(0.002)
+        async with asyncio.timeout(_LIMIT):
+            while True:
+                await controller.wait_until_idle(_LIMIT)
+                await status_writer.wait_until_written(_LIMIT)
+                if self._knows(controller, await self._lists()) and controller.is_idle and not len(status_writer):
+                    # Events may have been written since they were read.
+                    return await self._lists()
+                await asyncio.sleep(0.005)
 
     def _knows(self, controller: EndpointSliceController, lists: Lists) -> bool:
         """Whether its cache has what the server has, of nodes and of our namespace."""
@@ -192,29 +167,29 @@ class Play:
         return list(map(versions, lists[:4])) == list(known)
 
     async def _lists(self) -> Lists:
-        return await asyncio.to_thread(self._read)
-
-    def _read(self) -> Lists:
-        namespace = self.cluster.namespace
+        api, namespace = self.cluster.api, self.cluster.namespace
         events = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         ours = (path_in(namespace, plural) for plural in ("services", "pods", "endpointslices"))
-        return Lists(*(self.api.get(path)["items"] for path in ("/api/v1/nodes", *ours, events)))
+        paths = ("/api/v1/nodes", *ours, events)
+        return Lists(*await asyncio.to_thread(lambda: [api.get(path)["items"] for path in paths]))
 
 
-async def play(scenario: Scenario, server: Server) -> None:
-    """Raises AssertionError with the step at which something else was there than what the scenario expects."""
+async def play(scenario: Scenario, api: Api, access: ClientConfig, *, is_shared: bool) -> None:
+    """Raises AssertionError with the step at which something else was there than what the scenario expects.
+
+    A server that is shared goes on, so that what a scenario made has to go.
+    """
     namespace = f"scenario-{os.getpid()}-{next(_NUMBERS)}"
     batching = _PROMPT
     if any(step.roll for step in scenario.steps):
-        batching = Batching() if server.is_shared else _HURRIED
+        batching = Batching() if is_shared else _HURRIED
     if scenario.batch_period is not None:
         batching = Batching(period=scenario.batch_period)
-    await asyncio.to_thread(server.api.create, a_namespace(namespace))
-    async with Transport(server.access, is_terminal=False) as link, following(server.api, namespace) as history:
-        cluster = Cluster(server.api, namespace, history, ipv6=scenario.ipv6)
-        configuration = configured(scenario.configuration)
+    await asyncio.to_thread(api.create, a_namespace(namespace))
+    async with Transport(access, is_terminal=False) as link, following(api, namespace) as history:
+        cluster = Cluster(api, namespace, history, ipv6=scenario.ipv6)
         try:
-            await Play(scenario, server.api, link, cluster, history, configuration, batching).run()
+            await Play(scenario, link, cluster, configured(scenario.configuration), batching).run()
         finally:
-            if server.is_shared:
+            if is_shared:
                 await asyncio.to_thread(cluster.end)
