@@ -140,18 +140,6 @@ def test_one_replica_is_always_left_and_has_time_to_finish_its_writes(mode: str)
     assert pod(mode)["spec"]["terminationGracePeriodSeconds"] >= DRAIN + 5
 
 
-@pytest.mark.parametrize("mode", PROXY_MODES)
-def test_every_node_has_a_proxy_before_anything_else_and_keeps_it(mode: str) -> None:
-    spec, daemons = pod(mode)["spec"], the("DaemonSet", mode)["spec"]
-    assert spec["tolerations"] == [{"operator": "Exists"}]
-    assert spec["priorityClassName"] == "system-node-critical"
-    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
-    # Ports are the host's: there is no room for two.
-    assert daemons["updateStrategy"]["rollingUpdate"].keys() == {"maxUnavailable"}
-    # It must not need names, which it serves itself.
-    assert spec["dnsPolicy"] == "Default"
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode: str) -> None:
     given = container(mode)

@@ -2,13 +2,11 @@
 
 import runpy
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 DRAWN: dict[str, str] = runpy.run_path(str(PICTURES / "make.py"))["drawings"]()
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_there_is_a_picture_for_each_algorithm_and_no_other() -> None:
@@ -19,12 +17,3 @@ def test_there_is_a_picture_for_each_algorithm_and_no_other() -> None:
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_is_what_the_algorithm_does_today(name: str) -> None:
     assert (PICTURES / name).read_text() == DRAWN[name], "run: python docs/pictures/make.py"
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_shows_every_endpoint_twice(name: str) -> None:
-    """Where it is, on the left, and who gets it, on the right."""
-    root = ElementTree.fromstring(DRAWN[name])
-    middle = int(root.attrib["width"]) / 2
-    places = [float(each.attrib["cx"]) for each in root.iter(f"{SVG}circle")]
-    assert sum(x < middle for x in places) == sum(x > middle for x in places) > 0
