@@ -5,7 +5,6 @@ import os
 import pytest
 from tests.builders.objects import a_bare_node, a_bare_pod, a_core_event, a_lease, a_namespace, a_service
 from tests.contract.api import Api, Object, collection_of
-from tests.contract.conftest import Server
 from tests.contract.kinds import KINDS, new
 from tests.contract.test_validation import NAME, VALUE
 
@@ -58,10 +57,10 @@ def test_a_list_over_all_namespaces_is_ordered_by_namespace(api: Api, namespace:
 
 
 @pytest.fixture(scope="module")
-def four(server: Server) -> str:
+def four(server: Api) -> str:
     """A namespace with four leases for the selectors, which change nothing."""
     name = f"contract-{os.getpid()}-selectors"
-    server.api.create(a_namespace(name))
+    server.create(a_namespace(name))
     labels: dict[str, Object] = {
         "a": {"tier": "front", "size": "3"},
         "b": {"tier": "front", "size": "9"},
@@ -69,7 +68,7 @@ def four(server: Server) -> str:
         "d": {"example.com/x": "1"},
     }
     for each, given in labels.items():
-        server.api.create(a_lease(each, namespace=name, labels=given))
+        server.create(a_lease(each, namespace=name, labels=given))
     return name
 
 
