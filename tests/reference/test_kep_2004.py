@@ -12,7 +12,7 @@ import pytest
 from tests.reference import kep_2004
 from tests.reference.kep_2004 import ALGORITHMS, Group, Score, allocate, score
 
-SAMPLE = 10_000
+SAMPLE = 6_000
 
 TABLE = {
     "random": Score(72.4785, 38.84, 100.00, 100.00, 100.00, 100.00),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -64,11 +65,6 @@ class Observed:
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
         )
-
-    def places(self) -> list[str]:
-        """Nodes of which one stands for each zone, and every node without a zone."""
-        by_zone = {node_zone(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
-        return sorted(by_zone.values())
 
     def told(self) -> Counter[tuple[str, str]]:
         """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
@@ -286,7 +282,9 @@ def _check_rest(found: Found, where: str) -> None:
 
 def _check_proxies(found: Found, gates: FeatureGates, where: str) -> None:
     """No proxy of any age is left with nothing while there is a ready endpoint."""
-    for consumer in CONSUMERS if found.ready else ():
-        for place in found.observed.places():
-            route = found.route(consumer, place, gates)
-            assert route.cluster or route.cluster is None, f"{where}: {consumer} on {place} has no endpoint"
+    nodes = found.observed.snapshot.nodes
+    # One node stands for all of its zone.
+    places = {node_zone(node) or node.metadata.name: node.metadata.name for node in nodes}
+    for consumer, place in product(CONSUMERS, places.values() if found.ready else ()):
+        route = found.route(consumer, place, gates)
+        assert route.cluster or route.cluster is None, f"{where}: {consumer} on {place} has no endpoint"
