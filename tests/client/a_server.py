@@ -6,13 +6,16 @@ watches with bookmarks, streaming lists. `Fault` names what goes wrong; the next
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from aiohttp import web
+
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
+from zoneward.client.transport import RetryPolicy, Transport
 
 Object = dict[str, Any]
 ObjectKey = tuple[str, str]
@@ -27,28 +30,16 @@ KINDS = {
 class Fault(Enum):
     """What a request meets; a watch, after a few events or bookmarks."""
 
-    DROP = auto()
-    """The connection breaks."""
-    CUT = auto()
-    """The connection breaks in the middle of an event."""
-    END = auto()
-    """The server ends the watch as if its time were over."""
-    SILENCE = auto()
-    """Nothing comes any more."""
-    GONE = auto()
-    """410 at once."""
-    GONE_EVENT = auto()
-    """An ERROR event that says 410."""
-    ERROR_EVENT = auto()
-    """An ERROR event that says 500."""
-    REPEAT = auto()
-    """Events that came before the version asked for come as well."""
-    NONSENSE = auto()
-    """A line that is no event."""
-    UNAVAILABLE = auto()
-    """503 at once."""
-    EXPIRE = auto()
-    """A list's continue token is not known any more."""
+    DROP = auto()  # the connection breaks
+    CUT = auto()  # the connection breaks in the middle of an event
+    END = auto()  # the server ends the watch as if its time were over
+    GONE = auto()  # 410 at once
+    GONE_EVENT = auto()  # an ERROR event that says 410
+    ERROR_EVENT = auto()  # an ERROR event that says 500
+    REPEAT = auto()  # events that came before the version asked for come as well
+    NONSENSE = auto()  # a line that is no event
+    UNAVAILABLE = auto()  # 503 at once
+    EXPIRE = auto()  # a list's continue token is not known any more
 
 
 LIST_FAULTS = frozenset({Fault.EXPIRE, Fault.UNAVAILABLE})
@@ -103,14 +94,10 @@ class AServer(AbstractAsyncContextManager["AServer"]):
         self.address = "http://{}:{}".format(*self._runner.addresses[0][:2])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
         self._note()
         await self._runner.cleanup()
-
-    # --- what the test does -------------------------------------------------------------------------------------------
 
     def put(self, plural: str, name: str, namespace: str = "", **fields: Any) -> Object:
         """Create an object, or replace it."""
@@ -134,23 +121,11 @@ class AServer(AbstractAsyncContextManager["AServer"]):
         self.compacted = self.version
         self._lists.clear()
 
-    def go_back_to(self, version: int) -> None:
-        """As after a backup was restored: later changes never happened."""
-        self.history = [change for change in self.history if change.version <= version]
-        self.objects = {plural: {} for plural in KINDS}
-        for change in self.history:
-            self.objects[change.plural].pop(change.key, None)
-            if change.type != "DELETED":
-                self.objects[change.plural][change.key] = change.object
-        self.version = version
-
     def plan(self, fault: Fault, *, after: int = 0) -> None:
         self.faults.append(Planned(fault, after))
 
     def changes_of(self, plural: str, key: ObjectKey) -> list[Change]:
         return [change for change in self.history if (change.plural, change.key) == (plural, key)]
-
-    # --- what clients see ---------------------------------------------------------------------------------------------
 
     def _change(self, plural: str, kind: str, key: ObjectKey, thing: Object) -> None:
         self.version += 1
@@ -223,14 +198,14 @@ class AServer(AbstractAsyncContextManager["AServer"]):
             since = max(0, since - 20)
         end = asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
         position = next((i for i, change in enumerate(self.history) if change.version > since), len(self.history))
-        while not sender.is_over() and asyncio.get_running_loop().time() < end:
+        while not sender.is_over and asyncio.get_running_loop().time() < end:
             if sender.is_sound and (planned := self._fault(WATCH_FAULTS - OPENING_FAULTS)):
                 sender.expect(planned)
             for change in self.history[position:]:
                 if change.plural == plural and namespace in ("", change.key[0]):
                     await sender.send(change.type, change.object)
                 position += 1
-                if sender.is_over():
+                if sender.is_over:
                     return answer
             version, tick = self.version, self._tick
             try:
@@ -245,10 +220,7 @@ class _Sender:
 
     def __init__(self, request: web.Request, answer: web.StreamResponse, fault: Fault | None, after: int) -> None:
         self._request, self._answer, self._fault, self._left = request, answer, fault, after
-        self._is_over = False
-
-    def is_over(self) -> bool:
-        return self._is_over
+        self.is_over = False
 
     @property
     def is_sound(self) -> bool:
@@ -262,42 +234,29 @@ class _Sender:
         if self.is_sound or self._left > 0:
             self._left -= 1
             await self._write(line)
-        else:
-            await self._fail(line)
-
-    async def bookmark(self, plural: str, version: int, annotations: dict[str, str]) -> None:
-        metadata = {"resourceVersion": str(version), "annotations": annotations}
-        await self.send("BOOKMARK", {"kind": KINDS[plural][1], "metadata": metadata})
-
-    async def _write(self, line: bytes) -> None:
-        if not self._is_over:
-            try:
-                await self._answer.write(line)
-            except ConnectionError:
-                self._is_over = True
-
-    async def _fail(self, line: bytes) -> None:
+            return
         match self._fault:
-            case Fault.SILENCE:
-                # Until the client has enough of it.
-                while self._request.transport is not None and not self._request.transport.is_closing():
-                    await asyncio.sleep(0.01)
             case Fault.CUT:
                 await self._write(line[: len(line) // 2])
-                self._break()
-            case Fault.DROP:
-                self._break()
             case Fault.GONE_EVENT:
                 await self._write(_error_event(410, "Expired"))
             case Fault.ERROR_EVENT:
                 await self._write(_error_event(500, "InternalError"))
             case Fault.NONSENSE:
                 await self._write(b'{"type": "ADDED", "object": []}\n')
-        self._is_over = True
-
-    def _break(self) -> None:
-        if self._request.transport is not None:
+        if self._fault in (Fault.CUT, Fault.DROP) and self._request.transport is not None:
             self._request.transport.abort()
+        self.is_over = True
+
+    async def bookmark(self, plural: str, version: int, annotations: dict[str, str]) -> None:
+        metadata = {"resourceVersion": str(version), "annotations": annotations}
+        await self.send("BOOKMARK", {"kind": KINDS[plural][1], "metadata": metadata})
+
+    async def _write(self, line: bytes) -> None:
+        try:
+            await self._answer.write(line)
+        except ConnectionError:
+            self.is_over = True
 
 
 def _body(code: int, reason: str) -> Object:
@@ -310,3 +269,22 @@ def _status(code: int, reason: str) -> web.Response:
 
 def _error_event(code: int, reason: str) -> bytes:
     return json.dumps({"type": "ERROR", "object": _body(code, reason)}).encode() + b"\n"
+
+
+class AClient(Transport):
+    """A connection that tries nothing again, and the paths and queries of its requests."""
+
+    def __init__(self, address: str) -> None:
+        access = ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo())
+        super().__init__(access, retries=RetryPolicy(attempts=1), is_terminal=False)
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
+        self.asked.append((path, dict(query)))
+        return await super().get(path, query, timeout=timeout)
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        self.asked.append((path, dict(query)))
+        return super().stream(path, query, idle=idle)
