@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from aiohttp import web
 
@@ -124,9 +124,6 @@ class AServer(AbstractAsyncContextManager["AServer"]):
     def plan(self, fault: Fault, *, after: int = 0) -> None:
         self.faults.append(Planned(fault, after))
 
-    def changes_of(self, plural: str, key: ObjectKey) -> list[Change]:
-        return [change for change in self.history if (change.plural, change.key) == (plural, key)]
-
     def _change(self, plural: str, kind: str, key: ObjectKey, thing: Object) -> None:
         self.version += 1
         self.history.append(Change(self.version, plural, kind, key, thing))
@@ -179,8 +176,6 @@ class AServer(AbstractAsyncContextManager["AServer"]):
         since = int(query.get("resourceVersion", "0"))
         planned = self._fault(WATCH_FAULTS)
         fault, after = planned or (None, 0)
-        if since > self.version:
-            return _status(504, "Timeout")
         if fault is Fault.GONE or (since < self.compacted and not is_list):
             return _status(410, "Expired")
         if fault is Fault.UNAVAILABLE:
@@ -205,8 +200,6 @@ class AServer(AbstractAsyncContextManager["AServer"]):
                 if change.plural == plural and namespace in ("", change.key[0]):
                     await sender.send(change.type, change.object)
                 position += 1
-                if sender.is_over:
-                    return answer
             version, tick = self.version, self._tick
             try:
                 await asyncio.wait_for(tick.wait(), self.bookmark_every)
@@ -230,6 +223,8 @@ class _Sender:
         self._fault, self._left = planned
 
     async def send(self, kind: str, thing: Object) -> None:
+        if self.is_over:
+            return
         line = json.dumps({"type": kind, "object": thing}).encode() + b"\n"
         if self.is_sound or self._left > 0:
             self._left -= 1
@@ -278,6 +273,10 @@ class AClient(Transport):
         access = ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo())
         super().__init__(access, retries=RetryPolicy(attempts=1), is_terminal=False)
         self.asked: list[tuple[str, dict[str, str]]] = []
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        return self
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
         self.asked.append((path, dict(query)))

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.client.test_reflector_answers import a_list, an_event, script
+from tests.client.test_reflector import a_list, an_event, script
 
 from zoneward.client.api_errors import UnexpectedResponse
 from zoneward.client.list_pager import decode_list

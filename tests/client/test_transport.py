@@ -123,22 +123,19 @@ def test_answers_come_compressed_unless_the_kubeconfig_says_otherwise_and_stream
     assert asyncio.run(run()) == [b"packed" * 1000, b"plain", b"plain\n"]
 
 
-def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
-    async def run() -> None:
-        async with served(ok) as elsewhere:
+async def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
+    async with served(ok) as elsewhere:
 
-            async def redirect(_: web.BaseRequest) -> web.Response:
-                return web.Response(status=307, headers={"Location": f"{elsewhere.url}/login"})
+        async def redirect(_: web.BaseRequest) -> web.Response:
+            return web.Response(status=307, headers={"Location": f"{elsewhere.url}/login"})
 
-            async with served(redirect) as server, transport(access_to(server.url, user=UserInfo(token="t"))) as client:
-                for call in (client.get(PODS), client.send("PUT", PODS, b"{}", idempotent=True)):
-                    error = await said(call)
-                    assert isinstance(error, ApiError)
-                    assert error.status == 307
-                    assert error.message == f"expected the API server, got a redirect to {elsewhere.url}/login"
-            assert elsewhere.seen == []
-
-    asyncio.run(run())
+        async with served(redirect) as server, transport(access_to(server.url, user=UserInfo(token="t"))) as client:
+            for call in (client.get(PODS), client.send("PUT", PODS, b"{}", idempotent=True)):
+                error = await said(call)
+                assert isinstance(error, ApiError)
+                assert error.status == 307
+                assert error.message == f"expected the API server, got a redirect to {elsewhere.url}/login"
+        assert elsewhere.seen == []
 
 
 async def test_a_token_is_never_sent_in_the_clear_to_another_machine() -> None:

@@ -50,28 +50,25 @@ def test_lines_come_one_by_one_however_they_were_cut_and_however_long_they_are()
     assert asyncio.run(run()) == [b"a", b"bb", b"c", long + long, b"d"]
 
 
-def test_a_line_is_there_before_the_next_one_is_sent() -> None:
-    async def run() -> None:
-        told = asyncio.Event()
+async def test_a_line_is_there_before_the_next_one_is_sent() -> None:
+    told = asyncio.Event()
 
-        async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            response = web.StreamResponse()
-            await response.prepare(request)
-            await response.write(b"first\n")
-            await told.wait()
-            await response.write(b"second\n")
-            return response
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first\n")
+        await told.wait()
+        await response.write(b"second\n")
+        return response
 
-        async with (
-            served(answer) as server,
-            transport(access_to(server.url)) as client,
-            client.stream(PODS, {}, idle=5) as lines,
-        ):
-            assert await anext(lines) == b"first"
-            told.set()
-            assert await anext(lines) == b"second"
-
-    asyncio.run(run())
+    async with (
+        served(answer) as server,
+        transport(access_to(server.url)) as client,
+        client.stream(PODS, {}, idle=5) as lines,
+    ):
+        assert await anext(lines) == b"first"
+        told.set()
+        assert await anext(lines) == b"second"
 
 
 async def test_a_silent_stream_is_noticed_before_and_after_its_first_byte() -> None:

@@ -60,23 +60,20 @@ WRITES: dict[str, Callable[[Writer], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("method", WRITES)
-def test_only_a_deletion_is_sent_again_when_nobody_knows_whether_it_was_done(method: str) -> None:
-    async def run() -> None:
-        async with (
-            served(
-                in_turn(status(503), lambda: web.json_response(SLICE_JSON | {"metadata": {"resourceVersion": "7"}}))
-            ) as server,
-            transport(access_to(server.url), retries=None) as connection,
-        ):
-            call = WRITES[method](Writer(connection))
-            if method == "DELETE":
-                await call
-                assert len(server.seen) == 2
-                return
-            assert write_outcome(await said(call)) is WriteOutcome.UNKNOWN
-            assert [each.method for each in server.seen] == [method]
-
-    asyncio.run(run())
+async def test_only_a_deletion_is_sent_again_when_nobody_knows_whether_it_was_done(method: str) -> None:
+    async with (
+        served(
+            in_turn(status(503), lambda: web.json_response(SLICE_JSON | {"metadata": {"resourceVersion": "7"}}))
+        ) as server,
+        transport(access_to(server.url), retries=None) as connection,
+    ):
+        call = WRITES[method](Writer(connection))
+        if method == "DELETE":
+            await call
+            assert len(server.seen) == 2
+            return
+        assert write_outcome(await said(call)) is WriteOutcome.UNKNOWN
+        assert [each.method for each in server.seen] == [method]
 
 
 def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write() -> None:
@@ -121,27 +118,23 @@ async def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> Non
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
-def test_once_means_that_nothing_is_sent_again(code: int) -> None:
+async def test_once_means_that_nothing_is_sent_again(code: int) -> None:
     """Whoever decides anew after a failure has something newer to send."""
+    answer = in_turn(status(code, Retry_After="1"))
+    calls = 0
 
-    async def run() -> None:
-        answer = in_turn(status(code, Retry_After="1"))
-        calls = 0
+    async def talk(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal calls
+        calls += 1
+        return await answer(request)
 
-        async def talk(request: web.BaseRequest) -> web.StreamResponse:
-            nonlocal calls
-            calls += 1
-            return await answer(request)
-
-        async with served(talk) as server, transport(access_to(server.url), retries=None) as connection:
-            writer = Writer(connection).once()
-            there = replace(SLICE, metadata=replace(SLICE.metadata, uid="u-9", resource_version="1"))
-            for write in (writer.create(SLICES, SLICE), writer.update(SLICES, there), writer.delete(SLICES, there)):
-                calls = 0
-                assert (await said(write)).retry_after == 1  # type: ignore[attr-defined]
-                assert calls == 1
-
-    asyncio.run(run())
+    async with served(talk) as server, transport(access_to(server.url), retries=None) as connection:
+        writer = Writer(connection).once()
+        there = replace(SLICE, metadata=replace(SLICE.metadata, uid="u-9", resource_version="1"))
+        for write in (writer.create(SLICES, SLICE), writer.update(SLICES, there), writer.delete(SLICES, there)):
+            calls = 0
+            assert (await said(write)).retry_after == 1  # type: ignore[attr-defined]
+            assert calls == 1
 
 
 async def test_a_limit_of_the_caller_s_own_is_not_taken_for_ours() -> None:
@@ -154,16 +147,13 @@ async def test_a_limit_of_the_caller_s_own_is_not_taken_for_ours() -> None:
 @pytest.mark.parametrize(
     "answer", [b"<html>", b"[]", b"{}", b'{"metadata": {"name": "x"}}', b'{"metadata": 1}', b"\xff"]
 )
-def test_an_answer_that_no_api_server_gives_leaves_the_outcome_unknown(answer: bytes) -> None:
-    async def run() -> None:
-        async def talk(_: web.BaseRequest) -> web.Response:
-            return web.Response(body=answer)
+async def test_an_answer_that_no_api_server_gives_leaves_the_outcome_unknown(answer: bytes) -> None:
+    async def talk(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=answer)
 
-        async with served(talk) as server, transport(access_to(server.url)) as connection:
-            error = await said(Writer(connection).create(SLICES, SLICE))
-            assert (type(error), write_outcome(error)) == (UnexpectedResponse, WriteOutcome.UNKNOWN)
-
-    asyncio.run(run())
+    async with served(talk) as server, transport(access_to(server.url)) as connection:
+        error = await said(Writer(connection).create(SLICES, SLICE))
+        assert (type(error), write_outcome(error)) == (UnexpectedResponse, WriteOutcome.UNKNOWN)
 
 
 def refusal(code: int, reason: str = "") -> ApiError:

@@ -74,118 +74,100 @@ async def test_metrics_are_served_as_prometheus_asks_for_them() -> None:
         assert "\nendpoint_slice_controller_num_endpoint_slices 0.0\n" in await response.text()
 
 
-def test_decisions_are_made_outside_the_event_loop_from_what_was_gathered_in_it() -> None:
-    async def test() -> None:
-        threads: list[int] = []
+async def test_decisions_are_made_outside_the_event_loop_from_what_was_gathered_in_it() -> None:
+    threads: list[int] = []
 
-        def decisions(namespace: str, name: str) -> Callable[[], bytes] | None:
+    def decisions(namespace: str, name: str) -> Callable[[], bytes] | None:
+        threads.append(threading.get_ident())
+
+        def work() -> bytes:
             threads.append(threading.get_ident())
+            return msgspec.json.encode({"decisions": [f"{namespace}/{name}"]})
 
-            def work() -> bytes:
-                threads.append(threading.get_ident())
-                return msgspec.json.encode({"decisions": [f"{namespace}/{name}"]})
+        return work if name == "cart" else None
 
-            return work if name == "cart" else None
-
-        async with serving(of_service={"/debug/decisions": decisions}) as ask:
-            assert await ask("/debug/decisions/shop/cart") == (200, '{"decisions":["shop/cart"]}')
-            assert threads[0] == threading.get_ident() != threads[1]
-            assert await ask("/debug/decisions/shop/mail") == (404, "no Service shop/mail is known\n")
-            # A Service that is not there keeps nobody waiting.
-            assert (await ask("/debug/decisions/shop/cart"))[0] == 200
-
-    run(test)
+    async with serving(of_service={"/debug/decisions": decisions}) as ask:
+        assert await ask("/debug/decisions/shop/cart") == (200, '{"decisions":["shop/cart"]}')
+        assert threads[0] == threading.get_ident() != threads[1]
+        assert await ask("/debug/decisions/shop/mail") == (404, "no Service shop/mail is known\n")
+        # A Service that is not there keeps nobody waiting.
+        assert (await ask("/debug/decisions/shop/cart"))[0] == 200
 
 
-def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -> None:
-    async def test() -> None:
-        let_go = threading.Event()
+async def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -> None:
+    let_go = threading.Event()
 
-        def work() -> bytes:
-            let_go.wait(10)
-            return b"{}"
+    def work() -> bytes:
+        let_go.wait(10)
+        return b"{}"
 
-        async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}) as ask:
-            slow = asyncio.create_task(ask("/debug/decisions/shop/cart"))
-            await asyncio.sleep(0.05)
-            assert await ask("/healthz") == (200, "ok")
-            assert not slow.done()
-            let_go.set()
-            assert await slow == (200, "{}")
-
-    run(test)
+    async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}) as ask:
+        slow = asyncio.create_task(ask("/debug/decisions/shop/cart"))
+        await asyncio.sleep(0.05)
+        assert await ask("/healthz") == (200, "ok")
+        assert not slow.done()
+        let_go.set()
+        assert await slow == (200, "{}")
 
 
-def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begins_beside_it() -> None:
-    async def test() -> None:
-        let_go, begun = threading.Event(), 0
+async def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begins_beside_it() -> None:
+    let_go, begun = threading.Event(), 0
 
-        def work() -> bytes:
-            nonlocal begun
-            begun += 1
-            let_go.wait(10)
-            return b"{}"
+    def work() -> bytes:
+        nonlocal begun
+        begun += 1
+        let_go.wait(10)
+        return b"{}"
 
-        async with serving(
-            of_service={"/debug/decisions": lambda _namespace, _name: work}, limits=StatusLimits(seconds=0.1)
-        ) as ask:
-            for _ in range(3):
-                assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
-            assert begun == 1
-            let_go.set()
-            while (await ask("/debug/decisions/shop/cart"))[0] != 200:
-                await asyncio.sleep(0.01)
-
-    run(test)
+    async with serving(
+        of_service={"/debug/decisions": lambda _namespace, _name: work}, limits=StatusLimits(seconds=0.1)
+    ) as ask:
+        for _ in range(3):
+            assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
+        assert begun == 1
+        let_go.set()
+        while (await ask("/debug/decisions/shop/cart"))[0] != 200:
+            await asyncio.sleep(0.01)
 
 
-def test_a_decision_that_fails_keeps_no_turn() -> None:
-    async def test() -> None:
-        troubles: list[Exception] = []
+async def test_a_decision_that_fails_keeps_no_turn() -> None:
+    troubles: list[Exception] = []
 
-        def decisions(_namespace: str, name: str) -> Callable[[], bytes]:
-            if name == "early":
-                raise KeyError("early")
-            return lambda: msgspec.json.encode(1 / 0)
+    def decisions(_namespace: str, name: str) -> Callable[[], bytes]:
+        if name == "early":
+            raise KeyError("early")
+        return lambda: msgspec.json.encode(1 / 0)
 
-        async with serving(of_service={"/debug/decisions": decisions}, on_error=troubles.append) as ask:
-            for name in ("early", "late", "early", "late"):
-                status, text = await ask(f"/debug/decisions/shop/{name}")
-                assert (status, text) == (500, "the answer could not be made; the log says why\n")
-        assert [type(each) for each in troubles] == [KeyError, ZeroDivisionError] * 2
-
-    run(test)
+    async with serving(of_service={"/debug/decisions": decisions}, on_error=troubles.append) as ask:
+        for name in ("early", "late", "early", "late"):
+            status, text = await ask(f"/debug/decisions/shop/{name}")
+            assert (status, text) == (500, "the answer could not be made; the log says why\n")
+    assert [type(each) for each in troubles] == [KeyError, ZeroDivisionError] * 2
 
 
-def test_answers_at_once_are_limited_and_health_is_not() -> None:
-    async def test() -> None:
-        let_go = asyncio.Event()
+async def test_answers_at_once_are_limited_and_health_is_not() -> None:
+    let_go = asyncio.Event()
 
-        async def metrics() -> bytes:
-            await let_go.wait()
-            return b""
+    async def metrics() -> bytes:
+        await let_go.wait()
+        return b""
 
-        async with serving(metrics=metrics, limits=StatusLimits(concurrent=2)) as ask:
-            slow = [asyncio.create_task(ask("/metrics")) for _ in range(2)]
-            await asyncio.sleep(0.05)
-            assert await ask("/metrics") == (503, "2 answers are under way, which is the limit\n")
-            assert await ask("/readyz") == (200, "ok")
-            let_go.set()
-            assert [await each for each in slow] == [(200, "")] * 2
-            assert await ask("/metrics") == (200, "")
-
-    run(test)
+    async with serving(metrics=metrics, limits=StatusLimits(concurrent=2)) as ask:
+        slow = [asyncio.create_task(ask("/metrics")) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert await ask("/metrics") == (503, "2 answers are under way, which is the limit\n")
+        assert await ask("/readyz") == (200, "ok")
+        let_go.set()
+        assert [await each for each in slow] == [(200, "")] * 2
+        assert await ask("/metrics") == (200, "")
 
 
-def test_an_answer_that_is_too_large_is_not_sent() -> None:
-    async def test() -> None:
-        async def metrics() -> bytes:
-            return b"x" * 101
+async def test_an_answer_that_is_too_large_is_not_sent() -> None:
+    async def metrics() -> bytes:
+        return b"x" * 101
 
-        async with serving(metrics=metrics, limits=StatusLimits(size=100)) as ask:
-            assert await ask("/metrics") == (503, "the answer has 101 bytes, more than 100\n")
-
-    run(test)
+    async with serving(metrics=metrics, limits=StatusLimits(size=100)) as ask:
+        assert await ask("/metrics") == (503, "the answer has 101 bytes, more than 100\n")
 
 
 async def test_values_are_told_as_json() -> None:
