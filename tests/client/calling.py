@@ -18,6 +18,8 @@ from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.transport import RetryPolicy, Transport
 
 PODS = "/api/v1/pods"
+IDLE = 60.0
+"""Seconds of silence that no test waits for."""
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
