@@ -13,20 +13,16 @@ from tests.client.a_writer import (
     SLICE_JSON,
     SLICES_KEPT,
     Object,
+    a_writer,
     kept,
-    with_registry,
 )
 from tests.client.calling import said
 
-from zoneward.client.api_errors import (
-    Conflict,
-    Invalid,
-    NotFound,
-)
+from zoneward.client.api_errors import Conflict, Invalid, NotFound
 from zoneward.client.resources import EVENTS, LEASES, NAMESPACES, SERVICES, SLICES
-from zoneward.client.writer import PatchType, WriteOutcome, Writer, encode_object, write_outcome
-from zoneward.kube.objects import Endpoint, Lease, LeaseSpec, ObjectMeta, format_micro_time
-from zoneward.sandbox.server.resource_registry import Registry, Write
+from zoneward.client.writer import PatchType, WriteOutcome, encode_object, write_outcome
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta, format_micro_time
+from zoneward.sandbox.server.resource_registry import Write
 
 CHANGING = ("resourceVersion", "generation")
 """Of metadata, with each update."""
@@ -62,8 +58,8 @@ def test_a_time_is_in_utc_and_has_six_digits(moment: datetime, text: str) -> Non
 # --- on an API server -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
+    async with a_writer() as (writer, registry):
         metadata = await writer.create(SLICES, SLICE)
         read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
         assert read.metadata == metadata
@@ -75,11 +71,9 @@ def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
             key: SLICE_JSON[key] for key in ("addressType", "endpoints", "ports")
         }
 
-    with_registry(work)
 
-
-def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> None:
+    async with a_writer() as (writer, _):
         first = replace(SLICE, metadata=await writer.create(SLICES, SLICE))
         changed = replace(first, endpoints=(SLICE.endpoints or ())[:1])
         second = await writer.update(SLICES, changed)
@@ -89,60 +83,36 @@ def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> 
             assert (type(error), write_outcome(error)) == (Conflict, WriteOutcome.STALE)
         assert (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).endpoints == changed.endpoints
 
-    with_registry(work)
 
-
-def test_conditions_that_the_server_fills_in_empty_read_as_none() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
-        given = replace(SLICE, endpoints=(Endpoint(addresses=("10.0.0.1",)),))
-        await writer.create(SLICES, given)
-        stored = kept(registry, SLICES_KEPT, "cart-1")
-        assert stored
-        assert stored["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
-        read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
-        assert read.endpoints == given.endpoints
-
-    with_registry(work)
-
-
-def test_an_update_loses_nothing_that_others_wrote() -> None:
+async def test_an_update_loses_nothing_that_others_wrote() -> None:
     """Finalizers, owners, labels and annotations stay, since they are read; who wrote what, since the server knows."""
+    others = {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
 
-    async def work(writer: Writer, registry: Registry) -> None:
+    def by_others(old: Object) -> Object:
+        metadata = old["metadata"]
+        changed = {
+            "finalizers": ["their.org/keep"],
+            "labels": metadata["labels"] | {"their.org/label": "1"},
+            "annotations": metadata["annotations"] | {"their.org/annotation": "2"},
+            "ownerReferences": [*metadata["ownerReferences"], others],
+        }
+        return old | {"metadata": metadata | changed}
+
+    def lasting(found: Object | None) -> Object:
+        assert found is not None
+        return {name: value for name, value in found["metadata"].items() if name not in CHANGING}
+
+    async with a_writer() as (writer, registry):
         await writer.create(SLICES, SLICE)
-        kind = registry.kinds[SLICES_KEPT]
-
-        def by_others(old: Object) -> Object:
-            metadata = old["metadata"]
-            others = {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
-            return old | {
-                "metadata": metadata
-                | {
-                    "finalizers": ["their.org/keep"],
-                    "labels": metadata["labels"] | {"their.org/label": "1"},
-                    "annotations": metadata["annotations"] | {"their.org/annotation": "2"},
-                    "ownerReferences": [*metadata["ownerReferences"], others],
-                }
-            }
-
-        registry.update(kind, NAMESPACE, "cart-1", by_others, Write())
-        before = kept(registry, SLICES_KEPT, "cart-1")
+        registry.update(registry.kinds[SLICES_KEPT], NAMESPACE, "cart-1", by_others, Write())
+        before = lasting(kept(registry, SLICES_KEPT, "cart-1"))
         read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
         await writer.update(SLICES, replace(read, endpoints=()))
-        after = kept(registry, SLICES_KEPT, "cart-1")
-        assert before
-        assert after
-
-        def lasting(metadata: Object) -> Object:
-            return {name: value for name, value in metadata.items() if name not in CHANGING}
-
-        assert lasting(after["metadata"]) == lasting(before["metadata"])
-
-    with_registry(work)
+        assert lasting(kept(registry, SLICES_KEPT, "cart-1")) == before
 
 
-def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone() -> None:
+    async with a_writer() as (writer, registry):
         old = replace(SLICE, metadata=await writer.create(SLICES, SLICE))
         new = replace(old, metadata=await writer.update(SLICES, replace(old, ports=())))
         for other in (old, replace(new, metadata=replace(new.metadata, uid="another"))):
@@ -154,11 +124,9 @@ def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone
         assert kept(registry, SLICES_KEPT, "cart-1") is None
         await writer.delete(SLICES, new)
 
-    with_registry(work)
 
-
-def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refused_before_it_is_sent() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refused_before_it_is_sent() -> None:
+    async with a_writer() as (writer, _):
         with pytest.raises(ValueError, match="expected a version of EndpointSlice cart-1 to replace, got none"):
             await writer.update(SLICES, SLICE)
         with pytest.raises(ValueError, match="expected a uid of EndpointSlice cart-1 to delete, got none"):
@@ -167,21 +135,14 @@ def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refused_bef
         with pytest.raises(ValueError, match="expected a new EndpointSlice cart-1, got version 5"):
             await writer.create(SLICES, old)
 
-    with_registry(work)
-
 
 def condition(type_: str, reason: str) -> Object:
-    return {
-        "type": type_,
-        "status": "True",
-        "reason": reason,
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
+    at = "2026-01-01T00:00:00Z"
+    return {"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": at}
 
 
-def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
+    async with a_writer() as (writer, _):
         created = await writer.create(SERVICES, A_SERVICE)
         change = {"metadata": {"annotations": {"a": "one", "b": None}}, "spec": {"selector": None}}
         patched = await writer.patch(
@@ -195,11 +156,9 @@ def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
         assert write_outcome(await said(stale)) is WriteOutcome.STALE
         await writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop")
 
-    with_registry(work)
 
-
-def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
+    async with a_writer() as (writer, _):
         await writer.create(SERVICES, A_SERVICE)
         for type_, reason in (("their.org/Thing", "a"), ("zoneward.dev/Thing", "b"), ("zoneward.dev/Thing", "c")):
             change = {"status": {"conditions": [condition(type_, reason)]}}
@@ -211,48 +170,35 @@ def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> No
         found = {each.type: each.reason for each in service.status.conditions or ()}
         assert found == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}
 
-    with_registry(work)
 
-
-def test_events_leases_and_namespaces_are_at_their_places() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_events_leases_and_namespaces_are_at_their_places() -> None:
+    spec = LeaseSpec(
+        holder_identity="me",
+        lease_duration_seconds=15,
+        acquire_time="2026-01-01T12:00:00.000001Z",
+        renew_time="2026-01-01T12:00:00.000002Z",
+        lease_transitions=1,
+    )
+    async with a_writer() as (writer, _):
         created = await writer.create(EVENTS, EVENT)
-        read = await writer.read(EVENTS, namespace=NAMESPACE, name="cart.1")
-        assert read == replace(EVENT, metadata=created)
-        spec = LeaseSpec(
-            holder_identity="me",
-            lease_duration_seconds=15,
-            acquire_time="2026-01-01T12:00:00.000001Z",
-            renew_time="2026-01-01T12:00:00.000002Z",
-            lease_transitions=1,
-        )
+        assert await writer.read(EVENTS, namespace=NAMESPACE, name="cart.1") == replace(EVENT, metadata=created)
         await writer.create(LEASES, Lease(metadata=ObjectMeta(name="l", namespace=NAMESPACE), spec=spec))
         assert (await writer.read(LEASES, namespace=NAMESPACE, name="l")).spec == spec
         assert (await writer.read(NAMESPACES, namespace="", name=NAMESPACE)).status.phase == "Active"
 
-    with_registry(work)
 
-
-def test_what_is_refused_is_told_apart() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_what_is_refused_is_told_apart() -> None:
+    metadata = SLICE.metadata
+    elsewhere = replace(SLICE, metadata=replace(metadata, namespace="nowhere"))
+    wrong = replace(SLICE, metadata=replace(metadata, name="cart-2"), address_type="IPX")
+    gone = replace(SLICE, metadata=replace(metadata, name="cart-3", resource_version="5"))
+    async with a_writer() as (writer, _):
         await writer.create(SLICES, SLICE)
-        elsewhere = replace(SLICE, metadata=replace(SLICE.metadata, namespace="nowhere"))
-        wrong = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-2"), address_type="IPX")
-        gone = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-3", resource_version="5"))
-        errors = [
-            await said(call)
-            for call in (
-                writer.create(SLICES, SLICE),
-                writer.create(SLICES, elsewhere),
-                writer.create(SLICES, wrong),
-                writer.update(SLICES, gone),
-            )
-        ]
-        assert [(type(each), write_outcome(each)) for each in errors] == [
-            (Conflict, WriteOutcome.EXISTS),
-            (NotFound, WriteOutcome.MISSING),
-            (Invalid, WriteOutcome.REFUSED),
-            (NotFound, WriteOutcome.MISSING),
-        ]
-
-    with_registry(work)
+        for call, kind, outcome in (
+            (writer.create(SLICES, SLICE), Conflict, WriteOutcome.EXISTS),
+            (writer.create(SLICES, elsewhere), NotFound, WriteOutcome.MISSING),
+            (writer.create(SLICES, wrong), Invalid, WriteOutcome.REFUSED),
+            (writer.update(SLICES, gone), NotFound, WriteOutcome.MISSING),
+        ):
+            error = await said(call)
+            assert (type(error), write_outcome(error)) == (kind, outcome)
