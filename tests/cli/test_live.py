@@ -25,7 +25,7 @@ class Cluster:
 
 
 def filled(server: AServer) -> AServer:
-    for document in yaml.safe_load_all(SAMPLE.read_text()):
+    for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader):
         for each in (one for one in document.get("items", [document]) if one["kind"] in PLURALS):
             metadata = each["metadata"]
             rest = {key: value for key, value in each.items() if key not in ("apiVersion", "kind")}

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from tests.client.a_server import AClient, AServer, Fault
+from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden
@@ -21,15 +21,15 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 CHANGES: Final = 400
 QUICK: Final = ReflectorSettings(backoff=Backoff(initial=0.005, cap=0.02, jitter=0.5))
-HARMLESS: Final = [Fault.DROP, Fault.CUT, Fault.END, Fault.REPEAT, Fault.UNAVAILABLE]
+HARMLESS: Final = [Fault.DROP, Fault.END, Fault.REPEAT, Fault.UNAVAILABLE]
 """After which a watch goes on where it was, however often they come."""
 
 
 class Following:
     """A server, a cache that follows it, and what was told of each kind."""
 
-    def __init__(self, server: AServer, client: AClient) -> None:
-        self.server, self.client, self.cache = server, client, InformerCache()
+    def __init__(self, server: AServer) -> None:
+        self.server, self.cache = server, InformerCache()
         self.recordings: list[Recording[Any]] = [
             Recording(self.cache.store(resource), resource) for resource in CACHED_RESOURCES
         ]
@@ -43,23 +43,22 @@ class Following:
 async def following(
     server: AServer, chance: Random, features: ServerFeatures | None = None
 ) -> AsyncIterator[Following]:
-    async with server, AClient(server.address) as client:
-        scene = Following(server, client)
-        informers = run_informers(
-            client,
-            scene.cache,
-            features=features,
-            settings=QUICK,
-            runtime=ReflectorRuntime(random=chance),
-            on_error=lambda resource, trouble: scene.troubles.append((resource, trouble)),
-        )
-        task = asyncio.create_task(informers)
-        try:
-            yield scene
-        finally:
-            assert not task.done(), task.exception()
-            task.cancel()
-            await asyncio.wait([task])
+    scene = Following(server)
+    informers = run_informers(
+        server,
+        scene.cache,
+        features=features,
+        settings=QUICK,
+        runtime=ReflectorRuntime(random=chance),
+        on_error=lambda resource, trouble: scene.troubles.append((resource, trouble)),
+    )
+    task = asyncio.create_task(informers)
+    try:
+        yield scene
+    finally:
+        assert not task.done(), task.exception()
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def change(server: AServer, chance: Random) -> None:
@@ -124,9 +123,9 @@ async def test_without_lost_versions_every_single_event_is_told(streams_lists: b
     chance = Random(1)
     async with following(AServer(streams_lists=streams_lists, bookmark_every=0.02), chance) as scene:
         await scene.cache.synced.wait()
-        lists = len(scene.client.asked)
+        lists = len(scene.server.asked)
         await happen(scene, chance, HARMLESS, compacts=False)
-        assert all("watch" in query for _, query in scene.client.asked[lists:])
+        assert all("watch" in query for _, query in scene.server.asked[lists:])
     for recording in scene.recordings:
         recording.check_order(scene.server, is_complete=True)
     assert scene.server.met
@@ -143,13 +142,12 @@ async def test_the_cache_is_synced_when_all_kinds_are_there_also_from_a_server_t
             assert scene.is_equal()
             assert scene.troubles == []
     assert not features.streams_lists
-    assert not any("sendInitialEvents" in query for _, query in scene.client.asked), "it is remembered"
+    assert not any("sendInitialEvents" in query for _, query in scene.server.asked), "it is remembered"
 
 
 async def test_a_kind_that_may_not_be_read_is_told_at_once() -> None:
-    async with AServer(refusals={"endpointslices": 403}) as server, AClient(server.address) as client:
-        with pytest.raises(Forbidden) as caught:
-            await run_informers(client, InformerCache())
+    with pytest.raises(Forbidden) as caught:
+        await run_informers(AServer(refusals={"endpointslices": 403}), InformerCache())
     assert caught.value.path == "/apis/discovery.k8s.io/v1/endpointslices"
 
 

@@ -1,11 +1,10 @@
 """Lists in pages are complete, of one moment, and no larger in memory than they must be."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import pytest
-from tests.client.a_server import AClient, AServer, Fault
+from tests.client.a_server import AServer, Fault
 
 from zoneward.client.api_errors import AnswerTooLarge, Forbidden, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_pager import (
@@ -20,79 +19,75 @@ from zoneward.client.list_pager import (
 from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES
 
 
-@asynccontextmanager
-async def serving(number: int) -> AsyncIterator[tuple[AServer, AClient]]:
-    async with AServer() as server, AClient(server.address) as client:
-        for index in range(number):
-            server.put("pods", f"p{index:04}", "even" if index % 2 == 0 else "odd")
-        yield server, client
+def filled(number: int) -> AServer:
+    server = AServer()
+    for index in range(number):
+        server.put("pods", f"p{index:04}", "even" if index % 2 == 0 else "odd")
+    return server
 
 
-async def names(client: AClient, *, size: int = 500, namespace: str | None = None) -> list[str]:
-    return [thing.metadata.name for thing in await list_all(client, PODS, ListScope(namespace=namespace), size=size)]
+async def names(server: AServer, *, size: int = 500, namespace: str | None = None) -> list[str]:
+    return [thing.metadata.name for thing in await list_all(server, PODS, ListScope(namespace=namespace), size=size)]
 
 
-def queries(client: AClient) -> list[dict[str, str]]:
-    return [query for _, query in client.asked]
+def queries(server: AServer) -> list[dict[str, str]]:
+    return [query for _, query in server.asked]
 
 
 @pytest.mark.parametrize(("number", "pages"), [(0, 1), (1, 1), (10, 1), (11, 2), (30, 3)])
 async def test_pages_together_are_all_objects_and_a_list_ends_where_its_objects_end(number: int, pages: int) -> None:
-    async with serving(number) as (_, client):
-        assert sorted(await names(client, size=10)) == [f"p{index:04}" for index in range(number)]
-    assert [query["limit"] for query in queries(client)] == ["10"] * pages
-    assert ["continue" in query for query in queries(client)] == [False, *[True] * (pages - 1)]
+    server = filled(number)
+    assert sorted(await names(server, size=10)) == [f"p{index:04}" for index in range(number)]
+    assert [query["limit"] for query in queries(server)] == ["10"] * pages
+    assert ["continue" in query for query in queries(server)] == [False, *[True] * (pages - 1)]
 
 
 async def test_all_pages_are_of_what_is_asked_for() -> None:
-    async with serving(10) as (_, client):
-        assert await names(client, namespace="odd") == ["p0001", "p0003", "p0005", "p0007", "p0009"]
-        client.asked.clear()
-        await list_all(client, PODS, ListScope(label_selector="app=a"), size=4)
-    assert [query["labelSelector"] for query in queries(client)] == ["app=a"] * 3
+    assert await names(filled(10), namespace="odd") == ["p0001", "p0003", "p0005", "p0007", "p0009"]
+    server = filled(10)
+    await list_all(server, PODS, ListScope(label_selector="app=a"), size=4)
+    assert [query["labelSelector"] for query in queries(server)] == ["app=a"] * 3
 
 
 async def test_a_list_whose_token_expires_begins_anew_and_shows_one_moment() -> None:
     """Of two states of the cluster no mixture comes out: what was deleted in between is not in it."""
-    found, firsts = list[str](), list[bool]()
-    async with serving(30) as (server, client):
-        async for page in list_pages(client, PODS, size=10):
-            if page.is_first:
-                found.clear()
-            if not firsts:
-                server.delete("pods", "p0000", "even")
-                server.plan(Fault.EXPIRE)
-            firsts.append(page.is_first)
-            found += [pod.metadata.name for pod in page.objects]
+    found, firsts, server = list[str](), list[bool](), filled(30)
+    async for page in list_pages(server, PODS, size=10):
+        if page.is_first:
+            found.clear()
+        if not firsts:
+            server.delete("pods", "p0000", "even")
+            server.plan(Fault.EXPIRE)
+        firsts.append(page.is_first)
+        found += [pod.metadata.name for pod in page.objects]
     assert firsts == [True, True, False, False]
     assert sorted(found) == [f"p{index:04}" for index in range(1, 30)]
 
 
 async def test_a_list_whose_tokens_always_expire_is_asked_for_at_once() -> None:
-    async with serving(30) as (server, client):
-        for _ in range(MAX_RESTARTS):
-            server.plan(Fault.EXPIRE)
-        found = await names(client, size=10)
+    server = filled(30)
+    for _ in range(MAX_RESTARTS):
+        server.plan(Fault.EXPIRE)
+    found = await names(server, size=10)
     assert len(found) == len(set(found)) == 30
-    assert queries(client)[-1] == {}
+    assert queries(server)[-1] == {}
     assert len(server.met) == MAX_RESTARTS
 
 
 async def test_the_first_kind_that_fails_is_told_and_410_without_a_token_is_an_error_like_others() -> None:
-    async with serving(1) as (server, client):
-        server.refusals |= {"nodes": 403, "pods": 410}
-        with pytest.raises(Forbidden) as caught:
-            await list_resources(client, (SERVICES, NODES))
-        assert caught.value.path == "/api/v1/nodes"
-        with pytest.raises(Gone):
-            await names(client)
+    server = AServer(refusals={"nodes": 403, "pods": 410})
+    with pytest.raises(Forbidden) as caught:
+        await list_resources(server, (SERVICES, NODES))
+    assert caught.value.path == "/api/v1/nodes"
+    with pytest.raises(Gone):
+        await names(server)
 
 
-class Answering(AClient):
-    """Answers without a server: pages with these continue tokens in turn, or with ever new ones."""
+class Answering(AServer):
+    """Pages with these continue tokens in turn, or with ever new ones."""
 
     def __init__(self, *tokens: str, body: bytes | None = None) -> None:
-        super().__init__("http://localhost")
+        super().__init__()
         self._tokens, self._body = tokens, body
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
@@ -139,13 +134,15 @@ async def test_a_list_that_never_ends_is_given_up_in_one_line(
 
 
 async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects() -> None:
-    class Heavy(AClient):
+    class Heavy(AServer):
         async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
             if int(query["limit"]) > 100:
                 self.asked.append((path, dict(query)))
                 raise AnswerTooLarge("too large")
             return await super().get(path, query, timeout=timeout)
 
-    async with serving(130) as (server, _), Heavy(server.address) as client:
-        assert sorted(await names(client)) == [f"p{index:04}" for index in range(130)]
-    assert [query["limit"] for query in queries(client)] == ["500", "62", "124", "15", "30", "60"]
+    server = Heavy()
+    for index in range(130):
+        server.put("pods", f"p{index:04}")
+    assert sorted(await names(server)) == [f"p{index:04}" for index in range(130)]
+    assert [query["limit"] for query in queries(server)] == ["500", "62", "124", "15", "30", "60"]
