@@ -28,7 +28,7 @@ SLICE_JSON: Object = {
         "annotations": {"zoneward.dev/approach": "Hints/Auto"},
         "ownerReferences": [
             {"apiVersion": "v1", "kind": "Service", "name": "cart", "uid": "u-1"}
-            | {"controller": True, "blockOwnerDeletion": True},
+            | {"controller": True, "blockOwnerDeletion": True}
         ],
     },
     "addressType": "IPv4",

@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.client.serving import (
-    json_status,
-)
+from tests.client.serving import json_status
 
-from zoneward.client.api_errors import (
-    CallFailed,
-)
+from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.transport import RetryPolicy, Transport
 

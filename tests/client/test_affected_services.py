@@ -9,15 +9,7 @@ from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import (
-    EndpointSlice,
-    ObjectKey,
-    ObjectMeta,
-    PodSpec,
-    Service,
-    ServiceSpec,
-    node_zone,
-)
+from zoneward.kube.objects import EndpointSlice, ObjectKey, ObjectMeta, PodSpec, Service, ServiceSpec, node_zone
 
 SERVICES = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
 

@@ -7,15 +7,7 @@ import pytest
 from tests.client.a_server import AServer, Fault
 
 from zoneward.client.api_errors import AnswerTooLarge, Forbidden, Gone, ListTooLarge, UnexpectedResponse
-from zoneward.client.list_pager import (
-    LIMITS,
-    MAX_RESTARTS,
-    ListLimits,
-    ListScope,
-    list_all,
-    list_pages,
-    list_resources,
-)
+from zoneward.client.list_pager import LIMITS, MAX_RESTARTS, ListLimits, ListScope, list_all, list_pages, list_resources
 from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES
 
 

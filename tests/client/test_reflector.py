@@ -140,22 +140,13 @@ def test_a_list_from_a_replica_that_lags_behind_is_not_believed() -> None:
 
 
 def test_what_only_a_list_had_that_was_begun_anew_is_gone() -> None:
-    seen, _, _ = script(
-        a_list("100", token="t", a="90"),
-        Gone(410, "Expired", ""),
-        a_list("110", b="105"),
-        [],
-    )
+    seen, _, _ = script(a_list("100", token="t", a="90"), Gone(410, "Expired", ""), a_list("110", b="105"), [])
     assert seen.told == [("added", "a", "90"), ("added", "b", "105"), ("deleted", "a", "90")]
 
 
 def test_half_a_list_is_already_something_behind_which_the_next_may_not_fall() -> None:
     seen, _, _ = script(
-        a_list("100", token="t", a="100"),
-        Unreachable("broken"),
-        a_list("95"),
-        a_list("101", a="100"),
-        [],
+        a_list("100", token="t", a="100"), Unreachable("broken"), a_list("95"), a_list("101", a="100"), []
     )
     assert seen.told == [("added", "a", "100")]
 

@@ -13,15 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from tests.client.calling import IDLE, PODS, hang, in_turn, ok, said, transport
-from tests.client.serving import (
-    HOST,
-    Served,
-    access_to,
-    json_status,
-    refused_port,
-    served,
-    speaking,
-)
+from tests.client.serving import HOST, Served, access_to, json_status, refused_port, served, speaking
 
 from zoneward.client.api_errors import (
     AnswerTooLarge,
@@ -287,10 +279,7 @@ def _with_path(server: Served, user: UserInfo) -> ClientConfig:
 
 
 async def test_a_401_without_anything_else_to_show_stands() -> None:
-    async with (
-        served(_knowing("x")) as server,
-        transport(access_to(server.url, user=UserInfo(token="t"))) as client,
-    ):
+    async with served(_knowing("x")) as server, transport(access_to(server.url, user=UserInfo(token="t"))) as client:
         assert isinstance(await said(client.get(PODS)), Unauthorized)
         assert len(server.seen) == 1
 
@@ -299,10 +288,7 @@ async def test_logging_in_takes_nothing_of_the_time_of_the_call(tmp_path: Path) 
     def clock() -> float:
         return 100.0 * (tmp_path / "runs").exists()
 
-    async with (
-        served(_knowing("t1")) as server,
-        transport(_with_path(server, _login(tmp_path)), clock=clock) as client,
-    ):
+    async with served(_knowing("t1")) as server, transport(_with_path(server, _login(tmp_path)), clock=clock) as client:
         assert await client.get(PODS, timeout=50.0) == b"line\n"
 
 

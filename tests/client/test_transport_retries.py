@@ -162,11 +162,7 @@ NEVER_REPEATED: list[CallFailed] = [
 
 @pytest.mark.parametrize("is_repeatable", [True, False])
 def test_what_may_not_have_been_done_is_only_tried_again_where_that_is_harmless(is_repeatable: bool) -> None:
-    for errors, expected in (
-        (REPEATED_ALWAYS, True),
-        (REPEATED_IF_HARMLESS, is_repeatable),
-        (NEVER_REPEATED, False),
-    ):
+    for errors, expected in ((REPEATED_ALWAYS, True), (REPEATED_IF_HARMLESS, is_repeatable), (NEVER_REPEATED, False)):
         for error in errors:
             pause = RetryPolicy().pause(error, failed=1, is_repeatable=is_repeatable, chance=0.5)
             assert (pause is not None) == expected, repr(error)

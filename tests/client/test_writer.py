@@ -5,17 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from msgspec.structs import replace
-from tests.client.a_writer import (
-    A_SERVICE,
-    EVENT,
-    NAMESPACE,
-    SLICE,
-    SLICE_JSON,
-    SLICES_KEPT,
-    Object,
-    a_writer,
-    kept,
-)
+from tests.client.a_writer import A_SERVICE, EVENT, NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, Object, a_writer, kept
 from tests.client.calling import said
 
 from zoneward.client.api_errors import Conflict, Invalid, NotFound

@@ -8,14 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
-from tests.client.a_writer import (
-    NAMESPACE,
-    SLICE,
-    SLICE_JSON,
-    SLICES_KEPT,
-    a_writer,
-    kept,
-)
+from tests.client.a_writer import NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, a_writer, kept
 from tests.client.calling import hang, in_turn, said, status, transport
 from tests.client.serving import HOST, access_to, refused_port, served, speaking
 

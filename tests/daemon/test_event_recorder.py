@@ -58,10 +58,7 @@ def test_an_event_says_who_tells_what_of_which_service_and_when() -> None:
 
 def test_names_differ_in_one_moment_and_from_those_of_another_replica_also_where_the_clock_is_set_back() -> None:
     clock, names = Clock(), set[str]()
-    one, other = (
-        a_recorder(instance="zoneward-0", now=clock),
-        a_recorder(instance="zoneward-1", now=clock),
-    )
+    one, other = (a_recorder(instance="zoneward-0", now=clock), a_recorder(instance="zoneward-1", now=clock))
     for number in range(10):
         for recorder in (one, other):
             names.add(recorded(recorder, ServiceEvent("Warning", DISABLED, str(number))).metadata.name)

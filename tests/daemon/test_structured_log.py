@@ -48,8 +48,7 @@ def test_a_line_of_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "written"),
-    [(Level.DEBUG, "diwe"), (Level.INFO, "iwe"), (Level.WARNING, "we"), (Level.ERROR, "e")],
+    ("level", "written"), [(Level.DEBUG, "diwe"), (Level.INFO, "iwe"), (Level.WARNING, "we"), (Level.ERROR, "e")]
 )
 def test_lines_below_the_level_are_not_written(level: Level, written: str) -> None:
     def tell(log: Log) -> None:

@@ -372,11 +372,7 @@ def test_a_passphrase_is_not_asked_for_at_the_terminal(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     master, slave = os.openpty()
     loading = subprocess.Popen(
-        [sys.executable, "-c", _LOADING, str(tmp_path)],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
+        [sys.executable, "-c", _LOADING, str(tmp_path)], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
     )
     os.close(slave)
     try:
