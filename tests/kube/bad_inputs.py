@@ -8,18 +8,17 @@ def service(spec: str, *, metadata: str = '{"name":"cart","namespace":"shop"}') 
 
 
 def node(status: str, *, labels: str = "{}") -> bytes:
-    head = f'{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n1","labels":{labels}}}'
-    return f'{head},"status":{status}}}'.encode()
+    metadata = f'{{"name":"n1","labels":{labels}}}'
+    return f'{{"apiVersion":"v1","kind":"Node","metadata":{metadata},"status":{status}}}'.encode()
 
 
 def slice_(fields: str) -> bytes:
-    head = '{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"cart-1","namespace":"shop"}'
-    return f"{head},{fields}}}".encode()
+    metadata = '{"name":"cart-1","namespace":"shop"}'
+    return f'{{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{metadata},{fields}}}'.encode()
 
 
 def pod(spec: str) -> bytes:
-    metadata = '{"name":"cart-x","namespace":"shop"}'
-    return f'{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec}}}'.encode()
+    return service(spec).replace(b"Service", b"Pod").replace(b"cart", b"cart-x")
 
 
 GOOD = service("{}")
@@ -55,10 +54,6 @@ _INPUTS: list[tuple[bytes, str]] = [
         "expected gzip data, got it corrupt (Error -3 while decompressing data: unknown compression method)",
     ),
     (
-        _PACKED + b"junk",
-        "expected gzip data, got it corrupt (Error -3 while decompressing data: incorrect header check)",
-    ),
-    (
         _PACKED[:-8] + bytes(4) + _PACKED[-4:],
         "expected gzip data, got it corrupt (Error -3 while decompressing data: incorrect data check)",
     ),
@@ -81,7 +76,6 @@ _INPUTS: list[tuple[bytes, str]] = [
 _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
     (b"# x\n" * 20_000 + b"a: caf\xe9\n", "line 20001, column 7: malformed YAML: incomplete UTF-8 octet sequence"),
     (b" " * 70_000 + GOOD.replace(b"cart", b"c\xe9rt"), "Service: expected UTF-8 text, got 0xe9"),
-    (b" " * 70_000 + GOOD.replace(b"Service", b"S\xe9rvice"), "expected UTF-8 text, got 0xe9"),
     (
         b" " * 70_000 + GOOD.replace(b"cart", b"c\xed\xb0\x80rt"),
         "Service: expected UTF-8 text, got half of a surrogate pair",
@@ -147,7 +141,6 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
         "line 1, column 1: malformed YAML: more than 100 %TAG directives",
     ),
     (b"[" + GOOD + b", 7]", "[1]: expected a mapping, got 7"),
-    (b"kind: List\napiVersion: v1\nitems:\n- null\n", "items[0]: expected a mapping, got null"),
     (b"apiVersion: v1\n", "kind: expected a kind such as Service, got nothing"),
     (b"kind: Service\n", "apiVersion: expected a version such as v1, got nothing"),
     (b'{"kind": ["Service"]}', "kind: expected a string, got a list"),
@@ -159,10 +152,6 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
     (
         b"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: NodeList, items: [{metadata: {name: n1}}, 7]}\n",
         "items[0].items[1]: expected a mapping, got 7",
-    ),
-    (
-        service('{"ports":{"port":80}}', metadata='{"name":"cart"}'),
-        "Service default/cart: spec.ports: expected a list, got a mapping",
     ),
     (
         _YAML % b", labels: {app: cart, shop/tier: 5}",
@@ -194,16 +183,8 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
         "Node n1: status.allocatable.cpu: expected a quantity that is not negative, got -1",
     ),
     (
-        b"apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: .nan}}\n",
-        "Node n1: status.allocatable.cpu: expected a quantity such as 4, 3920m, 3.92 or 1e3, got nan",
-    ),
-    (
         node("{}", labels='{"topology.kubernetes.io/zone":"zone a"}'),
         f"Node n1: {_ZONE_LABEL}: {_LABEL_VALUE}, got 'zone a'",
-    ),
-    (
-        node("{}", labels='{"topology.kubernetes.io/zone":"%s"}' % ("z" * 64)),
-        f"Node n1: {_ZONE_LABEL}: {_LABEL_VALUE}, got '{'z' * 29}…{'z' * 30}'",
     ),
     (
         slice_('"addressType":"IPv6","endpoints":[{"hints":{"forZones":[{"name":"a"},{"name":"b,c"}]}}]'),

@@ -13,7 +13,6 @@ from zoneward.kube.formats import (
     parse_address,
     qualified_name_problems,
     quoted,
-    size,
     subdomain_problems,
 )
 
@@ -110,10 +109,8 @@ MAPPED: Final = "must not be an IPv4-mapped IPv6 address"
 )
 def test_an_address_has_one_spelling(text: str, problem: str | None) -> None:
     assert list(address_problems(text, canonical=True)) == ([] if problem is None else [problem])
-
-
-def test_where_any_spelling_will_do_an_address_need_not_be_canonical() -> None:
-    assert not list(address_problems("2001:DB8:0::1", canonical=False))
+    if problem is not None and "canonical" in problem:
+        assert not list(address_problems(text, canonical=False))
 
 
 LOOPBACK: Final = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
@@ -161,7 +158,3 @@ def test_a_destination_is_an_address_beyond_its_own_link(text: str, problem: str
 )
 def test_what_cannot_be_seen_is_spelt_out(text: str, literal: str) -> None:
     assert quoted(text) == literal
-
-
-def test_sizes_are_in_bytes() -> None:
-    assert size("aé😀\ud800") == 1 + 2 + 4 + 3
