@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.controller.lines import Lines
 
-from zoneward.client.api_errors import CallFailed, Unreachable
+from zoneward.client.api_errors import Unreachable
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
@@ -48,7 +48,7 @@ async def test_a_task_that_fails_ends_the_wait_with_what_it_raised() -> None:
     await program.end_tasks()
 
 
-def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
+async def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
     ended: list[str] = []
 
     async def work(name: str) -> None:
@@ -58,14 +58,11 @@ def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
             await asyncio.sleep(0)
             ended.append(name)
 
-    async def test() -> None:
-        program = Program(ACCESS, log=Lines())
-        for name in ("observer", "election", "controller"):
-            program.start(name, work(name))
-        await asyncio.sleep(0)
-        await program.end_tasks("controller", "election", "of which there is none")
-
-    asyncio.run(test())
+    program = Program(ACCESS, log=Lines())
+    for name in ("observer", "election", "controller"):
+        program.start(name, work(name))
+    await asyncio.sleep(0)
+    await program.end_tasks("controller", "election", "of which there is none")
     assert ended == ["controller", "election", "observer"]
 
 
@@ -100,10 +97,7 @@ def test_the_exit_status_says_how_it_ended(error: Exception | None, status: int,
         os.kill(os.getpid(), signal.SIGTERM)
         await stop.wait()
 
-    def message(error: CallFailed) -> str:
-        return str(error)
-
-    assert run_program(run, name="proxy", log=log, error_message=message) == status
+    assert run_program(run, name="proxy", log=log, error_message=str) == status
     assert log.events == lines
 
 
