@@ -32,14 +32,12 @@ class Fault(Enum):
     DROP = auto()  # the connection breaks
     END = auto()  # the server ends the watch as if its time were over
     GONE = auto()  # 410 at once
-    GONE_EVENT = auto()  # an ERROR event that says 410
-    REPEAT = auto()  # events that came before the version asked for come as well
     UNAVAILABLE = auto()  # 503 at once
     EXPIRE = auto()  # a list's continue token is not known any more
 
 
 WATCH_FAULTS = frozenset(Fault) - {Fault.EXPIRE}
-OPENING_FAULTS = frozenset({Fault.GONE, Fault.UNAVAILABLE, Fault.REPEAT})
+OPENING_FAULTS = frozenset({Fault.GONE, Fault.UNAVAILABLE})
 """Of a watch that begins. All others can meet one that goes on as well."""
 
 
@@ -175,8 +173,6 @@ class AServer:
             since = self.version
             first = [_line("ADDED", thing) for thing in self._listed(plural, namespace)]
             first.append(_bookmark(plural, since, {"k8s.io/initial-events-end": "true"}))
-        if fault is Fault.REPEAT:
-            fault, since = None, max(0, since - 20)
         yield self._lines(plural, namespace, first, since, fault, after)
 
     async def _lines(
@@ -188,8 +184,6 @@ class AServer:
                 if fault is not None and after <= 0:
                     if fault is Fault.DROP:
                         raise Unreachable("dropped")
-                    if fault is Fault.GONE_EVENT:
-                        yield _line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": ""})
                     return
                 after -= 1
                 yield line

@@ -7,42 +7,32 @@ from typing import Any
 
 import pytest
 import trustme
-from aiohttp import web
-from tests.client.calling import said, transport
-from tests.client.serving import HOST, access_to, json_status, refused_port, served, server_side, showing, trusting
+from tests.client.serving import access_to, showing
 
-from zoneward.client.api_errors import (
-    CallFailed,
-    Forbidden,
-    SilentConnection,
-    TimedOut,
-    TlsProblem,
-    Unauthorized,
-    Unreachable,
-)
+from zoneward.client import api_errors as errors
 from zoneward.client.auth.client_config import ClientConfig, UserInfo
 from zoneward.client.auth.tls import certificate_expiry
 from zoneward.client.error_messages import log_message, to_input_error
 from zoneward.client.writer import WriteOutcome, write_outcome
-from zoneward.kube.input_error import MAX_LENGTH
+from zoneward.kube.input_error import MAX_LENGTH, InputError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACCESS = access_to("https://h:6443", user=UserInfo(name="jane", token="t"))
 PLACE = "https://h:6443: context here: "
 
 
-def told(error: CallFailed, access: ClientConfig = ACCESS) -> str:
+def told(error: errors.CallFailed, access: ClientConfig = ACCESS) -> str:
     """The line for a command."""
     line = str(to_input_error(error, access, now=NOW))
     assert "\n" not in line
     return line.removeprefix(PLACE)
 
 
-def forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods", **fields: Any) -> Forbidden:
-    return Forbidden(403, "Forbidden", message, method=method, path=path, **fields)
+def forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods", **fields: Any) -> errors.Forbidden:
+    return errors.Forbidden(403, "Forbidden", message, method=method, path=path, **fields)
 
 
-def logged(error: CallFailed) -> str:
+def logged(error: errors.CallFailed) -> str:
     return log_message(error, ACCESS, now=NOW)
 
 
@@ -172,25 +162,11 @@ def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_
 # --- all the others, as they happen -----------------------------------------------------------------------------------
 
 
-async def happened(access: ClientConfig, handler: web.Response | None = None, **server: Any) -> str:
-    """The line for a GET, without the address of the server."""
-
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        assert handler is not None
-        return handler
-
-    async with served(answer, **server) as found:
-        url = found.url if handler is not None or server else f"http://{HOST}:{refused_port()}"
-        here = replace(access, cluster=replace(access.cluster, server=url))
-        async with transport(here) as client:
-            return told(await said(client.get("/api/v1/pods")), here).replace(f"{url}: context here: ", "")
-
-
-async def test_refused_credentials_name_the_user_and_the_way_out() -> None:
+def test_refused_credentials_name_the_user_and_the_way_out() -> None:
     start, way_out = "the server does not accept the credentials of", "(401): log in again, or choose another --context"
-    line = await happened(ACCESS, json_status(401, "Unauthorized", "Unauthorized"))
+    line = told(errors.Unauthorized(401, "Unauthorized", "Unauthorized"))
     assert line == f"{start} user 'jane' {way_out}; the server says: Unauthorized"
-    line = told(Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
+    line = told(errors.Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
     assert line == f"{start} a request without a user {way_out}"
 
 
@@ -199,11 +175,15 @@ def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tm
     past = datetime(2001, 2, 3, 4, 5, tzinfo=UTC)
     old = authority.issue_cert("jane", not_before=past.replace(year=2000), not_after=past)
     access = access_to("https://h:6443", user=showing(old, name="jane"))
-    error = Unauthorized(401, "Unauthorized", "Unauthorized")
+    error = errors.Unauthorized(401, "Unauthorized", "Unauthorized")
     line = "the client certificate of user 'jane' has expired, on 2001-02-03 04:05 UTC: client-certificate-data in"
-    for failure, words in ((error, "; the server says: Unauthorized"), (TlsProblem("no"), ""), (Unreachable("no"), "")):
+    for failure, words in (
+        (error, "; the server says: Unauthorized"),
+        (errors.TlsProblem("no"), ""),
+        (errors.Unreachable("no"), ""),
+    ):
         assert told(failure, access) == f"{line} kubeconfig.yaml{words}"
-    for failure in (TlsProblem("theirs", sent=False), Unreachable("nobody", sent=False)):
+    for failure in (errors.TlsProblem("theirs", sent=False), errors.Unreachable("nobody", sent=False)):
         assert "client certificate" not in told(failure, access)
     (tmp_path / "no").write_text("no certificate")
     assert access.user.certificate is not None
@@ -225,27 +205,17 @@ def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None
         assert certificate_expiry(block.format(content).encode()) is None
 
 
-async def test_nobody_there_and_a_problem_with_tls_are_lines() -> None:
-    assert (await happened(access_to(""))).startswith("the API server cannot be reached: no connection: ")
-    tls = server_side(trustme.CA().issue_cert(HOST))
-    line = await happened(trusting(access_to(""), trustme.CA()), tls=tls)
-    assert line.startswith(
-        "there is no TLS connection to the API server: the server's certificate is from an authority"
-    )
-
-
-async def test_other_answers_are_told_with_status_and_message() -> None:
-    assert await happened(ACCESS, json_status(404, "", "no such\nthing")) == "the server answered 404: no such thing"
-    line = "the server has too much to do (429): try again later; the server says: wait"
-    assert await happened(ACCESS, json_status(429, "", "wait")) == line
-
-
-def test_what_took_too_long_is_told() -> None:
-    line = "the API server did not answer in time: late; is the cluster up, and the address right?"
-    assert told(TimedOut("late")) == line
-    assert told(SilentConnection("nothing came for 5 s")) == "nothing came for 5 s"
-
-
-async def test_missing_credentials_are_told_as_what_they_are() -> None:
-    line = await happened(replace(ACCESS, user=UserInfo(name="jane", token_file="/none")), web.Response())
-    assert line == "kubeconfig.yaml: tokenFile: expected a readable file /none, got: No such file or directory"
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (errors.Unreachable("no connection", sent=False), "the API server cannot be reached: no connection"),
+        (errors.TlsProblem("wrong", sent=False), "there is no TLS connection to the API server: wrong"),
+        (errors.NotFound(404, "NotFound", "no such\nthing"), "the server answered 404: no such thing"),
+        (errors.TooManyRequests(429, "", "wait"), "the server has too much to do (429): try again later; the server"),
+        (errors.TimedOut("late"), "the API server did not answer in time: late; is the cluster up, and the address"),
+        (errors.SilentConnection("nothing came for 5 s"), "nothing came for 5 s"),
+        (errors.NoCredentials(InputError("config", "tokenFile", "expected")), "config: tokenFile: expected"),
+    ],
+)
+def test_other_failures_are_told_as_what_they_are(error: errors.CallFailed, line: str) -> None:
+    assert told(error).startswith(line)

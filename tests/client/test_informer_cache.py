@@ -26,8 +26,7 @@ from zoneward.client.resources import (
 )
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service, ServiceSpec
-from zoneward.snapshots.cluster_snapshot import Snapshot
+from zoneward.kube.objects import EndpointPort, EndpointSlice, ObjectMeta, Service, ServiceSpec
 
 Labels = Mapping[str, str] | None
 
@@ -93,7 +92,7 @@ def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=40), NAMESPACES, LABELS)
 def test_every_question_is_answered_as_by_a_look_at_all_objects(
     changes: list[tuple[CachedObject, bool]], namespace: str, labels: Labels
@@ -136,17 +135,6 @@ def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
     left = [held for part in parts for held in part.values() if isinstance(held, dict) and held]
     assert left == []
     assert [len(store) for store in (cache.pods, cache.services, cache.nodes, cache.slices)] == [0, 0, 0, 0]
-
-
-@given(st.lists(CHANGES, max_size=30))
-def test_a_snapshot_of_the_same_objects_finds_the_same_pods_and_slices(things: list[CachedObject]) -> None:
-    cache = InformerCache()
-    apply(cache, [(thing, False) for thing in things])
-    snapshot = Snapshot.of([*cache.services, *cache.nodes, *cache.pods, *cache.slices])
-    for service in cache.services:
-        key = object_key_of(service)
-        assert keys(cast(Sequence[CachedObject], snapshot.pods_of(service))) == keys(cache.pods_of(*key))
-        assert keys(snapshot.slices_of(service)) == keys(cache.slices_of(*key))
 
 
 def test_all_labels_of_a_selector_count() -> None:
@@ -205,18 +193,6 @@ def test_what_is_not_newer_changes_nothing() -> None:
     assert len(told) == 2
 
 
-def test_a_complete_list_deletes_what_is_not_in_it() -> None:
-    cache = InformerCache()
-    for name in "abc":
-        cache.nodes.put(a_node(name, "z"))
-    told: list[tuple[LiveNode | None, LiveNode | None]] = []
-    cache.nodes.subscribe(lambda old, new: told.append((old, new)))
-    kept = cache.nodes.get("", "b")
-    cache.nodes.retain_only({("", "b"), ("", "d")})
-    assert list(cache.nodes) == [kept]
-    assert [(old and old.metadata.name, new) for old, new in told] == [("a", None), ("c", None)]
-
-
 @pytest.mark.parametrize("resources", [CACHED_RESOURCES, (SERVICES, NODES)], ids=["all", "some"])
 def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
     cache = InformerCache(resources)
@@ -254,30 +230,22 @@ def test_packing_changes_no_value(thing: LivePod | EndpointSlice) -> None:
 def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() -> None:
     cache, times = InformerCache(), ["2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"]
     for number, at in enumerate(times):
-        conditions = [
-            {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-21T07:00:00Z"},
-            {"type": "Ready", "status": "False", "lastTransitionTime": at},
-        ]
+        initialized = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-21T07:00:00Z"}
+        conditions = [initialized, {"type": "Ready", "status": "False", "lastTransitionTime": at}]
         metadata = {"name": f"p{number}", "namespace": "n1", "resourceVersion": "1"}
-        cache.pods.put(msgspec.convert({"metadata": metadata, "status": {"conditions": conditions}}, LivePod))
+        cache.pods.put(convert({"metadata": metadata, "status": {"conditions": conditions}}, LivePod))
     first, second = cache.pods
     assert [first.status.ready_since, second.status.ready_since] == times
     assert first.status.conditions is second.status.conditions
-    assert [(each.type, each.status) for each in first.status.conditions or ()] == [
-        ("Initialized", "True"),
-        ("Ready", "False"),
-    ]
+    assert [each.type for each in first.status.conditions or ()] == ["Initialized", "Ready"]
     cache.pods.put(a_pod("p0", version=2))
     assert [pod.status.ready_since for pod in cache.pods] == [None, times[1]], "no time, where the server tells none"
 
 
 def test_what_packing_remembers_is_bounded() -> None:
     packing = Interner(limit=10)
-    for index in range(100):
-        thing = a_slice("s", "s")
-        packing.intern_slice(
-            msgspec.structs.replace(thing, ports=((msgspec.structs.replace((thing.ports or ())[0], port=index)),))
-        )
+    for port in range(100):
+        packing.intern_slice(structs.a_slice("s", ports=(EndpointPort(port=port),)))
     assert 0 < len(packing._seen) <= 10
 
 

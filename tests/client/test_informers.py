@@ -21,7 +21,7 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 CHANGES: Final = 400
 QUICK: Final = ReflectorSettings(backoff=Backoff(initial=0.005, cap=0.02, jitter=0.5))
-HARMLESS: Final = [Fault.DROP, Fault.END, Fault.REPEAT, Fault.UNAVAILABLE]
+HARMLESS: Final = [Fault.DROP, Fault.END, Fault.UNAVAILABLE]
 """After which a watch goes on where it was, however often they come."""
 
 

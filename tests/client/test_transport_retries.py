@@ -9,19 +9,7 @@ from aiohttp import web
 from tests.client.calling import PODS, Time, good, in_turn, said, status, transport
 from tests.client.serving import HOST, access_to, json_status, refused_port, served, speaking
 
-from zoneward.client.api_errors import (
-    AnswerTooLarge,
-    ApiError,
-    CallFailed,
-    ListTooLarge,
-    NoCredentials,
-    SilentConnection,
-    TimedOut,
-    TlsProblem,
-    UnexpectedResponse,
-    Unreachable,
-    api_error,
-)
+from zoneward.client import api_errors as errors
 from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.kube.input_error import InputError
 
@@ -34,7 +22,7 @@ async def run_in_turn(
     async with served(in_turn(*answers)) as server, transport(access_to(server.url), time=time) as client:
         try:
             result: object = await call(client)
-        except ApiError as error:
+        except errors.ApiError as error:
             result = error.status
     return result, len(server.seen), time.pauses
 
@@ -110,7 +98,7 @@ async def test_a_write_whose_answer_is_lost_is_sent_once_also_over_a_connection_
             for _ in range(after):
                 await client.get(PODS)
             error = await said(client.send(method, PODS, b""))
-            assert isinstance(error, Unreachable)
+            assert isinstance(error, errors.Unreachable)
             assert error.sent
             assert len([head for head in heads if head.startswith(method.encode())]) == 1
             assert time.pauses == []
@@ -120,7 +108,7 @@ async def test_a_read_and_an_idempotent_write_whose_answers_are_lost_are_tried_a
     time = Time()
     async with breaking_off(after=0) as (url, heads), transport(access_to(url), time=time) as client:
         for call in (get(client), put_idempotent(client)):
-            assert isinstance(await said(call), Unreachable)
+            assert isinstance(await said(call), errors.Unreachable)
         assert len(heads) == 10
         assert time.pauses == [0.125, 0.25, 0.5, 1.0] * 2
 
@@ -147,22 +135,25 @@ async def test_a_write_that_found_nobody_is_tried_again_and_arrives_once() -> No
     assert (len(heads), time.pauses) == (1, [0.25, 0.5])
 
 
-REPEATED_ALWAYS: list[CallFailed] = [api_error(429, b""), Unreachable("", sent=False)]
-REPEATED_IF_HARMLESS: list[CallFailed] = [
-    Unreachable("", sent=True),
-    *(api_error(status, b"") for status in (500, 502, 503, 504)),
+REPEATED_ALWAYS: list[errors.CallFailed] = [errors.api_error(429, b""), errors.Unreachable("", sent=False)]
+REPEATED_IF_HARMLESS: list[errors.CallFailed] = [
+    errors.Unreachable("", sent=True),
+    *(errors.api_error(status, b"") for status in (500, 502, 503, 504)),
 ]
-NEVER_REPEATED: list[CallFailed] = [
-    *(api_error(status, b"") for status in (301, 400, 401, 403, 404, 405, 409, 410, 422, 501, 505)),
-    *(kind("") for kind in (AnswerTooLarge, UnexpectedResponse, ListTooLarge, SilentConnection)),
-    NoCredentials(InputError("f")),
-    *(kind("", sent=sent) for kind in (TimedOut, TlsProblem) for sent in (True, False)),
+NEVER_REPEATED: list[errors.CallFailed] = [
+    *(errors.api_error(status, b"") for status in (301, 400, 401, 403, 404, 405, 409, 410, 422, 501, 505)),
+    *(
+        kind("")
+        for kind in (errors.AnswerTooLarge, errors.UnexpectedResponse, errors.ListTooLarge, errors.SilentConnection)
+    ),
+    errors.NoCredentials(InputError("f")),
+    *(kind("", sent=sent) for kind in (errors.TimedOut, errors.TlsProblem) for sent in (True, False)),
 ]
 
 
 @pytest.mark.parametrize("is_repeatable", [True, False])
 def test_what_may_not_have_been_done_is_only_tried_again_where_that_is_harmless(is_repeatable: bool) -> None:
-    for errors, expected in ((REPEATED_ALWAYS, True), (REPEATED_IF_HARMLESS, is_repeatable), (NEVER_REPEATED, False)):
-        for error in errors:
+    for failures, expected in ((REPEATED_ALWAYS, True), (REPEATED_IF_HARMLESS, is_repeatable), (NEVER_REPEATED, False)):
+        for error in failures:
             pause = RetryPolicy().pause(error, failed=1, is_repeatable=is_repeatable, chance=0.5)
             assert (pause is not None) == expected, repr(error)

@@ -1,8 +1,8 @@
 """Answers that go on: lines as they come, silence, and connections that break off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
@@ -15,8 +15,10 @@ from tests.controller.leader.an_election import in_virtual_time, seconds
 from zoneward.client.api_errors import AnswerTooLarge, SilentConnection, TooManyRequests, Unreachable
 from zoneward.client.response_body import iter_lines
 
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-def _chunks(*blocks: bytes) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+
+def _chunks(*blocks: bytes) -> Answer:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -28,14 +30,20 @@ def _chunks(*blocks: bytes) -> Callable[[web.BaseRequest], Awaitable[web.StreamR
     return answer
 
 
-async def test_lines_come_one_by_one_however_they_were_cut_and_however_long_they_are() -> None:
-    long = b"x" * 3_000_000
-    answer = _chunks(b"a\nb", b"b\n\nc\n", long, long + b"\nd", b"\n")
+@asynccontextmanager
+async def streaming(answer: Answer) -> AsyncIterator[AsyncIterator[bytes]]:
     async with (
         served(answer) as server,
         transport(access_to(server.url)) as client,
         client.stream(PODS, {"watch": "1"}, idle=IDLE) as lines,
     ):
+        yield lines
+
+
+async def test_lines_come_one_by_one_however_they_were_cut_and_however_long_they_are() -> None:
+    long = b"x" * 3_000_000
+    answer = _chunks(b"a\nb", b"b\n\nc\n", long, long + b"\nd", b"\n")
+    async with streaming(answer) as lines:
         assert [line async for line in lines] == [b"a", b"bb", b"c", long + long, b"d"]
 
 
@@ -50,11 +58,7 @@ async def test_a_line_is_there_before_the_next_one_is_sent() -> None:
         await response.write(b"second\n")
         return response
 
-    async with (
-        served(answer) as server,
-        transport(access_to(server.url)) as client,
-        client.stream(PODS, {}, idle=IDLE) as lines,
-    ):
+    async with streaming(answer) as lines:
         assert await anext(lines) == b"first"
         told.set()
         assert await anext(lines) == b"second"
@@ -135,11 +139,7 @@ async def test_a_stream_that_is_left_ends_its_connection() -> None:
 async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoneward.client.response_body.MAX_LINE", 1 << 20)
     answer = _chunks(b"first\n", *[b"x" * (1 << 19)] * 4)
-    async with (
-        served(answer) as server,
-        transport(access_to(server.url)) as client,
-        client.stream(PODS, {}, idle=IDLE) as lines,
-    ):
+    async with streaming(answer) as lines:
         assert await anext(lines) == b"first"
         with pytest.raises(AnswerTooLarge, match=r"^expected lines of at most 1 MiB, got a longer one$"):
             await anext(lines)

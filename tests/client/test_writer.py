@@ -1,7 +1,7 @@
 """What is written arrives as the API names it, and only over what it was made from."""
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from msgspec.structs import replace
@@ -34,15 +34,9 @@ def test_an_empty_holder_is_written_since_it_says_something() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (datetime(2026, 1, 1, 12, tzinfo=UTC), "2026-01-01T12:00:00.000000Z"),
-        (datetime(2026, 1, 1, 12, 0, 0, 1234, tzinfo=timezone(timedelta(hours=2))), "2026-01-01T10:00:00.001234Z"),
-    ],
-)
-def test_a_time_is_in_utc_and_has_six_digits(moment: datetime, text: str) -> None:
-    assert format_micro_time(moment) == text
+def test_a_time_is_in_utc_and_has_six_digits() -> None:
+    moment = datetime(2026, 1, 1, 12, 0, 0, 1234, tzinfo=timezone(timedelta(hours=2)))
+    assert format_micro_time(moment) == "2026-01-01T10:00:00.001234Z"
 
 
 # --- on an API server -------------------------------------------------------------------------------------------------

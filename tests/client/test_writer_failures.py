@@ -10,19 +10,9 @@ from aiohttp import web
 from msgspec.structs import replace
 from tests.client.a_writer import NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, a_writer, kept
 from tests.client.calling import hang, in_turn, said, status, transport
-from tests.client.serving import HOST, access_to, refused_port, served, speaking
+from tests.client.serving import HOST, access_to, served, speaking
 
-from zoneward.client.api_errors import (
-    ApiError,
-    CallFailed,
-    NoCredentials,
-    TimedOut,
-    TlsProblem,
-    TooManyRequests,
-    UnexpectedResponse,
-    Unreachable,
-    api_error,
-)
+from zoneward.client import api_errors as errors
 from zoneward.client.resources import SERVICES, SLICES
 from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.kube.input_error import InputError
@@ -31,10 +21,10 @@ from zoneward.kube.input_error import InputError
 async def test_a_write_whose_answer_is_lost_is_done_once_and_its_outcome_unknown() -> None:
     async with a_writer("lost-answer") as (writer, registry):
         error = await said(writer.create(SLICES, SLICE))
-        assert (type(error), write_outcome(error)) == (Unreachable, WriteOutcome.UNKNOWN)
+        assert (type(error), write_outcome(error)) == (errors.Unreachable, WriteOutcome.UNKNOWN)
         assert kept(registry, SLICES_KEPT, "cart-1")
         metadata = (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata
-        assert isinstance(await said(writer.update(SLICES, replace(SLICE, metadata=metadata))), Unreachable)
+        assert isinstance(await said(writer.update(SLICES, replace(SLICE, metadata=metadata))), errors.Unreachable)
         assert (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata.generation == 1
 
 
@@ -84,12 +74,12 @@ async def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write(
 async def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
     async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
         error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
-        assert (type(error), write_outcome(error)) == (TimedOut, WriteOutcome.UNKNOWN)
+        assert (type(error), write_outcome(error)) == (errors.TimedOut, WriteOutcome.UNKNOWN)
         assert str(error) == "no complete answer within 0.1 s"
     busy = in_turn(status(429, Retry_After="3000"))
     async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
         error = await said(Writer(connection, limit=60.0).create(SLICES, SLICE))
-        assert isinstance(error, TooManyRequests)
+        assert isinstance(error, errors.TooManyRequests)
         assert (error.retry_after, write_outcome(error)) == (3000, WriteOutcome.NOT_DONE), "it says when to come again"
 
 
@@ -101,7 +91,7 @@ async def test_once_means_that_nothing_is_sent_again(code: int) -> None:
         writer = Writer(connection).once()
         there = replace(SLICE, metadata=replace(SLICE.metadata, uid="u-9", resource_version="1"))
         for write in (writer.create(SLICES, SLICE), writer.update(SLICES, there), writer.delete(SLICES, there)):
-            assert isinstance(await said(write), ApiError)
+            assert isinstance(await said(write), errors.ApiError)
         assert [request.method for request in server.seen] == ["POST", "PUT", "DELETE"]
 
 
@@ -121,11 +111,11 @@ async def test_an_answer_that_no_api_server_gives_leaves_the_outcome_unknown(ans
 
     async with served(talk) as server, transport(access_to(server.url)) as connection:
         error = await said(Writer(connection).create(SLICES, SLICE))
-        assert (type(error), write_outcome(error)) == (UnexpectedResponse, WriteOutcome.UNKNOWN)
+        assert (type(error), write_outcome(error)) == (errors.UnexpectedResponse, WriteOutcome.UNKNOWN)
 
 
-def refusal(code: int, reason: str = "") -> ApiError:
-    return api_error(code, json.dumps({"kind": "Status", "reason": reason}).encode())
+def refusal(code: int, reason: str = "") -> errors.ApiError:
+    return errors.api_error(code, json.dumps({"kind": "Status", "reason": reason}).encode())
 
 
 @pytest.mark.parametrize(
@@ -138,20 +128,15 @@ def refusal(code: int, reason: str = "") -> ApiError:
         (refusal(429), WriteOutcome.NOT_DONE),
         *((refusal(code), WriteOutcome.REFUSED) for code in (302, 400, 401, 403, 405, 410, 413, 415, 422)),
         *((refusal(code), WriteOutcome.UNKNOWN) for code in (500, 502, 503, 504)),
-        (Unreachable("", sent=False), WriteOutcome.NOT_DONE),
-        (Unreachable("", sent=True), WriteOutcome.UNKNOWN),
-        (TimedOut("", sent=False), WriteOutcome.NOT_DONE),
-        (TimedOut("", sent=True), WriteOutcome.UNKNOWN),
-        (TlsProblem("", sent=False), WriteOutcome.NOT_DONE),
-        (NoCredentials(InputError("file", "problem")), WriteOutcome.NOT_DONE),
+        (errors.Unreachable("", sent=False), WriteOutcome.NOT_DONE),
+        (errors.Unreachable("", sent=True), WriteOutcome.UNKNOWN),
+        (errors.TimedOut("", sent=False), WriteOutcome.NOT_DONE),
+        (errors.TimedOut("", sent=True), WriteOutcome.UNKNOWN),
+        (errors.TlsProblem("", sent=False), WriteOutcome.NOT_DONE),
+        (errors.NoCredentials(InputError("file", "problem")), WriteOutcome.NOT_DONE),
         (WritesSuspended(), WriteOutcome.NOT_DONE),
     ],
     ids=lambda value: str(value) if isinstance(value, WriteOutcome) else f"{type(value).__name__}",
 )
-def test_a_failure_says_what_is_known_of_the_write(error: CallFailed, outcome: WriteOutcome) -> None:
+def test_a_failure_says_what_is_known_of_the_write(error: errors.CallFailed, outcome: WriteOutcome) -> None:
     assert write_outcome(error) is outcome
-
-
-async def test_where_nobody_listens_nothing_was_done() -> None:
-    async with transport(access_to(f"http://{HOST}:{refused_port()}")) as connection:
-        assert write_outcome(await said(Writer(connection).create(SLICES, SLICE))) is WriteOutcome.NOT_DONE
