@@ -36,9 +36,6 @@ def logged(error: errors.CallFailed) -> str:
     return log_message(error, ACCESS, now=NOW)
 
 
-# --- 403 --------------------------------------------------------------------------------------------------------------
-
-
 SHOP = "/api/v1/namespaces/shop"
 
 
@@ -82,12 +79,9 @@ def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "query", "verb", "group", "resource", "scope"),
     [
-        ("GET", "/api/v1/pods", {}, "list", "", "pods", "in the whole cluster"),
         ("GET", "/api/v1/pods", {"watch": "1"}, "watch", "", "pods", "in the whole cluster"),
         ("GET", "/api/v1/nodes/n", {}, "get", "", "nodes", "in the whole cluster"),
         ("GET", "/api/v1/namespaces", {}, "list", "", "namespaces", "in the whole cluster"),
-        ("GET", "/api/v1/namespaces/a", {}, "get", "", "namespaces", "in the whole cluster"),
-        ("GET", "/api/v1/namespaces/a/services", {}, "list", "", "services", "in namespace a"),
         ("POST", "/apis/x.io/v1/namespaces/a/leases", {}, "create", "x.io", "leases", "in namespace a"),
         ("PUT", "/apis/x.io/v1/namespaces/a/leases/l", {}, "update", "x.io", "leases", "in namespace a"),
         ("PATCH", "/api/v1/namespaces/a/services/s/status", {}, "patch", "", "services/status", "in namespace a"),
@@ -157,9 +151,6 @@ def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_
     # Where there is room for nothing but a few letters, the rule is what is needed.
     line = told(forbidden("Forbidden", method="POST", path=f"/api/v1/namespaces/{'n' * 120}/services"))
     assert line.endswith('{apiGroups: [""], resources: ["services"], verbs: ["create"]}')
-
-
-# --- all the others, as they happen -----------------------------------------------------------------------------------
 
 
 def test_refused_credentials_name_the_user_and_the_way_out() -> None:

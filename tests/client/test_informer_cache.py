@@ -53,8 +53,6 @@ def a_node(name: str, zone: str | None, *, version: int = 1) -> LiveNode:
     return convert(objects.a_node(name, zone, version=version), LiveNode)
 
 
-# --- answers, against a look at everything ----------------------------------------------------------------------------
-
 NAMESPACES = st.sampled_from(["n1", "n2"])
 LABELS = st.none() | st.fixed_dictionaries({}, optional=dict.fromkeys("abcd", st.sampled_from("xxy")))
 NAMES = st.sampled_from("12345")
@@ -151,9 +149,6 @@ def test_all_labels_of_a_selector_count() -> None:
         assert [pod.metadata.name for pod in cache.pods if cache.services_of(pod)] == ["all"]
 
 
-# --- handlers ---------------------------------------------------------------------------------------------------------
-
-
 def test_handlers_are_told_old_and_new_after_the_cache_and_its_indexes_have_it() -> None:
     cache = InformerCache()
     cache.services.put(a_service("s", {"app": "a"}))
@@ -200,9 +195,6 @@ def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
         assert not cache.synced.is_set()
         cache.store(resource).retain_only(set())
     assert cache.synced.is_set()
-
-
-# --- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_pods_of_a_workload_share_what_they_have_in_common() -> None:

@@ -43,9 +43,6 @@ def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
         "Pod without a name that can be read: expected UTF-8 text, got 0xff",
     ]
     assert (unreadable[0].uid, unreadable[0].version) == ("u", "5")
-
-
-def test_who_decides_from_a_list_is_told_that_one_is_missing() -> None:
     with pytest.raises(UnexpectedResponse, match=r"expected pods that can be read, got Pod shop/bad: spec\.nodeName"):
         decode_list(page(BAD % 5), PODS)
 

@@ -5,17 +5,8 @@ import json
 import msgspec
 import pytest
 
-from zoneward.client.resources import (
-    CACHED_RESOURCES,
-    NODES,
-    PODS,
-    SERVICES,
-    SLICES,
-    AnyWatchedResource,
-    LiveNode,
-    LivePod,
-)
-from zoneward.kube.objects import KINDS, Node, Pod, parse_resource_version
+from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource, LiveNode, LivePod
+from zoneward.kube.objects import Node, Pod, parse_resource_version
 
 SLICES_PATH = "/apis/discovery.k8s.io/v1"
 
@@ -33,12 +24,6 @@ def test_paths_are_those_of_the_api(resource: AnyWatchedResource, everywhere: st
     assert resource.path() == everywhere
     assert resource.path(namespace="shop") == in_shop
     assert resource.path(namespace="shop", name="cart") == f"{in_shop}/cart"
-
-
-def test_every_kind_that_is_read_has_a_resource_that_decodes_into_its_struct() -> None:
-    assert {(resource.api, resource.kind) for resource in CACHED_RESOURCES} == set(KINDS)
-    for resource in CACHED_RESOURCES:
-        assert issubclass(resource.struct, KINDS[resource.api, resource.kind])
 
 
 @pytest.mark.parametrize(("resource", "kind"), [(PODS, Pod), (NODES, Node)], ids=["Pod", "Node"])

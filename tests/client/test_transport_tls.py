@@ -26,8 +26,6 @@ from tests.client.serving import (
 from zoneward.client.api_errors import TlsProblem, Unreachable
 from zoneward.client.auth.client_config import ClientConfig, UserInfo
 
-# --- TLS --------------------------------------------------------------------------------------------------------------
-
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
@@ -119,9 +117,6 @@ async def test_a_server_that_refuses_the_client_certificate_is_told(authority: t
         assert error.sent
         assert error.message.startswith("the server refuses our side of TLS: ")
         assert words in error.message
-
-
-# --- proxies ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("named_by", ["kubeconfig", "environment"])

@@ -35,9 +35,6 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# --- paths ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_directory_is_its_yaml_and_json_files_at_any_depth_sorted_by_path(tree: Path) -> None:
     found = [str(Path(file).relative_to(tree)) for file in expand([str(tree)])]
     assert found == ["a/z.yaml", "a.yml", "b.yaml", "c.JSON", "sub/d.json.gz", "sub/deep/e.yaml.gz"]
@@ -115,9 +112,6 @@ def test_what_may_not_be_read_is_told_and_not_passed_over(tree: Path, monkeypatc
         assert told(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
     monkeypatch.setattr(os, "scandir", refuse)
     assert told(lambda: list(expand([f"{tree}/sub"]))) == f"{tree}/sub: permission denied"
-
-
-# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 << 20])

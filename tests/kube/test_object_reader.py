@@ -40,9 +40,6 @@ def service(text: str) -> Service:
     return thing
 
 
-# --- forms ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=15)
 @given(documents=DOCUMENTS)
@@ -90,9 +87,6 @@ def test_other_kinds_and_versions_are_counted() -> None:
 def test_items_of_what_is_no_list_are_nobody_s_business() -> None:
     for data in (b'{"kind":"A","apiVersion":"b","items":[1]}', b"items: [1, {kind: 5}]\nkind: A\napiVersion: b"):
         assert objects_and_skipped(data) == ([], Counter({"b/A": 1}))
-
-
-# --- YAML -------------------------------------------------------------------------------------------------------------
 
 
 def test_text_that_looks_like_a_date_a_time_of_day_or_an_operator_stays_text() -> None:
@@ -187,9 +181,6 @@ def test_yaml_is_read_without_the_parser_in_c_too(form: str) -> None:
     documents = [SERVICE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, SERVICE]
     titles = [object_title(thing) for thing in objects(FORMS[form](documents))]
     assert titles == ["Service shop/cart", "Node n1", "Service shop/cart"]
-
-
-# --- objects ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_has_no_namespace_is_in_the_default_one() -> None:

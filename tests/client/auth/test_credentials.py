@@ -54,13 +54,11 @@ async def refusal(call: Awaitable[object]) -> str:
     return str(caught.value)
 
 
-# --- what never changes, and what a file says -------------------------------------------------------------------------
-
-
 async def test_a_token_is_a_bearer_and_a_password_is_basic() -> None:
     assert await authorization(UserInfo(token="t")) == "Bearer t"
     assert await authorization(UserInfo(basic=("jane", "pässword"))) == "Basic amFuZTpww6Rzc3dvcmQ="
     assert await authorization(UserInfo()) is None
+    assert await authorization(replace(plugin("no-such-login"), token="own")) == "Bearer own"
 
 
 async def test_a_token_file_is_read_again_when_it_changes_and_the_last_token_outlives_it(tmp_path: Path) -> None:
@@ -82,10 +80,11 @@ async def test_a_token_file_is_read_again_when_it_changes_and_the_last_token_out
 
 async def test_a_token_file_goes_before_the_token_which_serves_while_there_is_no_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    user = UserInfo(token="written", token_file=str(file))
-    assert await authorization(user) == "Bearer written"
+    assert await authorization(UserInfo(token="written", token_file=str(file))) == "Bearer written"
+    line = "kubeconfig.yaml: tokenFile: expected a readable file /none/token, got: No such file or directory"
+    assert await refusal(credentials(UserInfo(token_file="/none/token")).current()) == line
     file.write_text("read")
-    assert await authorization(user) == "Bearer read"
+    assert await authorization(UserInfo(token="written", token_file=str(file))) == "Bearer read"
 
 
 async def test_what_is_no_token_is_never_sent(tmp_path: Path) -> None:
@@ -96,14 +95,6 @@ async def test_what_is_no_token_is_never_sent(tmp_path: Path) -> None:
         assert line == "kubeconfig.yaml: user u: tokenFile: expected a token, got something else"
     file.write_bytes(b" \n")
     assert await authorization(UserInfo(token_file=str(file))) is None
-
-
-async def test_a_token_file_that_is_not_there_is_told() -> None:
-    line = "kubeconfig.yaml: tokenFile: expected a readable file /none/token, got: No such file or directory"
-    assert await refusal(credentials(UserInfo(token_file="/none/token")).current()) == line
-
-
-# --- plugins ----------------------------------------------------------------------------------------------------------
 
 
 def script(tmp_path: Path, text: str) -> str:
@@ -195,10 +186,6 @@ async def test_a_plugin_that_gives_the_refused_token_again_gives_nothing_to_try(
     assert (tmp_path / "runs").read_text() == "\n\n"
 
 
-async def test_a_user_with_a_token_needs_no_plugin() -> None:
-    assert await authorization(replace(plugin("no-such-login"), token="own")) == "Bearer own"
-
-
 async def test_a_plugin_can_give_a_certificate(tmp_path: Path) -> None:
     certificate = trustme.CA().issue_cert("client")
     chain, key = certificate.cert_chain_pems[0].bytes().decode(), certificate.private_key_pem.bytes().decode()
@@ -234,13 +221,15 @@ async def test_what_a_plugin_does_wrong_is_told_with_user_and_command(tmp_path: 
     assert expected in line
 
 
-async def test_a_missing_plugin_is_told_with_the_hint_how_to_install_it(tmp_path: Path) -> None:
+async def test_a_missing_plugin_or_terminal_is_told_with_the_hint_how_to_install_it(tmp_path: Path) -> None:
     line = await refusal(run(plugin("no-such-login", install_hint="Run: apt install login")))
     place = "kubeconfig.yaml: user u: exec no-such-login: expected a command that can be run, got "
     assert line == place + "no such command: Run: apt install login"
     (tmp_path / "plain").write_text("x")
     line = await refusal(run(plugin(str(tmp_path / "plain"), install_hint="no")))
     assert line.endswith("expected a command that can be run, got Permission denied")
+    line = await refusal(run(plugin("login", interactive="Always")))
+    assert line.endswith("expected a terminal to log in at (interactiveMode Always), got none")
 
 
 async def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -275,11 +264,6 @@ def _ends(process: int) -> bool:
     return False
 
 
-async def test_a_plugin_that_must_ask_a_person_needs_a_terminal(tmp_path: Path) -> None:
-    line = await refusal(run(plugin(script(tmp_path, answer(token="t")), interactive="Always")))
-    assert line.endswith("expected a terminal to log in at (interactiveMode Always), got none")
-
-
 @pytest.mark.parametrize(
     ("mode", "is_terminal", "token"),
     [
@@ -305,9 +289,6 @@ async def test_a_plugin_at_a_terminal_may_ask_unless_it_never_wants_to(
         for descriptor in (master, slave, kept):
             os.close(descriptor)
     assert given.token == token
-
-
-# --- certificates -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_linux", [True, False])
@@ -407,9 +388,6 @@ def test_authorities_that_are_none_are_told_and_comments_beside_them_are_not() -
         with pytest.raises(InputError, match=r"^kubeconfig\.yaml: ca-data: expected certificates in PEM, got "):
             loaded(data)
     assert len(loaded("# Unsere Autorität\n".encode() + trustme.CA().cert_pem.bytes()).get_ca_certs()) == 1
-
-
-# --- acting as someone else -------------------------------------------------------------------------------------------
 
 
 def test_impersonation_is_headers_with_escaped_names_of_extras() -> None:

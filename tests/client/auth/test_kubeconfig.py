@@ -46,15 +46,6 @@ def told(**options: Any) -> str:
     return str(caught.value)
 
 
-# --- which files, and what of which -----------------------------------------------------------------------------------
-
-
-def test_without_kubeconfig_the_file_in_the_home_directory_is_read(tmp_path: Path) -> None:
-    file = write(tmp_path / ".kube" / "config", config())
-    access = load_client_config(environment={"HOME": str(tmp_path)})
-    assert (access.cluster.server, access.source, access.context) == ("https://one", file, "c")
-
-
 def test_the_first_file_wins_for_each_name_and_for_the_current_context(tmp_path: Path) -> None:
     first = config(user={"username": "first", "password": "p"})
     del first["clusters"], first["current-context"]
@@ -69,10 +60,13 @@ def test_the_first_file_wins_for_each_name_and_for_the_current_context(tmp_path:
     assert access.source == files[0]
 
 
-def test_listed_files_that_do_not_exist_are_passed_over_and_so_is_an_empty_one(tmp_path: Path) -> None:
-    empty = write(tmp_path / "empty", "")
-    file = write(tmp_path / "config", config())
+def test_listed_files_that_do_not_exist_are_passed_over_and_without_a_list_the_one_at_home_is_read(
+    tmp_path: Path,
+) -> None:
+    empty, file = write(tmp_path / "empty", ""), write(tmp_path / ".kube" / "config", config())
     assert find(str(tmp_path / "none"), "", empty, file, file).cluster.server == "https://one"
+    access = load_client_config(environment={"HOME": str(tmp_path)})
+    assert (access.cluster.server, access.source, access.context) == ("https://one", file, "c")
 
 
 def test_a_file_that_is_named_on_the_command_line_is_the_only_one_and_must_exist(tmp_path: Path) -> None:
@@ -84,23 +78,22 @@ def test_a_file_that_is_named_on_the_command_line_is_the_only_one_and_must_exist
 
 def test_relative_paths_are_relative_to_the_file_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    users = config(user={"tokenFile": "secrets/token"})
+    data = base64.b64encode(b"PEM").decode()
+    users = config(
+        user={"tokenFile": "secrets/token", "client-certificate": "c", "client-certificate-data": data}
+        | {"client-key": "/k"}
+    )
     del users["clusters"]
     write(tmp_path / "a" / "users", users)
     write(tmp_path / "b" / "rest", config(cluster={"server": "https://x", "certificate-authority": "../ca.crt"}))
     access = find("a/users", "b/rest")
     assert access.user.token_file == str(tmp_path / "a" / "secrets" / "token")
+    # Data go before the file of the same thing.
+    assert access.user.certificate == PemReference("users[0].user.client-certificate-data", data=b"PEM")
+    assert access.user.key == PemReference("users[0].user.client-key", path="/k")
     assert access.cluster.ca == PemReference(
         "clusters[0].cluster.certificate-authority", path=str(tmp_path / "b" / "../ca.crt")
     )
-
-
-def test_data_goes_before_the_file_of_the_same_thing(tmp_path: Path) -> None:
-    data = base64.b64encode(b"PEM").decode()
-    user = {"client-certificate": "c", "client-certificate-data": data, "client-key": "/k"}
-    user_ = find(write(tmp_path / "f", config(user=user))).user
-    assert user_.certificate == PemReference("users[0].user.client-certificate-data", data=b"PEM")
-    assert user_.key == PemReference("users[0].user.client-key", path="/k")
 
 
 def test_a_context_is_chosen_by_name_and_has_a_namespace(tmp_path: Path) -> None:
@@ -188,8 +181,6 @@ def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
     assert access.user.token == "s3cret"
 
 
-# --- in a cluster -----------------------------------------------------------------------------------------------------
-
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
@@ -235,9 +226,6 @@ def test_what_lacks_address_port_or_token_is_no_pod(tmp_path: Path, service_acco
     environment = {**POD, "HOME": str(tmp_path)}
     line = f"{tmp_path}/.kube/config: expected a current-context, or --context NAME, got none"
     assert told(environment=environment, service_account=str(tmp_path / "none")) == line
-
-
-# --- bad files --------------------------------------------------------------------------------------------------------
 
 
 def exec_(**fields: Any) -> dict[str, Any]:
@@ -331,13 +319,10 @@ def test_a_bad_file_is_told_in_one_line_with_file_field_expected_and_got(tmp_pat
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    line = "no kubeconfig file: context: expected one of the contexts (there are none), got 'x'"
+    assert told(context="x", environment={"HOME": str(tmp_path)}) == line
     assert told(kubeconfig=str(tmp_path)) == f"{tmp_path}: expected a readable file, got: Is a directory"
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate((16 << 20) + 1)
     assert told(kubeconfig=str(large)) == f"{large}: expected a kubeconfig, got more than 16 MiB"
-
-
-def test_a_context_that_is_asked_for_without_any_file_is_told(tmp_path: Path) -> None:
-    line = "no kubeconfig file: context: expected one of the contexts (there are none), got 'x'"
-    assert told(context="x", environment={"HOME": str(tmp_path)}) == line
