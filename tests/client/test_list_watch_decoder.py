@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.client.test_reflector import a_list, an_event, script
+from tests.client.test_reflector import Play, a_list, an_event
 
 from zoneward.client.api_errors import UnexpectedResponse
 from zoneward.client.list_pager import decode_list
@@ -48,15 +48,15 @@ def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
 
 
 def test_a_watch_goes_on_and_what_was_held_stays_until_it_is_gone() -> None:
-    seen, connection, _ = script(
+    play = Play(
         a_list("100", a="90"),
         [event(b"ADDED", 101), an_event("ADDED", "b", "102"), event(b"MODIFIED", 103)],
         [event(b"DELETED", 104), an_event("MODIFIED", "a", "105")],
     )
-    assert seen.told == [("added", "a", "90"), ("added", "b", "102"), ("modified", "a", "105")]
+    assert play.told == [("added", "a", "90"), ("added", "b", "102"), ("modified", "a", "105")]
     # One list, and every watch begins where the last one ended.
-    assert [query.get("resourceVersion") for query in connection.asked][:4] == [None, "100", "103", "105"]
-    assert not seen.store.unreadable
+    assert play.versions() == [None, "100", "103", "105"]
+    assert not play.store.unreadable
 
 
 def put(store: ObjectStore[LivePod], name: str, version: int) -> None:
