@@ -59,8 +59,8 @@ def test_a_watch_goes_on_and_what_was_held_stays_until_it_is_gone() -> None:
     assert not play.store.unreadable
 
 
-def put(store: ObjectStore[LivePod], name: str, version: int) -> None:
-    store.put(msgspec.convert({"metadata": {"name": name, "resourceVersion": str(version)}}, LivePod))
+def a_pod(name: str, version: int) -> LivePod:
+    return msgspec.convert({"metadata": {"name": name, "resourceVersion": str(version)}}, LivePod)
 
 
 def unreadable(resource: WatchedResource[Any], name: str, version: int, namespace: str = "") -> UnreadableObject:
@@ -70,20 +70,17 @@ def unreadable(resource: WatchedResource[Any], name: str, version: int, namespac
 def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() -> None:
     told: list[str] = []
     store = ObjectStore[LivePod](on_unreadable=lambda found: told.append(found.version))
-    put(store, "a", 1)
+    store.put(good := a_pod("a", 1))
     for version in (2, 2, 3, 0):
         store.mark_unreadable(unreadable(PODS, "a", version))
     assert told == ["2", "3"]
-    put(store, "a", 2)
-    held = store.get("", "a")
-    assert held is not None
-    assert held.metadata.resource_version == "1"
-    put(store, "a", 4)
+    store.put(a_pod("a", 2))
+    assert store.get("", "a") is good
+    store.put(a_pod("a", 4))
     assert not store.unreadable
     store.mark_unreadable(unreadable(PODS, "a", 5))
     store.mark_unreadable(unreadable(PODS, "a", 6), is_gone=True)
-    assert not len(store)
-    assert not store.unreadable
+    assert (len(store), len(store.unreadable)) == (0, 0)
     store.mark_unreadable(unreadable(PODS, "b", 7))
     store.retain_only(set())
     assert not store.unreadable

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource, LiveNode, LivePod
+from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource
 from zoneward.kube.objects import Node, Pod, parse_resource_version
 
 SLICES_PATH = "/apis/discovery.k8s.io/v1"
@@ -31,16 +31,10 @@ def test_a_live_object_is_the_same_as_one_from_a_file_but_for_its_version(
     resource: AnyWatchedResource, kind: type[Pod | Node]
 ) -> None:
     document = {"metadata": {"name": "a", "labels": {"b": "c"}, "resourceVersion": "7"}}
-    data = json.dumps({"metadata": {}, "items": [document]}).encode()
-    (live,) = resource.lists.decode(data).items or ()
-    assert isinstance(live, LivePod | LiveNode)
-    assert live.metadata.resource_version == "7"
-    plain = msgspec.to_builtins(msgspec.convert(document, kind))
-    document["metadata"].pop("resourceVersion")
-    assert plain == document
-    told = msgspec.to_builtins(live)
-    del told["metadata"]["resourceVersion"]
-    assert told == document
+    (live,) = resource.lists.decode(json.dumps({"metadata": {}, "items": [document]})).items or ()
+    assert msgspec.to_builtins(live) == document
+    del document["metadata"]["resourceVersion"]
+    assert msgspec.to_builtins(msgspec.convert(document, kind)) == document
 
 
 def test_a_list_of_nothing_may_be_null() -> None:

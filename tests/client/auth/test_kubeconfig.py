@@ -181,6 +181,7 @@ def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
     assert access.user.token == "s3cret"
 
 
+NO_CONTEXT = "expected a current-context, or --context NAME, got none"
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
@@ -206,11 +207,10 @@ def test_without_any_context_the_service_account_of_the_pod_serves(tmp_path: Pat
 
 
 def test_a_kubeconfig_goes_before_the_service_account(tmp_path: Path, service_account: str) -> None:
-    file = write(tmp_path / "f", config())
-    assert find(file, environment=POD, service_account=service_account).cluster.server == "https://one"
+    pod: dict[str, Any] = {"environment": POD, "service_account": service_account}
+    assert find(write(tmp_path / "f", config()), **pod).cluster.server == "https://one"
     empty = write(tmp_path / "empty", "{}")
-    line = f"{empty}: expected a current-context, or --context NAME, got none"
-    assert told(kubeconfig=empty, environment=POD, service_account=service_account) == line
+    assert told(kubeconfig=empty, **pod) == f"{empty}: {NO_CONTEXT}"
 
 
 def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_namespace(service_account: str) -> None:
@@ -220,12 +220,10 @@ def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_n
 
 
 def test_what_lacks_address_port_or_token_is_no_pod(tmp_path: Path, service_account: str) -> None:
+    line, home = f"{tmp_path}/.kube/config: {NO_CONTEXT}", {**POD, "HOME": str(tmp_path)}
     for missing in POD:
-        environment = {**POD, "HOME": str(tmp_path), missing: ""}
-        assert "expected a current-context" in told(environment=environment, service_account=service_account)
-    environment = {**POD, "HOME": str(tmp_path)}
-    line = f"{tmp_path}/.kube/config: expected a current-context, or --context NAME, got none"
-    assert told(environment=environment, service_account=str(tmp_path / "none")) == line
+        assert told(environment={**home, missing: ""}, service_account=service_account) == line
+    assert told(environment=home, service_account=str(tmp_path / "none")) == line
 
 
 def exec_(**fields: Any) -> dict[str, Any]:
