@@ -10,7 +10,16 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 
 from zoneward.client.writer import Writer
-from zoneward.kube.objects import EndpointSlice, Event, EventRegarding, EventSeries, ObjectMeta, Service
+from zoneward.kube.objects import (
+    EndpointSlice,
+    Event,
+    EventRegarding,
+    EventSeries,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import Registry
@@ -61,18 +70,13 @@ EVENT = Event(
     reporting_instance="zoneward-0",
     action="Decide",
     reason="TopologyAwareRoutingEnabled",
-    regarding=EventRegarding(
-        api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1", resource_version="5"
-    ),
+    regarding=EventRegarding(api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1"),
     note="Topology Aware Routing has been enabled",
     type="Normal",
 )
-A_SERVICE = msgspec.convert(
-    {
-        "metadata": {"name": "shop", "namespace": NAMESPACE, "annotations": {"a": "1", "b": "2"}},
-        "spec": {"ports": [{"port": 80}], "selector": {"app": "cart"}},
-    },
-    Service,
+A_SERVICE = Service(
+    metadata=ObjectMeta(name="shop", namespace=NAMESPACE, annotations={"a": "1", "b": "2"}),
+    spec=ServiceSpec(ports=(ServicePort(port=80),), selector={"app": "cart"}),
 )
 SLICES_KEPT = "endpointslices.discovery.k8s.io"
 

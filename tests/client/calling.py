@@ -14,8 +14,7 @@ from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.transport import RetryPolicy, Transport
 
 PODS = "/api/v1/pods"
-IDLE = 60.0
-"""Seconds of silence that no test waits for."""
+IDLE = 60.0  # seconds of silence that no test waits for
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, PemReference, UserInfo
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HOST = "127.0.0.1"
 
 

@@ -123,11 +123,10 @@ def test_a_pod_without_an_address_concerns_none_until_it_has_one_and_again_when_
 
 def test_a_slice_concerns_the_services_that_it_names_and_named() -> None:
     scene = Scene()
-    scene.slice("n1", "e", service="s1")
-    scene.slice("n1", "e", service="s2")
-    assert scene.told() == {("n1", "s1"), ("n1", "s2")}
+    for service in ("s1", "s2"):
+        scene.slice("n1", "e", service=service)
     scene.slice("n1", "f", service=None)
-    assert scene.told() == set()
+    assert scene.told() == {("n1", "s1"), ("n1", "s2")}
 
 
 def test_a_node_concerns_services_with_pods_on_it_where_its_zone_changes() -> None:
@@ -146,7 +145,7 @@ def test_a_node_concerns_services_with_pods_on_it_where_its_zone_changes() -> No
     assert scene.told() == {("n2", "s1")}, "Pods count on a Node that exists, whether it has a zone or not"
 
 
-def test_a_change_of_the_version_alone_concerns_none() -> None:
+def test_a_change_of_the_version_alone_concerns_none_nor_does_any_after_the_end() -> None:
     scene = Scene()
     for _ in range(2):
         scene.told()
@@ -154,11 +153,6 @@ def test_a_change_of_the_version_alone_concerns_none() -> None:
         scene.pod("n1", "p", app="s1")
         scene.slice("n1", "e", service="s1")
         scene.node("node-0", "a")
-    assert scene.told() == set()
-
-
-def test_it_ends_when_asked_to() -> None:
-    scene = Scene()
     scene.end()
     scene.service("n1", "s1", app="other")
     assert scene.told() == set()

@@ -67,6 +67,10 @@ def test_a_403_names_verb_and_resource_as_the_server_does_and_the_rule_that_gran
     assert told(forbidden(message)).startswith(line)
 
 
+def test_a_403_for_what_is_no_resource_names_the_path() -> None:
+    assert told(forbidden("", path="/v")).endswith('grants it: {nonResourceURLs: ["/v"], verbs: ["get"]}')
+
+
 def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
     user = "system:serviceaccount:" + "n" * 60 + ":" + "s" * 60
     resource = 'resource "endpointslices" in API group "discovery.k8s.io" in the namespace "' + "m" * 63 + '"'
@@ -98,11 +102,6 @@ def test_a_403_that_does_not_say_what_was_missing_is_told_by_what_was_asked(
     plural = f"{resource}.{group}" if group else resource
     assert line.startswith(f"you may not {verb} {plural} {scope} (403); a {role} ")
     assert line.endswith(f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}')
-
-
-def test_a_403_for_what_is_no_resource_names_the_path() -> None:
-    line = told(forbidden("", path="/version"))
-    assert line.endswith('grants it: {nonResourceURLs: ["/version"], verbs: ["get"]}')
 
 
 QUOTA = 'pods "one" is forbidden: exceeded quota: few, requested: pods=1,\nused: pods=1, limited: pods=1'

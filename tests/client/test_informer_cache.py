@@ -130,8 +130,7 @@ def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
     for resource in CACHED_RESOURCES:
         cache.store(resource).retain_only(set())  # type: ignore[misc]
     parts = [vars(cache._selectors), vars(cache._slices_of), vars(cache._pods_on), vars(cache._nodes_in)]
-    left = [held for part in parts for held in part.values() if isinstance(held, dict) and held]
-    assert left == []
+    assert [held for part in parts for held in part.values() if isinstance(held, dict) and held] == []
     assert [len(store) for store in (cache.pods, cache.services, cache.nodes, cache.slices)] == [0, 0, 0, 0]
 
 

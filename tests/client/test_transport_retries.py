@@ -53,19 +53,15 @@ def in_body() -> web.Response:
         ((status(503, Retry_After="Thu, 01 Jan 2026 12:00:20 GMT"), good), (b"{}", 2, [20.0])),
         ((in_body, good), (b"{}", 2, [4.0])),
         ((status(503, Retry_After="later"), good), (b"{}", 2, [0.125])),
-        # It would end after the limit of the call.
+        # It would end after the limit of the call, which is one for all attempts.
         ((status(503, Retry_After="60"), good), (503, 1, [])),
+        ((status(503, Retry_After="20"),), (503, 3, [20.0, 20.0])),
     ],
 )
 async def test_a_read_is_tried_again_with_growing_pauses_or_when_the_server_asks_for_it(
     answers: tuple[Callable[[], web.Response], ...], outcome: tuple[object, int, list[float]]
 ) -> None:
     assert await run_in_turn(get, *answers) == outcome
-
-
-async def test_a_call_has_one_limit_for_all_attempts() -> None:
-    call = lambda client: client.get(PODS, timeout=8)  # noqa: E731
-    assert await run_in_turn(call, status(503, Retry_After="7")) == (503, 2, [7.0])
 
 
 async def test_a_write_is_sent_again_when_it_was_refused_for_load_and_else_only_if_it_is_idempotent() -> None:
