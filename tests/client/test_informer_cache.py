@@ -75,12 +75,8 @@ def apply(cache: InformerCache, changes: Sequence[tuple[CachedObject, bool]]) ->
 
 
 def selects(service: Service, namespace: str, labels: Labels) -> bool:
-    selector = service.spec.selector
-    return (
-        bool(selector)
-        and service.metadata.namespace == namespace
-        and (selector or {}).items() <= (labels or {}).items()
-    )
+    selector = service.spec.selector or {}
+    return bool(selector) and service.metadata.namespace == namespace and selector.items() <= (labels or {}).items()
 
 
 def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:

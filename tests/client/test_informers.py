@@ -10,7 +10,7 @@ import pytest
 from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
-from zoneward.client.api_errors import CallFailed, Forbidden
+from zoneward.client.api_errors import ApiError, CallFailed, Forbidden
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
@@ -111,6 +111,7 @@ async def test_after_any_mix_of_faults_the_cache_is_equal_to_the_server(seed: in
     for recording in scene.recordings:
         recording.check_order(server, is_complete=False)
     assert server.met
+    assert all(error.path == resource.path() for resource, error in scene.troubles if isinstance(error, ApiError))
     cache = scene.cache
     for pod in cache.pods:
         assert pod in cache.pods_on(pod.spec.node_name)
@@ -149,11 +150,3 @@ async def test_a_kind_that_may_not_be_read_is_told_at_once() -> None:
     with pytest.raises(Forbidden) as caught:
         await run_informers(AServer(refusals={"endpointslices": 403}), InformerCache())
     assert caught.value.path == "/apis/discovery.k8s.io/v1/endpointslices"
-
-
-async def test_trouble_is_told_with_its_kind() -> None:
-    server = AServer()
-    server.plan(Fault.UNAVAILABLE)
-    async with following(server, Random(1)) as scene:
-        await scene.cache.synced.wait()
-    assert len({resource.kind for resource, _ in scene.troubles}) == 1

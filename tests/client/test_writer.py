@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,10 +13,11 @@ from zoneward.client.api_errors import Conflict, Invalid, NotFound
 from zoneward.client.resources import EVENTS, LEASES, NAMESPACES, SERVICES, SLICES
 from zoneward.client.writer import PatchType, WriteOutcome, encode_object, write_outcome
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta, format_micro_time
-from zoneward.sandbox.server.resource_registry import Write
+from zoneward.sandbox.server.resource_registry import Registry, Write
 
 CHANGING = ("resourceVersion", "generation")
 """Of metadata, with each update."""
+SHOP: dict[str, Any] = {"namespace": NAMESPACE, "name": "shop"}
 
 
 def test_a_slice_has_exactly_the_fields_of_the_api_and_none_that_is_not_set() -> None:
@@ -60,29 +62,24 @@ async def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other
 
 async def test_an_update_loses_nothing_that_others_wrote() -> None:
     """Finalizers, owners, labels and annotations stay, since they are read; who wrote what, since the server knows."""
-    others = {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
 
     def by_others(old: Object) -> Object:
-        metadata = old["metadata"]
-        changed = {
-            "finalizers": ["their.org/keep"],
-            "labels": metadata["labels"] | {"their.org/label": "1"},
-            "annotations": metadata["annotations"] | {"their.org/annotation": "2"},
-            "ownerReferences": [*metadata["ownerReferences"], others],
-        }
-        return old | {"metadata": metadata | changed}
+        metadata, keeper = old["metadata"], {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
+        owners = {"finalizers": ["their.org/keep"], "ownerReferences": [*metadata["ownerReferences"], keeper]}
+        marks = {field: metadata[field] | {"their.org/mark": "1"} for field in ("labels", "annotations")}
+        return old | {"metadata": metadata | owners | marks}
 
-    def lasting(found: Object | None) -> Object:
-        assert found is not None
+    def lasting(registry: Registry) -> Object:
+        found = kept(registry, SLICES_KEPT, "cart-1") or {}
         return {name: value for name, value in found["metadata"].items() if name not in CHANGING}
 
     async with a_writer() as (writer, registry):
         await writer.create(SLICES, SLICE)
         registry.update(registry.kinds[SLICES_KEPT], NAMESPACE, "cart-1", by_others, Write())
-        before = lasting(kept(registry, SLICES_KEPT, "cart-1"))
+        before = lasting(registry)
         read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
         await writer.update(SLICES, replace(read, endpoints=()))
-        assert lasting(kept(registry, SLICES_KEPT, "cart-1")) == before
+        assert lasting(registry) == before
 
 
 async def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone() -> None:
@@ -110,36 +107,28 @@ async def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refus
             await writer.create(SLICES, old)
 
 
-def condition(type_: str, reason: str) -> Object:
-    at = "2026-01-01T00:00:00Z"
-    return {"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": at}
-
-
 async def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
     async with a_writer() as (writer, _):
         created = await writer.create(SERVICES, A_SERVICE)
         change = {"metadata": {"annotations": {"a": "one", "b": None}}, "spec": {"selector": None}}
-        patched = await writer.patch(
-            SERVICES, change, namespace=NAMESPACE, name="shop", version=created.resource_version
-        )
+        patched = await writer.patch(SERVICES, change, **SHOP, version=created.resource_version)
         assert patched.annotations == {"a": "one"}
-        service = await writer.read(SERVICES, namespace=NAMESPACE, name="shop")
+        service = await writer.read(SERVICES, **SHOP)
         assert (service.spec.selector, service.metadata) == (None, patched)
         assert change["metadata"] == {"annotations": {"a": "one", "b": None}}, "the caller's own"
-        stale = writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop", version=created.resource_version)
-        assert write_outcome(await said(stale)) is WriteOutcome.STALE
-        await writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop")
+        error = await said(writer.patch(SERVICES, change, **SHOP, version=created.resource_version))
+        assert write_outcome(error) is WriteOutcome.STALE
+        await writer.patch(SERVICES, change, **SHOP)
 
 
 async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
+    condition = {"status": "True", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     async with a_writer() as (writer, _):
         await writer.create(SERVICES, A_SERVICE)
         for type_, reason in (("their.org/Thing", "a"), ("zoneward.dev/Thing", "b"), ("zoneward.dev/Thing", "c")):
-            change = {"status": {"conditions": [condition(type_, reason)]}}
-            await writer.patch(
-                SERVICES, change, namespace=NAMESPACE, name="shop", form=PatchType.STRATEGIC, subresource="status"
-            )
-        service = await writer.read(SERVICES, namespace=NAMESPACE, name="shop")
+            change = {"status": {"conditions": [condition | {"type": type_, "reason": reason}]}}
+            await writer.patch(SERVICES, change, **SHOP, form=PatchType.STRATEGIC, subresource="status")
+        service = await writer.read(SERVICES, **SHOP)
         assert service.status
         found = {each.type: each.reason for each in service.status.conditions or ()}
         assert found == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}

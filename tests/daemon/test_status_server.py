@@ -46,7 +46,6 @@ async def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
     health = Health(live={"loop": lambda: None}, ready={"cache": lambda: wrong, "alone": lambda: None})
     async with serving(health) as ask:
         assert await ask("/healthz") == (200, "ok")
-        assert await ask("/livez") == (200, "ok")
         assert await ask("/readyz") == (200, "ok")
         assert await ask("/readyz?verbose") == (200, "[+]cache ok\n[+]alone ok\n")
         wrong = "the cluster has not been listed yet"
@@ -156,17 +155,14 @@ async def test_answers_at_once_are_limited_and_health_is_not() -> None:
         assert await ask("/metrics") == (200, "")
 
 
-async def test_an_answer_that_is_too_large_is_not_sent() -> None:
+async def test_values_are_told_as_json_and_an_answer_that_is_too_large_is_not_sent() -> None:
     async def metrics() -> bytes:
         return b"x" * 101
 
-    async with serving(metrics=metrics, limits=StatusLimits(size=100)) as ask:
-        assert await ask("/metrics") == (503, "the answer has 101 bytes, more than 100\n")
-
-
-async def test_values_are_told_as_json() -> None:
-    async with serving(values={"/debug/queue": lambda: {"due": 2, "oldest": 0.5}}) as ask:
+    values = {"/debug/queue": lambda: {"due": 2, "oldest": 0.5}}
+    async with serving(values=values, metrics=metrics, limits=StatusLimits(size=100)) as ask:
         assert await ask("/debug/queue") == (200, '{"due":2,"oldest":0.5}')
+        assert await ask("/metrics") == (503, "the answer has 101 bytes, more than 100\n")
 
 
 async def test_what_is_not_there_is_said_with_what_is_and_nothing_can_be_changed() -> None:
