@@ -11,8 +11,6 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
 from zoneward.kube.objects import ObjectKey, parse_resource_version
 
-DEADLINE = 20.0
-
 
 class Recording(Generic[WatchedT]):
     """Every change that one store tells. ``told`` has (what, name, version) in order."""
@@ -59,6 +57,6 @@ class Recording(Generic[WatchedT]):
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that must become true."""
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(20.0):
         while not condition():
             await asyncio.sleep(0.003)

@@ -147,7 +147,6 @@ def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_
     assert line.startswith(f"{PLACE}the server refuses to create services in namespace shop (403): no no no")
     assert line.endswith("…")
     assert len(line) == MAX_LENGTH
-    # Where there is room for nothing but a few letters, the rule is what is needed.
     line = told(forbidden("Forbidden", method="POST", path=f"/api/v1/namespaces/{'n' * 120}/services"))
     assert line.endswith('{apiGroups: [""], resources: ["services"], verbs: ["create"]}')
 

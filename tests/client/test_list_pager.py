@@ -42,7 +42,6 @@ async def test_all_pages_are_of_what_is_asked_for() -> None:
 
 
 async def test_a_list_whose_token_expires_begins_anew_and_shows_one_moment() -> None:
-    """Of two states of the cluster no mixture comes out: what was deleted in between is not in it."""
     found, firsts, server = list[str](), list[bool](), filled(30)
     async for page in list_pages(server, PODS, size=10):
         if page.is_first:
@@ -95,7 +94,6 @@ async def test_what_is_no_list_is_told_as_such() -> None:
 
 
 async def test_several_kinds_are_asked_for_at_once() -> None:
-    """No kind waits for another: each of four first requests is on its way before any is answered."""
     waiting = set[str]()
 
     class Slow(Answering):

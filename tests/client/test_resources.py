@@ -42,8 +42,6 @@ def test_a_list_of_nothing_may_be_null() -> None:
     assert (decoded.items, decoded.metadata.resource_version) == (None, "5")
 
 
-@pytest.mark.parametrize(
-    ("text", "number"), [("17", 17), ("0", 0), ("", None), (None, None), ("v3", None), ("-1", None), ("²", None)]
-)
-def test_only_versions_that_are_numbers_compare(text: str | None, number: int | None) -> None:
-    assert parse_resource_version(text) == number
+def test_only_versions_that_are_numbers_compare() -> None:
+    assert [parse_resource_version(text) for text in ("17", "0")] == [17, 0]
+    assert {parse_resource_version(text) for text in ("", None, "v3", "-1", "²")} == {None}

@@ -34,7 +34,6 @@ async def test_a_get_carries_path_query_and_who_we_are_and_gives_the_body() -> N
         assert (headers["Authorization"], headers["Accept"]) == ("Bearer t", "application/json")
         assert headers["User-Agent"].startswith("zoneward/")
         assert headers.getall("Impersonate-Group") == ["a", "b"]
-        assert "Content-Type" not in headers
 
 
 async def test_a_write_carries_body_content_type_and_query_and_may_ask_for_metadata_alone() -> None:

@@ -50,7 +50,6 @@ async def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
         assert await ask("/readyz?verbose") == (200, "[+]cache ok\n[+]alone ok\n")
         wrong = "the cluster has not been listed yet"
         assert await ask("/readyz") == (503, "[-]cache failed: the cluster has not been listed yet\n[+]alone ok\n")
-        assert await ask("/healthz") == (200, "ok")
 
 
 async def test_metrics_are_served_as_prometheus_asks_for_them() -> None:

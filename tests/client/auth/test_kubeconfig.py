@@ -245,7 +245,6 @@ CONTEXT = "contexts[0].context"
 BAD: dict[str, tuple[Any, str]] = {
     "no mapping": ("- a", "expected a mapping, got a list"),
     "no YAML": ("a: [", "line 2, column 1: malformed YAML: "),
-    "no text": ("\x00\x01", "malformed YAML"),
     "two documents": ("{}\n---\n{}", "expected one document, got 2"),
     "another kind": ({"kind": "Pod"}, "kind: expected Config, got 'Pod'"),
     "no list": (config(users={}), "users: expected a list, got a mapping"),
@@ -264,8 +263,6 @@ BAD: dict[str, tuple[Any, str]] = {
     "no server": (config(cluster={}), f"{FIRST_CLUSTER}.server: expected the address of an API server, got none"),
     "number as token": (user(token=12), f"{FIRST_USER}.token: expected a string, got something else, without quotes"),
     "no address": (cluster(server="ftp://h"), f"server: {NOT_HTTP} 'ftp://h'"),
-    "no host": (cluster(server="https://"), f"server: {NOT_HTTP} 'https://'"),
-    "no port": (cluster(server="https://h:x"), f"server: {NOT_HTTP} 'https://h:x'"),
     "password in the address": (
         cluster(server="https://me:hunter2@h"),
         "server: expected an address without a user and a password, got one with them",
@@ -297,7 +294,6 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "exec without command": (exec_(command=""), "user.exec.command: expected the name of a program, got none"),
     "exec without mode": (exec_(interactiveMode=None), "Mode: expected Never, IfAvailable or Always, got none"),
-    "exec with a wrong mode": (exec_(interactiveMode="Yes"), "expected Never, IfAvailable or Always, got 'Yes'"),
     "exec env without name": (
         exec_(env=[{"value": "x"}]),
         "exec.env[0].name: expected a string that is not empty, got",
