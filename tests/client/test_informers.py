@@ -14,6 +14,7 @@ from zoneward.client.api_errors import ApiError, CallFailed, Forbidden
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListScope
 from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import CACHED_RESOURCES, AnyWatchedResource, object_key_of
 from zoneward.client.transport_interface import ServerFeatures
@@ -38,17 +39,15 @@ class Following:
 
 
 @asynccontextmanager
-async def following(
-    server: AServer, chance: Random, features: ServerFeatures | None = None
-) -> AsyncIterator[Following]:
+async def following(server: AServer, chance: Random, **options: Any) -> AsyncIterator[Following]:
     scene = Following(server)
     informers = run_informers(
         server,
         scene.cache,
-        features=features,
         settings=QUICK,
         runtime=ReflectorRuntime(random=chance),
         on_error=lambda resource, trouble: scene.troubles.append((resource, trouble)),
+        **options,
     )
     task = asyncio.create_task(informers)
     try:
@@ -130,17 +129,18 @@ async def test_without_lost_versions_every_single_event_is_told(streams_lists: b
 
 
 async def test_the_cache_is_synced_when_all_kinds_are_there_also_from_a_server_that_cannot_stream_lists() -> None:
-    features = ServerFeatures()
+    features, one_node = ServerFeatures(), {"Node": ListScope(field_selector="metadata.name=a")}
     for _ in range(2):
         server = AServer(streams_lists=False)
         for plural in server.objects:
             server.put(plural, "a")
-        async with following(server, Random(1), features) as scene:
+        async with following(server, Random(1), features=features, options=one_node) as scene:
             await scene.cache.synced.wait()
             assert scene.is_equal()
             assert scene.troubles == []
     assert not features.streams_lists
     assert not any("sendInitialEvents" in query for _, query in scene.server.asked), "it is remembered"
+    assert {path for path, query in scene.server.asked if "fieldSelector" in query} == {"/api/v1/nodes"}
 
 
 async def test_a_kind_that_may_not_be_read_is_told_at_once() -> None:
