@@ -117,12 +117,6 @@ def with_ready(pod: Any, ready: bool) -> Any:
     return {**pod, "status": {**pod["status"], "conditions": conditions}}
 
 
-def test_the_first_update_plans_every_service_in_the_order_of_a_plan() -> None:
-    scene = Scene()
-    assert list(scene.told.values()) == scene.fresh()
-    assert [*scene.plans.order] == sorted({(kind[1], kind[2]) for kind in scene.objects if kind[0] == "Service"})
-
-
 def test_a_change_is_told_once_and_what_does_not_matter_is_not() -> None:
     scene = Scene()
     name = pods_of(scene, "cart")[0]

@@ -95,13 +95,6 @@ def test_a_command_sees_in_it_what_it_sees_in_the_file(sample: Running, command:
     assert json.loads(live.stdout) == json.loads(file.stdout)
 
 
-def test_a_snapshot_of_it_is_a_snapshot_of_the_file(sample: Running) -> None:
-    live = sample.run("snapshot", "-n", "payments", "-o", "-")
-    assert live.returncode == 0, live.stderr
-    kinds = {each["kind"] for each in json.loads(live.stdout)["items"]}
-    assert kinds == {"Service", "Node", "Pod", "EndpointSlice"}
-
-
 def test_the_kubeconfig_is_for_its_owner_only(sample: Running) -> None:
     assert stat.S_IMODE(sample.kubeconfig.stat().st_mode) == 0o600
     assert yaml.safe_load(sample.kubeconfig.read_text())["current-context"] == "zoneward-sandbox"
@@ -157,18 +150,6 @@ def test_what_is_saved_is_there_again(tmp_path: Path, name: str) -> None:
         assert other["spec"]["clusterIP"] != made["spec"]["clusterIP"]
 
 
-def test_a_save_file_is_whole_from_the_first_moment(tmp_path: Path) -> None:
-    kept = tmp_path / "kept.json"
-    with a_sandbox(tmp_path, "--sample", "--save", str(kept)) as running:
-        limit = time.monotonic() + PATIENCE
-        while not kept.exists():
-            assert time.monotonic() < limit
-            time.sleep(0.01)
-        running.process.kill()
-    kinds = {each["kind"] for each in json.loads(kept.read_bytes())["items"]}
-    assert {"Service", "Pod", "Node", "Namespace", "EndpointSlice"} <= kinds
-
-
 def test_it_serves_over_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -213,14 +194,6 @@ def test_a_kubeconfig_that_a_sandbox_left_is_replaced(tmp_path: Path) -> None:
             assert left.read_text() != old
         finally:
             process.kill()
-
-
-def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "objects.yaml"
-    file.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: Cart}\nspec: {ports: 80}\n")
-    line = refused("-f", str(file))
-    assert line.startswith(f"zoneward: {file}: document 1: Service default/Cart: ")
-    assert "spec.ports" in line
 
 
 def test_with_gates_off_it_drops_hints_that_a_slice_has_none_of(tmp_path: Path) -> None:
@@ -278,11 +251,3 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_served(options: tuple[str, ...], problem: str) -> None:
     assert problem in refused(*options)
-
-
-def test_a_port_that_is_taken_is_told() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        line = refused("--port", str(taken.getsockname()[1]))
-    assert "--listen, --port: expected an address that is free" in line

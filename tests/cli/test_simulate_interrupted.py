@@ -114,14 +114,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> N
     """The rule sleeps for ten minutes at an input that is not among those on which it is tried."""
     begun = tmp_path / "begun"
     (tmp_path / "my.py").write_text(SLEEPS.format(started=str(begun)))
-    mine = (
-        "--algorithm-file",
-        f"{tmp_path / 'my.py'}:slow",
-        "-d",
-        "uniform:endpoints=999,inputs=100000",
-        "--jobs",
-        "1",
-    )
+    mine = ("--algorithm-file", f"{tmp_path}/my.py:slow", "-d", "uniform:endpoints=999,inputs=100000", "--jobs", "1")
     start = time.monotonic()
     status, printed, _ = interrupted(["simulate", *mine, "--to", tmp_path / "out.txt"], begun=begun, again=True)
     assert (status, printed) == (130, "")

@@ -138,20 +138,8 @@ def test_without_the_extra_one_line_says_how_to_install_it(
 def test_a_table_needs_neither_polars_nor_matplotlib(tmp_path: Path) -> None:
     environment = without("polars", tmp_path / "packages")
     (tmp_path / "packages" / "matplotlib").unlink()
-    run = [
-        sys.executable,
-        "-S",
-        "-m",
-        "zoneward",
-        "simulate",
-        "-q",
-        "-d",
-        "small",
-        "--sample-size",
-        "3000",
-        "-a",
-        "random",
-    ]
+    arguments = "simulate -q -d small --sample-size 3000 -a random"
+    run = [sys.executable, "-S", "-m", "zoneward", *arguments.split()]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("small: 3,000 inputs, a sample of 389,400\n")
