@@ -93,32 +93,6 @@ def test_the_table_marks_the_best_and_what_is_asked_for_today(zoneward: Commands
     assert max(map(len, lines)) <= 100
 
 
-def test_the_total_of_the_table_marks_the_best_and_says_for_how_many_each_is(zoneward: Commands) -> None:
-    lines = zoneward("compare", "--sample").out.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("TOTAL "))
-    found = document(zoneward)["total"]
-    rows = [line.removeprefix("TOTAL").split() for line in lines[at : at + len(found)]]
-    top = max(each["score"] for each in found[1:])
-    for row, each in zip(rows, found, strict=True):
-        assert row[0] == {"none": "cluster-wide"}.get(each["approach"], each["approach"])
-        if each["approach"] == "today":
-            assert not {"best", "for"} & {*row}
-        else:
-            assert row[-2:] == ["for", str(each["best"])]
-            assert ("best" in row) is (each["score"] == top)
-
-
-def test_what_would_not_be_active_stands_in_one_line_with_how_many_there_are(zoneward: Commands) -> None:
-    """With the first reason that there is."""
-    found = document(zoneward, "shop/wishlist")["services"][0]["approaches"]
-    idle = [each["approach"] for each in found if not each["active"] and each["approach"] != "none"]
-    assert len(idle) > 1
-    lines = zoneward("compare", "--sample", "shop/wishlist").out.splitlines()
-    block = lines[: next(number for number, line in enumerate(lines) if line.startswith("TOTAL "))]
-    assert sum(f" {len(idle)} others " in line for line in block) == 1
-    assert not any(f" {name} " in line for name in idle for line in block)
-
-
 def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
     found = document(zoneward, "shop/cart", "--only", "PreferSameZone,local", "--only", "none")
     assert [each["approach"] for each in found["services"][0]["approaches"]] == ["none", "PreferSameZone", "local"]

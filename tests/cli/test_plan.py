@@ -64,13 +64,6 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
     }
 
 
-def test_a_service_without_slices_is_skipped_by_name(zoneward: Commands) -> None:
-    result = zoneward("plan", "--sample", "-o", "json")
-    assert json.loads(result.out)["skipped"] == [
-        {"namespace": "shop", "service": "mail", "reason": "ExternalName: it has no endpoints"}
-    ]
-
-
 @pytest.mark.parametrize("output", ["table", "wide"])
 def test_the_table_has_a_line_for_every_service_and_says_how_to_see_more(zoneward: Commands, output: str) -> None:
     result = zoneward("plan", "--sample", "-o", output)
@@ -151,15 +144,6 @@ def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str)
     for each in found.values():
         if each["service"] != "bank-gateway":
             assert each["heuristic"] == heuristics.get(value, value), each["service"]
-
-
-def test_services_are_chosen_by_namespace_label_and_name(zoneward: Commands) -> None:
-    everything = decisions(zoneward, "--sample", "-A")
-    assert set(decisions(zoneward, "--sample", "-n", "payments")) == {"api", "api IPv6", "bank-gateway", "ledger"}
-    assert set(decisions(zoneward, "--sample", "shop/cart", "search")) == {"cart", "search"}
-    labelled = decisions(zoneward, "--sample", "-l", "k8s-app=kube-dns")
-    assert set(labelled) == {"kube-dns"}
-    assert everything["cart"] == decisions(zoneward, "--sample", "cart")["cart"], "others have no say"
 
 
 def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
