@@ -13,9 +13,6 @@ import pytest
 from tests.cli.running import Commands
 from tests.cli.test_watch import Terminal
 
-from zoneward import sample
-from zoneward.sandbox.play.play_file import play_from
-
 COMMAND = (sys.executable, "-m", "zoneward", "demo")
 FAST = ("--speed", "60")
 PATIENCE = 60.0
@@ -95,12 +92,6 @@ def test_a_zone_that_goes_out_and_comes_back_is_told_with_what_it_does_to_traffi
         r"script: shop/cart is rolled out",
         r"shop/cart +1 slice updated: .*in zone 68% > 100%",
     )
-
-
-def test_the_script_is_that_of_the_play(shown: Shown) -> None:
-    steps = play_from("the play", sample.play().read_bytes()).steps
-    told = [line.partition("script: ")[2] for line in shown.lines if "script: " in line]
-    assert len([line for line in told if re.search("is scaled|is rolled out|silent for", line)]) == len(steps)
 
 
 def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: Commands) -> None:

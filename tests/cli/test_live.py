@@ -27,14 +27,6 @@ def test_a_cluster_gives_what_its_snapshot_gives(zoneward: Commands, command: tu
     assert live.out == zoneward(*command, "--sample").out
 
 
-@pytest.mark.usefixtures("cluster")
-def test_the_lab_scores_all_services_of_a_cluster(zoneward: Commands) -> None:
-    pytest.importorskip("numba")
-    live = zoneward("simulate", "-q", "-d", "cluster", "-a", "local")
-    assert live.status == 0, live.err
-    assert live.out == zoneward("simulate", "-q", "--sample", "-a", "local").out
-
-
 def namespaces(out: str) -> tuple[str, ...]:
     return tuple(sorted({each["namespace"] for each in json.loads(out)["decisions"]}))
 

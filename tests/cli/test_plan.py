@@ -200,20 +200,6 @@ def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Pa
     assert line[at : at + len("MOVED")].strip() == "2"
 
 
-def test_traffic_is_predicted_for_the_kind_of_proxy_that_is_asked_about(zoneward: Commands) -> None:
-    """A kube-proxy knows nothing of slice groups; the decision and the slices are the same."""
-    ours, current = (
-        decisions(zoneward, "--sample", "--what-if", "local", "--consumer", consumer, "inventory")["inventory"]
-        for consumer in ("zoneward", "current")
-    )
-    assert (ours["inZoneTraffic"], current["inZoneTraffic"]) == (1.0, 0.343352)
-    predicted = ("zones", "inZoneTraffic", "maxOverload", "meanOverload")
-    assert {name: ours[name] for name in ours if name not in predicted} == {
-        name: current[name] for name in current if name not in predicted
-    }
-    assert ours == decisions(zoneward, "--sample", "--what-if", "local", "inventory")["inventory"], "ours by default"
-
-
 def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:
     kept = [each for each in yaml.safe_load_all(SAMPLE.read_text()) if each["kind"] not in ("Pod", "EndpointSlice")]
     bare = tmp_path / "bare.yaml"

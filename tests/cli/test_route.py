@@ -64,15 +64,6 @@ def test_a_group_s_endpoints_have_their_weights(zoneward: Commands) -> None:
     assert ports(zoneward, "--sample", "--what-if", "local", "shop/inventory")["inventory:http"]["weights"] is None
 
 
-def test_the_table_says_where_endpoints_are_weighted(zoneward: Commands) -> None:
-    line = next(
-        each
-        for each in zoneward("route", "--node", NODE, *LOCAL_OPT).out.splitlines()
-        if each.startswith("shop/inventory:http ")
-    )
-    assert line.split()[1:6] == ["zone-slices", "6", "of", "13", "weighted"]
-
-
 @pytest.mark.parametrize(
     ("consumer", "rule", "used"),
     [("zoneward", "zone-slices", 6), ("zone-slices", "zone-slices", 6), ("current", "all", 12)],

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.kube.object_reader import read_objects
-from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
+from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
@@ -137,12 +137,3 @@ def test_hints_that_end_are_told_with_the_event_and_the_reason() -> None:
     line = describe_write(before, cluster.plan())
     reason = "2 endpoints for 3 zones: fewer than one each"
     assert f"hints off (TopologyAwareRoutingDisabled): {reason}" in line
-
-
-def test_another_setting_of_the_service_is_a_cause() -> None:
-    cluster = Cluster("inventory")
-    before = cluster.plan()
-    spec = replace(cluster.service.spec, traffic_distribution="PreferSameZone")
-    cluster.service = Service(metadata=cluster.service.metadata, spec=spec)
-    line = describe_write(before, cluster.plan())
-    assert line.startswith("1 slice updated: it asks for TrafficDistribution/PreferSameZone; hints on")

@@ -125,11 +125,9 @@ def with_step(**step: Any) -> dict[str, Any]:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "Cluster"}, "kind: expected str matching regex '^Play$'"),
     ({"apiVersion": None}, "apiVersion: expected str, got null"),
     ({"step": []}, "object contains unknown field step"),
     ({"speed": 0}, "speed: expected float > 0.0"),
-    ({"nodes": {}}, "nodes: expected array, got object"),
     ({"nodes": [{"count": 1}]}, "nodes[0]: object missing required field zone"),
     ({"nodes": [{"zone": "a", "cpu": "x"}]}, "nodes[0].cpu: expected CPUs such as 4 or 250m"),
     ({"nodes": [{"zone": "a", "cpu": 0}]}, "nodes[0].cpu: expected CPUs such as 4 or 250m"),
@@ -138,7 +136,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"nodes": [{"zone": "a", "count": 600}, {"zone": "b", "count": 600}]},
         "nodes: expected no more than 1000 in all, got 1200",
     ),
-    ({"workloads": ["cart"]}, "workloads[0]: expected object, got str"),
     (
         {"workloads": [{"name": "Cart"}]},
         "workloads[0].name: expected str matching regex '^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$'",
@@ -151,17 +148,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"workloads": [{"name": "cart", "startup": "9s-5s"}]},
         "workloads[0].startup: expected the shorter time first, such as 5s-15s",
     ),
-    (
-        {"workloads": [{"name": "cart", "rollout": {"maxSurge": "some"}}]},
-        "workloads[0].rollout.maxSurge: expected str matching regex '^[0-9]{1,3}%$'",
-    ),
     (with_step(), "steps[0]: expected one action, got none"),
     (
         with_step(flap={"workload": WEB}, rollout={"workload": WEB}),
         "steps[0]: expected one action, got rollout and flap",
     ),
     (with_step(at="soon", rollout={"workload": WEB}), "steps[0].at: expected a time such as 90s, 1m30s or 250ms"),
-    (with_step(at=-1, rollout={"workload": WEB}), "steps[0].at: expected a time such as 90s, 1m30s or 250ms"),
     (
         with_step(every=0, rollout={"workload": WEB}),
         "steps[0].every: expected a time above 0 and of no more than ten years",
@@ -170,11 +162,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         with_step(rollout={"workload": "cart"}),
         "steps[0]: expected one of the workloads (default/web, shop/cart), got 'cart'",
     ),
-    (with_step(scale={"workload": WEB}), "steps[0].scale: object missing required field replicas"),
     (with_step(outage={"zone": "b"}), "steps[0]: expected one of the zones (a), got 'b'"),
     (with_step(outage={"nodes": ["b-1"]}), "steps[0]: expected one of the nodes (a-1), got 'b-1'"),
     (with_step(removeNodes={}), "steps[0].removeNodes: expected either zone, with or without count, or nodes"),
-    (with_step(autoscale={"workload": WEB}), "steps[0].autoscale: expected either points or wave"),
     (
         with_step(autoscale={"workload": WEB, "points": [{"at": 5, "replicas": 1}, {"at": 5, "replicas": 2}]}),
         "steps[0].autoscale: expected points in the order of their times",
@@ -200,11 +190,6 @@ def test_a_mistake_is_reported_with_its_place(fields: dict[str, Any], message: s
 def test_what_is_not_one_document_is_refused(text: bytes, message: str) -> None:
     with pytest.raises(InputError, match=rf"^p\.yaml: {message}"):
         play_from("p.yaml", text)
-
-
-def test_a_file_that_does_not_exist_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a readable file, got: No such file or directory"):
-        read_play(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

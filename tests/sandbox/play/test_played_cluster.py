@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sandbox.play.a_world import (
@@ -33,7 +32,6 @@ from zoneward.sandbox.play.play_file import (
     WorkloadService,
 )
 from zoneward.sandbox.play.timeline import Create, Delete
-from zoneward.sandbox.play.workload_controller import change_of
 
 ROLLOUT: dict[str, Any] = {"rollout": RollOut(workload=CART)}
 
@@ -73,14 +71,6 @@ def test_pods_start_and_end_as_a_kubelet_makes_them() -> None:
     ]
 
 
-def test_a_pod_that_is_deleted_while_it_starts_goes_no_further() -> None:
-    workload = a_workload(replicas=1, startup="4s", termination="9s")
-    play = a_play(steps=(Step(at=1, **scale(0)),), workloads=(workload,))
-    (pod,) = played(play, until=9).of("Pod")
-    assert "status" not in pod
-    assert not played(play, until=11).of("Pod")
-
-
 def test_a_namespace_and_the_service_that_a_workload_asks_for_are_created_first() -> None:
     service = WorkloadService(annotations={"a": "b"}, traffic_distribution="PreferSameZone")
     play = a_play(workloads=(a_workload(service=service), a_workload("other")))
@@ -96,11 +86,6 @@ def test_a_namespace_and_the_service_that_a_workload_asks_for_are_created_first(
 
 
 # --- where pods go ----------------------------------------------------------------------------------------------------
-
-
-def test_pods_are_spread_evenly_over_zones_whatever_their_nodes() -> None:
-    play = a_play(nodes=nodes(1, 2, 5), workloads=(a_workload(replicas=12),))
-    assert played(play, until=15).zones() == {"a": 4, "b": 4, "c": 4}
 
 
 def test_a_rollout_ends_spread_evenly() -> None:
@@ -126,28 +111,6 @@ def test_a_rollout_within_a_full_node_ends() -> None:
 
 
 # --- rollouts and scaling ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "expected"),
-    [
-        ((0, 0), (0, 0), (10, 0, 0, 0)),
-        ((12, 12), (0, 0), (0, 2, 0, 0)),
-        ((0, 0), (10, 10), (3, 0, 0, 2)),
-        ((3, 0), (8, 8), (2, 0, 0, 0)),
-        ((5, 1), (8, 8), (0, 0, 0, 1)),
-        ((0, 0), (10, 6), (3, 0, 2, 0)),
-        ((10, 10), (3, 3), (0, 0, 0, 3)),
-        ((10, 8), (1, 1), (0, 0, 0, 1)),
-        ((10, 7), (1, 1), (0, 0, 0, 0)),
-        ((11, 9), (2, 1), (0, 1, 1, 1)),
-    ],
-)
-def test_a_rollout_of_ten_with_three_more_and_two_fewer(
-    new: tuple[int, int], old: tuple[int, int], expected: tuple[int, int, int, int]
-) -> None:
-    """Pods and ready pods, of the new and the old template; to create, and to delete: new, old unready, old ready."""
-    assert change_of(replicas=10, surge=3, unavailable=2, new=new, old=old) == expected
 
 
 @given(
