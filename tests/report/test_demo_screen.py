@@ -61,12 +61,6 @@ def test_the_newest_line_of_the_log_is_the_last_one_and_all_room_is_used() -> No
     assert sum("slices updated" in line for line in lines) > 2
 
 
-def test_a_short_log_is_shown_from_its_beginning() -> None:
-    script = LogLine(2.5, "", "zone eu-central-1b: silent for 10s")
-    lines = [plain(line).rstrip() for line in shown(height=40, log=[*LOG[1:2], script])]
-    assert lines[-2:] == ["  1.0  shop/cart  1 slices updated: 1 pods ready; so", "  2.5  script: " + script.text]
-
-
 def test_a_zone_without_ready_nodes_is_out_and_keeps_its_column() -> None:
     lines = [plain(line) for line in shown(height=40)]
     assert [line.rstrip().endswith("out") for line in lines[1:4]] == [False, True, False]

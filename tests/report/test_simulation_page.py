@@ -132,14 +132,6 @@ def test_a_partial_result_says_so_first_and_loudly() -> None:
     assert "PARTIAL" not in simulation_page(simulation_of())
 
 
-def test_what_there_is_nothing_of_is_left_out() -> None:
-    bare = simulation_of(bands=(), quantiles=(), differences=(), worst=(), plots=Plots())
-    assert sections(simulation_page(bare)) == ["scores"]
-    assert sections(simulation_page(simulation_of())) == [
-        *("scores", "endpoints", "spreads", "differences", "pairs", "quantiles", "worst-inputs")
-    ]
-
-
 # --- that it stands on its own ----------------------------------------------------------------------------------------
 
 

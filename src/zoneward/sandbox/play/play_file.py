@@ -15,7 +15,6 @@ from zoneward.sandbox.durations import parse_duration, parse_span
 
 MAX_REPLICAS: Final = 5_000
 MAX_NODES: Final = 1_000
-"""At the same time."""
 
 # --- the types of values ----------------------------------------------------------------------------------------------
 
@@ -30,7 +29,6 @@ else:
     Seconds, Interval = type("Seconds", (float,), {}), type("Interval", (float,), {})
     MilliCpu, SpanText = type("MilliCpu", (int,), {}), type("SpanText", (str,), {})
 _Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
-"""Short enough for names made of it."""
 _Zone = Annotated[str, Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
 _Replicas = Annotated[int, Meta(ge=0, le=MAX_REPLICAS)]
 _Percent = Annotated[str, Meta(pattern="^[0-9]{1,3}%$")]
