@@ -128,12 +128,3 @@ def test_traffic_that_becomes_another_without_a_write_is_told_as_that() -> None:
     cluster.lose("eu-central-1b")
     line = describe_write(before, cluster.plan())
     assert line.startswith("nothing to write: eu-central-1b has no ready node; in zone 34% > ")
-
-
-def test_hints_that_end_are_told_with_the_event_and_the_reason() -> None:
-    cluster = Cluster("search")
-    before = cluster.plan()
-    cluster.change(len(cluster.pods) - 2, gone)
-    line = describe_write(before, cluster.plan())
-    reason = "2 endpoints for 3 zones: fewer than one each"
-    assert f"hints off (TopologyAwareRoutingDisabled): {reason}" in line

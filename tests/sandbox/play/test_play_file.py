@@ -17,7 +17,6 @@ from zoneward.sandbox.play.play_file import (
     Outage,
     Play,
     RollingUpdate,
-    RollOut,
     Scale,
     Wave,
     Workload,
@@ -89,30 +88,20 @@ WEB = "default/web"
     ("step", "expected"),
     [
         ({"scale": {"workload": "shop/cart", "replicas": 0}}, Scale(workload="shop/cart", replicas=0)),
-        ({"rollout": {"workload": WEB}}, RollOut(workload=WEB)),
         (
             {"autoscale": {"workload": WEB, "points": [{"at": 0, "replicas": 1}, {"at": "1h", "replicas": 5}]}},
             Autoscale(workload=WEB, points=(CurvePoint(at=0, replicas=1), CurvePoint(at=3_600, replicas=5))),
         ),
         (
-            {
-                "autoscale": {
-                    "workload": WEB,
-                    "wave": {"low": 1, "high": 5, "period": "24h"},
-                    "noise": "10%",
-                    "each": "1m",
-                }
-            },
-            Autoscale(workload=WEB, wave=Wave(low=1, high=5, period=86_400), noise="10%", each=60),
+            {"autoscale": {"workload": WEB, "wave": {"low": 1, "high": 5, "period": "24h"}, "noise": "10%"}},
+            Autoscale(workload=WEB, wave=Wave(low=1, high=5, period=86_400), noise="10%"),
         ),
         ({"flap": {"workload": WEB, "pods": 2, "for": "9s"}}, Flap(workload=WEB, pods=2, period=20, duration=9)),
-        ({"outage": {"zone": "a"}}, Outage(zone="a")),
         (
             {"outage": {"nodes": ["a-1"], "for": "3m", "noticedAfter": 0, "evictedAfter": "5s"}},
             Outage(nodes=("a-1",), duration=180, noticed_after=0, evicted_after=5),
         ),
         ({"removeNodes": {"zone": "a", "count": 1}}, NodeSelection(zone="a", count=1)),
-        ({"addNodes": {"zone": "b"}}, NodeGroup(zone="b")),
     ],
 )
 def test_steps_are_read(step: dict[str, Any], expected: object) -> None:
