@@ -409,10 +409,7 @@ def test_an_error_in_a_worker_is_raised_and_nobody_goes_on_working(jobs: int, wh
     rows: list[int] = []
     with pytest.raises(ValueError, match=r"^row 23: expected a number$"):
         simulate(
-            WANTED,
-            steps,
-            runner=ThreadRunner(jobs),
-            sink=lambda inputs, _columns: rows.extend(inputs.numbers.tolist()),
+            WANTED, steps, runner=ThreadRunner(jobs), sink=lambda inputs, _columns: rows.extend(inputs.numbers.tolist())
         )
     assert rows == list(range(10 * where))
     assert not scoring_threads()

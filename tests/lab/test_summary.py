@@ -175,8 +175,7 @@ def band_of(endpoints: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("by", "name"),
-    [("endpoints", lambda row: band_of(row.endpoints)), ("zones", lambda row: f"{row.zones} zones")],
+    ("by", "name"), [("endpoints", lambda row: band_of(row.endpoints)), ("zones", lambda row: f"{row.zones} zones")]
 )
 def test_bands_are_told_as_the_whole_is(by: str, name: Callable[[Row], str]) -> None:
     simulation = said(replace(EVERYTHING, by=by))

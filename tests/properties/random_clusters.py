@@ -20,12 +20,7 @@ from tests.clusters import Cluster, slices_after
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
-from zoneward.routing.configuration import (
-    Configuration,
-    FeatureGates,
-    HintsSettings,
-    SubsettingSettings,
-)
+from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 
 
 def examples(number: int) -> settings:
@@ -84,10 +79,7 @@ _OWN_ZONE: Final = (
     Setting("Banana", distribution="PreferSameZone"),
     Setting(distribution="PreferSameZone", subsetting="Banana"),
 )
-_OWN_NODE: Final = (
-    Setting(distribution="PreferSameNode"),
-    Setting("zoneward.dev/PreferSameNode"),
-)
+_OWN_NODE: Final = (Setting(distribution="PreferSameNode"), Setting("zoneward.dev/PreferSameNode"))
 _NOTHING: Final = (
     Setting(),
     Setting("Banana"),

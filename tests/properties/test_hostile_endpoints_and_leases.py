@@ -155,12 +155,7 @@ async def elect(bad: Object) -> None:
         assert seconds < 120, f"nobody leads: {bad}"
 
     elector = LeaderElector(
-        server,
-        key=(NAMESPACE, name(bad)),
-        identity="us",
-        clock=lambda: seconds,
-        sleep=sleep,
-        chance=lambda: 0.5,
+        server, key=(NAMESPACE, name(bad)), identity="us", clock=lambda: seconds, sleep=sleep, chance=lambda: 0.5
     )
     with pytest.raises(Enough):
         await elector.run()

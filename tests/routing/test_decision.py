@@ -25,10 +25,7 @@ def without_zone(cluster: Cluster) -> Cluster:
 
 OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
     Reason.ENABLED: (AUTO, "every zone has its fair share; 4 endpoints for 2 zones"),
-    Reason.NOT_ASKED_FOR: (
-        AUTO.with_(service=a_service()),
-        "nothing is asked for: all endpoints serve all zones",
-    ),
+    Reason.NOT_ASKED_FOR: (AUTO.with_(service=a_service()), "nothing is asked for: all endpoints serve all zones"),
     Reason.UNKNOWN_VALUE: (
         AUTO.with_(service=a_service("Banana")),
         "service.kubernetes.io/topology-mode: 'Banana' is not a known value",
@@ -68,10 +65,7 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         AUTO.with_(service=a_service(distribution="PreferSameZone"), pods=()),
         "no endpoint is ready",
     ),
-    Reason.TOO_FEW_ENDPOINTS: (
-        AUTO.with_(pods=AUTO.pods[:1]),
-        "1 endpoint for 2 zones: fewer than one each",
-    ),
+    Reason.TOO_FEW_ENDPOINTS: (AUTO.with_(pods=AUTO.pods[:1]), "1 endpoint for 2 zones: fewer than one each"),
     Reason.OVERLOAD: (
         AUTO.with_(pods=pods_in({"a": 3})),
         "3 endpoints for 2 zones: any split would put too much on some zone",

@@ -11,13 +11,7 @@ from tests.clusters import demand_in
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone
-from zoneward.routing.demand import (
-    NodeDemand,
-    allocatable_cpu,
-    changes_demand,
-    compute_demand,
-    counts_for_demand,
-)
+from zoneward.routing.demand import NodeDemand, allocatable_cpu, changes_demand, compute_demand, counts_for_demand
 
 
 def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:

@@ -443,10 +443,7 @@ def test_it_starts_and_stops_exactly_at_the_bounds(bounds: Bounds) -> None:
 def test_without_padding_a_plan_settles_at_the_bound_itself(zones: str) -> None:
     """Padding 0: what starts at n = 3 x zones does not stop there, or it would go on and off with every look."""
     cluster = a_cluster(
-        "Auto",
-        evenly(3 * len(zones), zones),
-        cpu=dict.fromkeys(zones, 4),
-        settings=SubsettingSettings(padding=0),
+        "Auto", evenly(3 * len(zones), zones), cpu=dict.fromkeys(zones, 4), settings=SubsettingSettings(padding=0)
     )
     plan = cluster.plan()
     assert only_family(plan).decision.active

@@ -41,11 +41,7 @@ CASES: Final[Mapping[str, tuple[Cluster, Reported]]] = {
         a_cluster(a_service("Auto")),
         (
             ("True", "Accepted", "service.kubernetes.io/topology-mode: Auto"),
-            (
-                "True",
-                "Enabled",
-                "Hints/ProportionalZoneCPU: every zone has its fair share; 4 endpoints for 2 zones",
-            ),
+            ("True", "Enabled", "Hints/ProportionalZoneCPU: every zone has its fair share; 4 endpoints for 2 zones"),
         ),
     ),
     "Auto, in vain": (

@@ -40,11 +40,7 @@ TOO_FEW: Final = "Insufficient number of Endpoints ({}), impossible to safely al
 CHANGES: Final[Mapping[str, tuple[Cluster, Cluster, ServiceEvent]]] = {
     "enabled": (AUTO.with_(service=a_service()), AUTO, ENABLED),
     "configuration_removed": (AUTO, AUTO.with_(service=a_service()), REMOVED),
-    "too_few_endpoints": (
-        AUTO,
-        AUTO.with_(pods=PODS[:1]),
-        disabled(TOO_FEW.format(1)),
-    ),
+    "too_few_endpoints": (AUTO, AUTO.with_(pods=PODS[:1]), disabled(TOO_FEW.format(1))),
     "endpoint_without_zone": (
         AUTO,
         # A Node that is not ready adds nothing to demand; its label is not needed there.

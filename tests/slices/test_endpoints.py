@@ -4,33 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import (
-    DUAL_STACK,
-    IPV4,
-    IPV6,
-    a_pod,
-    a_service,
-    a_slice,
-    an_endpoint,
-    hints,
-)
+from tests.builders.structs import DUAL_STACK, IPV4, IPV6, a_pod, a_service, a_slice, an_endpoint, hints
 
-from zoneward.kube.objects import (
-    ContainerPort,
-    Endpoint,
-    EndpointPort,
-    Pod,
-    PodIP,
-    Service,
-    ServicePort,
-)
-from zoneward.slices.endpoints import (
-    EndpointBuilder,
-    ServiceEndpoints,
-    address_types,
-    endpoint_of,
-    without_hints,
-)
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointPort, Pod, PodIP, Service, ServicePort
+from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints, address_types, endpoint_of, without_hints
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
 

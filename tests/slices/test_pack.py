@@ -144,12 +144,7 @@ def test_a_slice_of_an_earlier_service_is_deleted_and_never_reused() -> None:
 
 @pytest.mark.parametrize(
     ("owner", "uid", "expected"),
-    [
-        (UID, UID, True),
-        ("other", UID, False),
-        (None, UID, True),
-        ("other", "", True),
-    ],
+    [(UID, UID, True), ("other", UID, False), (None, UID, True), ("other", "", True)],
     ids=["its own", "another's", "nobody's", "a Service from a file"],
 )
 def test_a_slice_belongs_to_the_service_unless_it_says_otherwise(owner: str | None, uid: str, expected: bool) -> None:

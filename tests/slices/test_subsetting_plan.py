@@ -474,8 +474,7 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
     """
     plain = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     service = replace(
-        plain.service,
-        spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),)),
+        plain.service, spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),))
     )
     pods = tuple(with_port(pod, 8080 + (number % 3 == 0)) for number, pod in enumerate(plain.pods))
     cluster = plain.with_(service=service, pods=pods)

@@ -6,14 +6,7 @@ from tests.vectors.building import some_hints
 from tests.vectors.cases import Case
 from tests.vectors.outcomes import check, name_of
 
-from zoneward.kube.objects import (
-    Endpoint,
-    EndpointConditions,
-    ObjectReference,
-    Service,
-    ServicePort,
-    ServiceSpec,
-)
+from zoneward.kube.objects import Endpoint, EndpointConditions, ObjectReference, Service, ServicePort, ServiceSpec
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     CURRENT,

@@ -67,10 +67,7 @@ def _stale(case: Case, *, has_version: bool) -> None:
             found.written(a_slice(uid, generation, has_version=has_version))
     cached = [
         a_slice(
-            each["uid"],
-            each["generation"],
-            has_version=has_version,
-            being_deleted=each.get("being_deleted", False),
+            each["uid"], each["generation"], has_version=has_version, being_deleted=each.get("being_deleted", False)
         )
         for each in given["cached_slices"]
     ]

@@ -222,10 +222,7 @@ def node_update_sequence(case: Case) -> None:
         events.append(hinted.events)
         hints.append(hints_per_zone((*hinted.packed.create, *hinted.packed.update)) or None)
     meant = [events_meant(each, address_type=given["address_type"]) for each in case["expected"]["events_per_step"]]
-    check(
-        {"events_per_step": events, "hints_per_zone_per_step": hints},
-        {**case["expected"], "events_per_step": meant},
-    )
+    check({"events_per_step": events, "hints_per_zone_per_step": hints}, {**case["expected"], "events_per_step": meant})
 
 
 RUN: Final[Mapping[str, Callable[[Case], None]]] = {

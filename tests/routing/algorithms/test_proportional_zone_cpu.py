@@ -155,9 +155,7 @@ PROPERTY: Final = settings(max_examples=200, print_blob=True)
 
 @PROPERTY
 @given(inputs())
-def test_every_endpoint_serves_exactly_one_zone_and_only_zones_with_demand(
-    drawn: Inputs,
-) -> None:
+def test_every_endpoint_serves_exactly_one_zone_and_only_zones_with_demand(drawn: Inputs) -> None:
     demand, supply, previous, threshold = drawn
     rows = run(demand, supply, previous, threshold=threshold, start=min(threshold, START))
     if rows is None:
@@ -169,9 +167,7 @@ def test_every_endpoint_serves_exactly_one_zone_and_only_zones_with_demand(
 
 @PROPERTY
 @given(inputs())
-def test_no_zone_is_at_the_threshold_and_it_is_impossible_only_where_minimums_do_not_fit(
-    drawn: Inputs,
-) -> None:
+def test_no_zone_is_at_the_threshold_and_it_is_impossible_only_where_minimums_do_not_fit(drawn: Inputs) -> None:
     demand, supply, previous, threshold = drawn
     rows = run(demand, supply, previous, threshold=threshold, start=min(threshold, START))
     total, endpoints = sum(demand), sum(supply)

@@ -298,11 +298,7 @@ ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {
         False,
         f"{NEW}: 'Banana' is not a known value; {THRESHOLD}: 'much' is not {SHARE_EXPECTED}, so 0.2 is used",
     ),
-    "a long unknown annotation": (
-        a_service("Auto" * 10000),
-        False,
-        f"{NEW}: '{'Auto' * 10}...' is not a known value",
-    ),
+    "a long unknown annotation": (a_service("Auto" * 10000), False, f"{NEW}: '{'Auto' * 10}...' is not a known value"),
     "topologyKeys over subsetting": (
         a_service(subsetting="Auto", keys=("*",)),
         False,
