@@ -11,7 +11,7 @@ from tests.clusters import Cluster, only_family
 from zoneward.kube.objects import Condition, Pod, Service
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.decision import Decision
-from zoneward.routing.service_conditions import find_condition, worst_family
+from zoneward.routing.service_conditions import worst_family
 
 ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
@@ -114,13 +114,6 @@ def test_conditions_say_what_was_understood_and_what_was_done(what: str) -> None
 )
 def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions(service: Service) -> None:
     assert a_cluster(service).plan().conditions == ()
-
-
-def test_a_condition_is_found_by_its_type() -> None:
-    """The first, as nobody should write two."""
-    conditions = (Condition(type="Ready", status="True"), Condition(type=ACCEPTED, status="False"))
-    assert find_condition(conditions, ACCEPTED) == conditions[1]
-    assert find_condition(conditions, PROGRAMMED) is None
 
 
 # --- which family they report -----------------------------------------------------------------------------------------

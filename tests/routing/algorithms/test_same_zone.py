@@ -14,7 +14,3 @@ def test_all_of_a_zones_supply_goes_to_that_zone(demand: list[int], previous: li
     assert same_zone(demand, [2, 0, 3], [1, 5, 1, 5], previous, composition, weights, [], []) == 3
     assert composition == [2, 0, 0, 0, 0, 0, 0, 0, 3] + [0] * (room - 9)
     assert weights == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * (room - 9)
-
-
-def test_no_zones_are_no_groups() -> None:
-    assert same_zone([], [], [], [], [], [], [], []) == 0

@@ -17,7 +17,6 @@ from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group, restrict_to_zones
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
-    CURRENT,
     ZONEWARD,
     EndpointSelection,
     Policies,
@@ -334,19 +333,3 @@ def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> N
     for consumer in (ZONEWARD, LABELS):
         assert numbers_used(old, consumer.name) == RANDOM
         assert numbers_used(old.with_(slices=a_cluster().settled().slices), consumer.name) == RANDOM
-
-
-def test_skew_an_old_proxy_ignores_labels_and_uses_all() -> None:
-    """Nobody twice: it sees every endpoint in one slice only."""
-    for consumer in CONSUMERS.values():
-        if consumer.zone_slices == "ignored":
-            assert numbers_used(a_cluster(), consumer.name) == RANDOM
-    assert CURRENT.zone_slices == "ignored"
-
-
-def test_all_endpoints_are_still_found_by_the_service_s_name() -> None:
-    """KEP-2004 § Version Skew Strategy: whatever the approach, the label is on every slice."""
-    for cluster in (a_cluster(), a_cluster(gate=False)):
-        slices = only_family(cluster.plan()).changes.after
-        assert all((each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == "cart" for each in slices)
-        assert len(endpoints_of_all_ports(slices)) == 12
