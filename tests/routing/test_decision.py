@@ -112,19 +112,14 @@ def test_every_reason_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("reason", OUTCOMES, ids=str)
-def test_an_outcome_has_its_reason_and_its_words(reason: Reason) -> None:
+def test_an_outcome_has_its_reason_its_words_and_the_rule_that_decided(reason: Reason) -> None:
     cluster, message = OUTCOMES[reason]
     decision = decided(cluster)
     assert (decision.reason, decision.message) == (reason, message)
     assert decision.active == (reason is Reason.ENABLED)
     assert (decision.allocation is not None) == decision.active
     assert decision.in_force == ("Hints/ProportionalZoneCPU" if decision.active else None)
-
-
-@pytest.mark.parametrize("reason", OUTCOMES, ids=str)
-def test_the_last_rule_asked_is_the_one_that_decided(reason: Reason) -> None:
-    """There is no other explanation anywhere: a refusal is the one rule that did not pass after the settings."""
-    decision = decided(OUTCOMES[reason][0])
+    # A refusal is the one rule that did not pass after the settings, and the last one asked.
     settings = ("annotation", "traffic-distribution")
     failed = [rule.rule for rule in decision.rules if not rule.passed and rule.rule not in settings]
     if reason in (Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.UNKNOWN_VALUE):
@@ -172,20 +167,16 @@ def test_hints_to_the_own_zone_ask_no_node_and_count_no_endpoint(setting: str) -
     assert decided(cluster).active
 
 
-def test_an_endpoint_without_a_zone_voids_all_hints_of_the_annotation() -> None:
-    for value in ("Auto", "PreferZone"):
-        decision = decided(without_zone(AUTO.with_(service=a_service(value))))
-        assert (decision.reason, set(decided_hints(decision))) == (Reason.ENDPOINT_WITHOUT_ZONE, {None})
-
-
-def test_an_endpoint_without_a_zone_leaves_the_hints_of_the_others_in_a_traffic_distribution() -> None:
-    """Proxies heed none of them meanwhile, and no slice is rewritten when it is gone."""
-    decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameZone"))))
-    assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
-    assert [hint is None for hint in decided_hints(decision)].count(True) == 1
-
-
-def test_with_node_hints_an_endpoint_without_a_zone_is_no_hindrance() -> None:
+def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
+    """In a traffic distribution the others keep theirs: no slice is rewritten when it is gone. Hints for nodes stay."""
+    for service, without_hint in (
+        (a_service("Auto"), 5),
+        (a_service("PreferZone"), 5),
+        (a_service(distribution="PreferSameZone"), 1),
+    ):
+        decision = decided(without_zone(AUTO.with_(service=service)))
+        assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
+        assert decided_hints(decision).count(None) == without_hint
     decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameNode"))))
     assert decision.active
     assert all(hint is not None and hint.for_nodes for hint in decided_hints(decision))
@@ -197,7 +188,7 @@ def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> Non
     cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
     decision = decided(cluster)
     assert (decision.endpoints, decision.active) == (4, True)
-    assert [hint is None for hint in decided_hints(decision)].count(True) == 2
+    assert decided_hints(decision).count(None) == 2
 
 
 # --- endpoints that share an address ----------------------------------------------------------------------------------

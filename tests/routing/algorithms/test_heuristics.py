@@ -29,8 +29,7 @@ def test_each_that_is_for_hints_is_found_under_our_domain_and_no_other(name: str
 
 @pytest.mark.parametrize(
     "value",
-    ["", "/", "PreferZone", "zoneward.dev", "zoneward.dev/", "/PreferZone", "example.com/PreferZone",
-     "ZONEWARD.dev/PreferZone", "zoneward.dev/preferzone", "zoneward.dev/PreferZone/", "x/zoneward.dev/PreferZone"],
-)  # fmt: skip
+    ["", "PreferZone", "zoneward.dev/", "/PreferZone", "ZONEWARD.dev/PreferZone", "x/zoneward.dev/PreferZone"],
+)
 def test_nothing_else_is_found(value: str) -> None:
     assert find_heuristic(value) is None

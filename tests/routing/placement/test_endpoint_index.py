@@ -40,11 +40,6 @@ def counted(endpoint_index: EndpointIndex) -> set[int]:
     return {id(member.endpoint) for bucket in endpoint_index.ready_buckets() for member in bucket.members}
 
 
-def test_endpoints_with_addresses_of_their_own_all_count() -> None:
-    endpoint_index = index_endpoints([ALONE, FIRST])
-    assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
-
-
 def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
     """The order of the input does not matter; one that is not ready neither counts nor shares."""
     for endpoints in permutations((ALONE, FIRST, SECOND, UNREADY)):
@@ -78,16 +73,6 @@ def test_of_several_addresses_only_the_first_is_looked_at() -> None:
 def test_upstream_keeps_them_apart() -> None:
     endpoint_index = index_endpoints([FIRST, SECOND, UNREADY], merge_addresses=False)
     assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
-
-
-def test_without_endpoints_nobody_counts() -> None:
-    endpoint_index = index_endpoints([])
-    assert (
-        endpoint_index.ready_count,
-        endpoint_index.total_count,
-        endpoint_index.ready_buckets(),
-        endpoint_index.unready_buckets(),
-    ) == (0, 0, [], [])
 
 
 def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
