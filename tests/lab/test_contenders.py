@@ -42,9 +42,6 @@ def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: CustomAlgori
     return [each.label for each in found(written, sweeps=sweeps, own=own)]
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
 def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
     assert labels(["all"]) == [*SIX, "ProportionalZoneCPU", "PreferSameZone", "cluster-wide"] == list(ALGORITHMS)
     assert {*SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name} == {*SIX}
@@ -97,9 +94,6 @@ def test_defaults_are_those_of_the_proposals(name: str, starting_threshold: str,
         Fraction(overload),
         100,
     )
-
-
-# --- parameters -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", HAVING)
@@ -179,9 +173,6 @@ def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values:
         }[parameter] == value
 
 
-# --- sweeps -----------------------------------------------------------------------------------------------------------
-
-
 def test_sweeps_are_crossed() -> None:
     assert labels(["local"], ["startingThreshold=1,2", "overloadThreshold=0.2,0.5"]) == [
         "local:startingThreshold=1,overloadThreshold=0.2",
@@ -212,9 +203,6 @@ def test_as_many_as_the_grids_of_their_parameters_have_points(names: list[str], 
     assert len({each.label for each in swept}) == len(swept)
 
 
-# --- a rule of one's own ----------------------------------------------------------------------------------------------
-
-
 def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
     (one,) = found([], own=OWN)
     assert (one.label, one.rule, one.key, one.interpreted, one.weighs) == ("mine", same_zone, "mine-1", False, False)
@@ -236,8 +224,6 @@ def test_an_own_rule_may_have_every_parameter() -> None:
 def test_an_own_rule_is_not_among_all() -> None:
     assert labels(["all,mine"], own=OWN) == [*ALGORITHMS, "mine"]
 
-
-# --- bad input --------------------------------------------------------------------------------------------------------
 
 ONE_OF = (
     "expected one of all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, "

@@ -52,9 +52,6 @@ def columns(written: str, demand: list[int], supply: list[int]) -> list[float]:
     return found
 
 
-# --- beside the literal implementation --------------------------------------------------------------------------------
-
-
 @cache
 def sample() -> Inputs:
     return together(ComputedDataset("kep", seed=SEED, sample=SAMPLE))
@@ -141,9 +138,6 @@ def credited(contender: Contender, found: Floats, supply: Integers) -> list[list
     return credits_
 
 
-# --- beside plain Python ----------------------------------------------------------------------------------------------
-
-
 def drawn(zones: int, rows: int) -> tuple[Integers, Integers]:
     """With ties, empty zones, and rows without an endpoint. Every zone has nodes."""
     rng = random.Random(f"plain {zones}")
@@ -175,9 +169,6 @@ def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
         found = score_columns(contender, demand, supply)
         backwards = score_columns(contender, demand[::-1].copy(), supply[::-1].copy())[:, ::-1]
         assert found.tobytes() == backwards.tobytes(), contender.label
-
-
-# --- by hand ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("demand", "supply"), [([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])])
@@ -234,9 +225,6 @@ def test_the_threshold_is_that_of_the_contender() -> None:
     loose, strict = (columns(f"ProportionalZoneCPU:overloadThreshold={each}", demand, supply) for each in ("1", "0.01"))
     assert loose[MAX_OVERLOAD] < 1
     assert strict[MAX_OVERLOAD] < 0.01
-
-
-# --- machine code -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -77,9 +77,6 @@ def as_rows(worst: WorstInputs) -> list[tuple[float, int, str, tuple[int, ...], 
     )
 
 
-# --- merging ----------------------------------------------------------------------------------------------------------
-
-
 def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None:
     """To the last bit, however they were gathered on the way."""
     each = tallies(EVERYTHING, cut(drawn(1000), 100, 101, 350, 800))
@@ -124,9 +121,6 @@ def test_a_piece_without_a_row_that_can_be_scored_adds_nothing_but_their_number(
     assert same(both, merge_tallies(EVERYTHING, each[:1]))
 
 
-# --- worst rows -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("most", [1, 7, 100, 5000])
 @pytest.mark.parametrize("edges", [(), (500,), (3, 4, 5, 6, 7, 8, 900)])
 def test_the_worst_rows_are_the_first_of_all_by_total_and_number(most: int, edges: tuple[int, ...]) -> None:
@@ -153,9 +147,6 @@ def test_the_worst_rows_are_the_first_of_all_by_total_and_number(most: int, edge
         assert as_rows(worst) == rows[:most]
     ties = [total for total, *_ in as_rows(found.worst[1, HINTS])]
     assert most < 7 or len(set(ties)) < len(ties)
-
-
-# --- histograms -------------------------------------------------------------------------------------------------------
 
 
 def bin_of(credit: float) -> int:

@@ -37,9 +37,6 @@ def selected(family: FamilyPlan, zone: str) -> int:
     return len(selection.cluster)
 
 
-# --- redistribution stops early: a zone stays below the minimum, or gets nothing --------------------------------------
-
-
 @examples(150)
 @given(clusters(setting=BALANCED, tidy=True, others=False))
 def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(cluster: Cluster) -> None:
@@ -73,9 +70,6 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
                 assert not (endpoint.hints and names.ZONE_LABEL in (each.metadata.labels or {}))
 
 
-# --- an endpoint in a zone without usable nodes keeps a hint that nobody consumes -------------------------------------
-
-
 @examples(100)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
@@ -104,9 +98,6 @@ def test_an_endpoint_whose_zone_loses_its_nodes_serves_another_zone_and_is_then_
     zones = hinted_zones(after.slices)
     assert sorted((zones["c-0000"], zones["c-0001"])) == ["a", "b"]
     assert not written(after.plan())
-
-
-# --- a slice is rewritten with identical content ----------------------------------------------------------------------
 
 
 def content(each: EndpointSlice) -> tuple[object, ...]:
@@ -138,9 +129,6 @@ def test_a_slice_whose_content_does_not_change_is_not_written(cluster: Cluster) 
         assert len(set(names_written)) == len(names_written)
 
 
-# --- an unchanged slice is checked against the maximum only -----------------------------------------------------------
-
-
 def test_from_prefer_same_zone_to_auto_no_zone_stays_at_51_percent() -> None:
     """Upstream kept the hints of PreferSameZone where no slice had to change."""
     nodes = nodes_in({"a": 4, "b": 4})
@@ -155,9 +143,6 @@ def test_from_prefer_same_zone_to_auto_no_zone_stays_at_51_percent() -> None:
     assert traffic is not None
     assert max(zone.overload or 0.0 for zone in traffic.zones.values()) < 0.2
     assert only_family(plan).decision.active
-
-
-# --- events on every failing sync, and with the wrong message ---------------------------------------------------------
 
 
 @examples(100)
@@ -184,9 +169,6 @@ def state(cluster: Cluster) -> tuple[object, ...]:
     conditions = (cluster.service.status.conditions or ()) if cluster.service.status else ()
     settings = {each.message for each in conditions if each.type == names.ACCEPTED_CONDITION}
     return in_force, settings, [(each.type, each.status, each.reason) for each in conditions]
-
-
-# --- a missing Node, a Service that is being deleted ------------------------------------------------------------------
 
 
 def test_a_service_that_is_being_deleted_gets_updates_but_nothing_new() -> None:

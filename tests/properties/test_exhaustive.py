@@ -117,9 +117,6 @@ def test_what_is_on_is_kept_below_the_higher_threshold_and_what_is_off_starts_be
     assert is_on(never_planned) == (least is not None and least < START)
 
 
-# --- the arithmetic ---------------------------------------------------------------------------------------------------
-
-
 def five_equal_zones(endpoints: int, hints: HintsSettings) -> Cluster:
     return Cluster(
         service=a_service("Auto"),

@@ -75,9 +75,6 @@ def name(thing: Object) -> str:
     return cast(str, cast(Object, thing["metadata"])["name"])
 
 
-# --- Endpoints --------------------------------------------------------------------------------------------------------
-
-
 def a_cache(names: Iterable[str]) -> InformerCache:
     cache = InformerCache()
     cache.nodes.put(msgspec.convert(objects("n1")["nodes"], LiveNode))
@@ -130,9 +127,6 @@ def test_a_release_beside_hostile_endpoints_goes_on_or_fails_as_a_call_does() ->
             assert name(each) in server.read
 
     asyncio.run(look())
-
-
-# --- Leases -----------------------------------------------------------------------------------------------------------
 
 
 class Enough(Exception):  # noqa: N818 -- it ends what has no end

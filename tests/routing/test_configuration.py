@@ -48,9 +48,6 @@ DESIGN: Final[dict[str, Any]] = {
 """The document in the design, which spells out every default, with the tolerances that laziness turned out to need."""
 
 
-# --- defaults ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_designs_document_is_the_default() -> None:
     """Every key may be left out, alone or with all others."""
     assert configuration_from(HEAD) == Configuration()
@@ -76,8 +73,6 @@ def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> No
     )
     assert (upstream.gates, upstream.subsetting, upstream.max_endpoints_per_slice) == (ours.gates, ours.subsetting, 7)
 
-
-# --- the document -----------------------------------------------------------------------------------------------------
 
 TURNED_ROUND: Final = FeatureGates(
     **{each.name: each.name == "service_topology" for each in dataclasses.fields(FeatureGates)}
@@ -137,8 +132,6 @@ def test_what_an_unknown_key_is_answered_with_is_every_key_that_is_read() -> Non
     assert set(listed.split(", ")) == DESIGN.keys() - HEAD.keys() | {SECTION, PROXY_SECTION}
     assert configuration_from({**HEAD, SECTION: {}, PROXY_SECTION: {}}) == Configuration()
 
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
 
 ALGORITHMS: Final = " or ".join(("local", "local-shared", "local-weighted", "local-opt", "random"))
 A_SHARE: Final = "a share above 0 (0.2 is 20 %)"
@@ -231,8 +224,6 @@ def test_hints_are_refused_for_algorithms_with_weights_and_for_no_others(algorit
     with pytest.raises(ConfigurationError, match=expected):
         configuration_from(document)
 
-
-# --- gates that exclude each other ------------------------------------------------------------------------------------
 
 FORBIDDEN: Final[Mapping[str, Mapping[str, bool]]] = {
     "TopologyAwareHints together with ServiceTopology": {"TopologyAwareHints": True, "ServiceTopology": True},

@@ -152,9 +152,6 @@ def test_the_message_names_the_worst_zone_and_how_far_it_is_above_fair() -> None
     assert decided(cluster).message == "no zone is more than 16.7 % above fair (b is); 7 endpoints for 2 zones"
 
 
-# --- what stands against hints, and against which ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("setting", ["PreferZone", "PreferSameZone", "PreferSameNode"])
 def test_hints_to_the_own_zone_ask_no_node_and_count_no_endpoint(setting: str) -> None:
     """One zone, one endpoint, a Node without zone or CPU, the external policy Local: these hints stay (design)."""
@@ -189,9 +186,6 @@ def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> Non
     decision = decided(cluster)
     assert (decision.endpoints, decision.active) == (4, True)
     assert decided_hints(decision).count(None) == 2
-
-
-# --- endpoints that share an address ----------------------------------------------------------------------------------
 
 
 def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None:

@@ -53,9 +53,6 @@ def test_a_node_without_a_zone_is_named_and_adds_to_no_zone() -> None:
     assert compute_demand([a_node("n1", "a")]).unzoned == 0
 
 
-# --- CPU --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("missing", [None, 0, "0", "0m"])
 def test_where_one_node_has_no_cpu_nodes_are_counted_in_all_zones(missing: Number | None) -> None:
     nodes = [a_node("n1", "a", cpu=64), a_node("n2", "b", cpu=missing), a_node("n3", "b", cpu=2)]
@@ -89,17 +86,11 @@ def test_allocatable_cpu_is_exact_and_within_what_can_be_reckoned_with(cpu: Numb
     assert 0 < demand.share("b") <= 1
 
 
-# --- shares -----------------------------------------------------------------------------------------------------------
-
-
 def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -> None:
     """A zone whose Nodes have no weight of their own is there as well: traffic may start on them."""
     nodes = [a_node("n1", "b"), a_node("n2", "a"), a_node("n3", "a", cpu="500m"), a_node("n4", None, cpu=3)]
     assert compute_demand(nodes).weight_by_zone == {"": 3000, "a": 4500, "b": 4000}
     assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}
-
-
-# --- changes of a Node ------------------------------------------------------------------------------------------------
 
 
 def a_changing_node(

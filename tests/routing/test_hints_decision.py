@@ -64,9 +64,6 @@ def anew(cluster: Cluster) -> FamilyPlan:
     return only_family(cluster.with_(slices=()).plan())
 
 
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("tolerance", "stays"), [("1/4", True), ("2499/10000", False), ("0", False), ("1", True)])
 def test_what_is_within_the_tolerance_stays_where_it_is(tolerance: str, stays: bool) -> None:
     """One of four in each zone serves the other one: a quarter of the traffic leaves its zone."""
@@ -113,9 +110,6 @@ def test_with_compat_upstream_no_tolerance_is_asked() -> None:
     assert {tolerated(only_family(plan)) for plan in plans} == {None}
 
 
-# --- a Service's own threshold ----------------------------------------------------------------------------------------
-
-
 def in_three_zones(pods: int, threshold: str | None) -> Cluster:
     return Cluster(
         service=a_service("Auto", threshold=threshold),
@@ -135,9 +129,6 @@ def test_hints_are_kept_ten_points_above_the_service_s_own_threshold(threshold: 
     before = in_three_zones(6, threshold).settled()
     family = only_family(before.with_(pods=in_three_zones(4, threshold).pods).plan())
     assert family.decision.active is stays
-
-
-# --- rollouts ---------------------------------------------------------------------------------------------------------
 
 
 @st.composite

@@ -170,9 +170,6 @@ assert not {"numba", "numpy"} & {*sys.modules}
     assert ran.returncode == 0, ran.stderr
 
 
-# --- other functions behind names -------------------------------------------------------------------------------------
-
-
 def step(number: int) -> int:
     return number + 1
 
@@ -195,9 +192,6 @@ def test_another_function_may_stand_behind_a_name_for_this_caller_alone(
     assert compile_function(stepped, step=two_steps) is not compile_function(stepped)
     monkeypatch.setattr(numba_compiler, "is_available", lambda: False)
     assert (compile_function(stepped, step=two_steps)(1), stepped(1)) == (30, 20)
-
-
-# --- kept machine code ------------------------------------------------------------------------------------------------
 
 
 def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:

@@ -34,9 +34,6 @@ def score(demand: Sequence[int], groups: Groups) -> float:
     )
 
 
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
 def test_own_groups_keep_all_traffic_and_pay_with_overload_and_slices() -> None:
     """Two expected: three get two thirds each, one gets twice its part. (3 * 1/3 + 1 * 1) / 4 = 1/2 in the mean."""
     groups = [((3, 0), (1.0, 0.0)), ((0, 1), (0.0, 1.0))]
@@ -54,9 +51,6 @@ def test_weights_divide_the_traffic_of_a_zone() -> None:
 def test_a_zone_without_endpoints_sends_its_traffic_to_all() -> None:
     """Zone B's half goes to the two of zone A, who get theirs as well: nobody gets more than a fair part."""
     assert measured([1, 1], [((2, 0), (1.0, 0.0)), ((0, 0), (0.0, 1.0))]) == pytest.approx([0.5, 0, 0, 1])
-
-
-# --- beside the reference ---------------------------------------------------------------------------------------------
 
 
 def test_any_groups_score_as_in_the_reference() -> None:

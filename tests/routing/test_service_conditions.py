@@ -87,9 +87,6 @@ def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions(service: Serv
     assert a_cluster(service).plan().conditions == ()
 
 
-# --- which family they report -----------------------------------------------------------------------------------------
-
-
 def decision(mode: str | None, pods: tuple[Pod, ...]) -> Decision:
     cluster = Cluster(service=a_service(mode), nodes=nodes_in({"a": 1, "b": 1}), pods=pods)
     return only_family(cluster.plan()).decision

@@ -67,8 +67,6 @@ def has_hints(cluster: Cluster) -> bool:
     return any(endpoint.hints for endpoint in endpoints_in(slices_of(cluster)))
 
 
-# --- KEP-4444 § Version Skew Strategy ---------------------------------------------------------------------------------
-
 OLD_PROXY: Final = "annotation"
 """Until KEP-4444 proxies honored hints only beside the annotation."""
 NEW_PROXY: Final = "zone-hints"
@@ -134,9 +132,6 @@ def test_with_a_new_api_server_alone_the_field_is_as_if_it_were_not_there() -> N
     assert used_on_node_a(a_cluster(FIELD, BEFORE_4444), OLD_PROXY) == ALL
 
 
-# --- KEP-3015 § Upgrade / Downgrade Strategy, § Version Skew Strategy -------------------------------------------------
-
-
 def old_controller_new_values() -> None:
     """The new values are not recognized: no hints, and the conditions say why. The old value goes on working."""
     for service in (SAME_ZONE, SAME_NODE):
@@ -199,9 +194,6 @@ KEP_3015: Final[Mapping[str, Callable[[], None]]] = {
 @pytest.mark.parametrize("case", KEP_3015)
 def test_skew_of_kep_3015(case: str) -> None:
     KEP_3015[case]()
-
-
-# --- KEP-2433 § Version Skew Strategy ---------------------------------------------------------------------------------
 
 
 def test_a_proxy_from_before_hints_goes_on_consuming_all_endpoints() -> None:

@@ -39,9 +39,6 @@ def the_endpoint(pod: Pod, service: Service | None = None) -> Endpoint:
     return endpoint
 
 
-# --- families ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("families", "cluster_ip", "expected"),
     [
@@ -82,9 +79,6 @@ def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
     assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
 
 
-# --- states -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("family", "expected"), [("IPv4", ("10.0.0.1", "10.0.0.2")), ("IPv6", ("fd00::1",))])
 def test_addresses_are_those_of_the_family(family: str, expected: tuple[str, ...]) -> None:
     pod = a_pod("p", ips=("10.0.0.1", "fd00::1", "10.0.0.2"))
@@ -98,9 +92,6 @@ def test_the_single_address_counts_where_the_list_is_missing() -> None:
     assert the_endpoint(pod).addresses == ("10.0.0.7",)
     both = replace(pod, status=replace(pod.status, pod_ips=(PodIP(ip="10.0.0.8"),)))
     assert the_endpoint(both).addresses == ("10.0.0.8",)
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
@@ -117,9 +108,6 @@ def test_a_service_that_publishes_what_is_not_ready_keeps_pods_without_a_node() 
 def test_where_no_nodes_are_known_nobody_is_left_out() -> None:
     found = endpoints(a_pod("p", "node-gone"), nodes={}, keep=True)
     assert names_and_gone(found) == (["p"], set())
-
-
-# --- groups -----------------------------------------------------------------------------------------------------------
 
 
 def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
@@ -140,9 +128,6 @@ def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> N
 def test_host_network_pods_that_share_an_address_are_endpoints_each() -> None:
     """Normal in a cluster, and no error: they differ by the Pod behind them."""
     assert names_and_gone(endpoints(a_pod("p"), a_pod("q"))) == (["p", "q"], set())
-
-
-# --- endpoints of slices ----------------------------------------------------------------------------------------------
 
 
 def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports() -> None:

@@ -72,9 +72,6 @@ def fates(changes: SliceChanges) -> tuple[list[list[int]], dict[str, list[int]],
     )
 
 
-# --- where endpoints go -----------------------------------------------------------------------------------------------
-
-
 def test_new_endpoints_fill_new_slices_in_the_order_of_their_identity() -> None:
     assert fates(packed([], some(5, 1, 4, 2, 3))) == ([[1, 2, 3], [4, 5]], {}, [], [])
 
@@ -111,9 +108,6 @@ def test_an_endpoint_that_two_slices_hold_stays_in_the_first_by_name() -> None:
     assert fates(packed(existing, some(1, 2))) == ([], {"s2": [2]}, ["s1"], [])
 
 
-# --- what makes a slice change ----------------------------------------------------------------------------------------
-
-
 def test_what_is_in_force_is_remembered_on_every_slice() -> None:
     existing = [a_slice("s1", *some(1)), a_slice("s2", *some(2), in_force=AUTO)]
     changes = packed(existing, some(1, 2), in_force=AUTO)
@@ -131,9 +125,6 @@ def test_other_annotations_and_all_other_metadata_stay() -> None:
     metadata = replace(given.metadata, annotations={"example.com/x": "y"}, resource_version="7", uid="u")
     (updated,) = packed([replace(given, metadata=metadata)], some(2)).update
     assert updated.metadata == metadata
-
-
-# --- owners and ports -------------------------------------------------------------------------------------------------
 
 
 def test_a_slice_of_an_earlier_service_is_deleted_and_never_reused() -> None:
@@ -167,9 +158,6 @@ def test_the_order_of_ports_in_a_slice_does_not_matter() -> None:
     assert fates(packed([a_slice("s1", *some(1), ports=ports[::-1])], some(1), ports=ports)) == ([], {}, ["s1"], [])
 
 
-# --- placeholder ------------------------------------------------------------------------------------------------------
-
-
 def test_a_service_without_endpoints_has_one_empty_slice() -> None:
     (created,) = packed([], []).create
     assert (created.endpoints, created.ports, created.address_type) == ((), (), "IPv4")
@@ -187,9 +175,6 @@ def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None
     (placeholder,) = packed([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
     assert fates(packed([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])
-
-
-# --- writes -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_slice_belongs_to_its_service() -> None:

@@ -27,9 +27,6 @@ def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str]
         raise AssertionError("\n".join([where, *faults] if where else faults))
 
 
-# --- a plan -----------------------------------------------------------------------------------------------------------
-
-
 def slices_after(plan: ServicePlan) -> list[EndpointSlice]:
     """Every slice of the Service's own once the plan is carried out."""
     return [each for family in plan.families for each in family.changes.after]
@@ -63,9 +60,6 @@ def pods_left_out(plan: ServicePlan) -> str:
     """What the plan says about Pods whose Node is gone: upstream's reconcile returns them as an error."""
     rules = [rule for family in plan.families for rule in family.decision.rules if rule.rule == "pod-nodes"]
     return "; ".join(rule.detail for rule in rules if not rule.passed)
-
-
-# --- hints ------------------------------------------------------------------------------------------------------------
 
 
 def name_of(endpoint: Endpoint) -> str:
@@ -104,9 +98,6 @@ def hints_per_node(slices: Iterable[EndpointSlice]) -> dict[str, int]:
 def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
     """Hints to another zone than the endpoint's own."""
     return sum(zone != endpoint.zone for endpoint in endpoints_in(slices) for zone in zone_hints(endpoint))
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
 
 
 def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[ServiceEvent, ...]:

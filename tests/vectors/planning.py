@@ -66,9 +66,6 @@ def plan(
     )
 
 
-# --- hints for slices that are packed already -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Hinted:
     """What upstream's step that sets hints comes to: slices with hints, events, and what is remembered."""

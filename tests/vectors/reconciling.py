@@ -118,9 +118,6 @@ def trigger_times(slices: list[EndpointSlice]) -> set[str | None]:
     return {(each.metadata.annotations or {}).get(names.TRIGGER_TIME_ANNOTATION) for each in slices}
 
 
-# --- the input --------------------------------------------------------------------------------------------------------
-
-
 def reconciled(given: Case) -> ServicePlan:
     """The plan for the input of a case."""
     before = packed_service(given["service"])
@@ -158,9 +155,6 @@ def packed_service(shape: Case, *, target_port: list[int] | None = None, labels:
         publish_not_ready_addresses=shape["publish_not_ready_addresses"],
         traffic_distribution=shape.get("traffic_distribution"),
     )
-
-
-# --- Pods -------------------------------------------------------------------------------------------------------------
 
 
 def pods_of(shape: Case, service: Service) -> list[Pod]:
@@ -211,9 +205,6 @@ def pod_name(index: int) -> str:
 def address_of(name: str) -> str:
     number = int(name.removeprefix("pod-"))
     return f"10.0.{number // 250}.{number % 250 + 1}"
-
-
-# --- existing slices --------------------------------------------------------------------------------------------------
 
 
 def existing_slices(

@@ -43,9 +43,6 @@ from zoneward.slices.upstream_hints import allowed_hints, givers_and_receivers, 
 AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
 
 
-# --- Nodes and numbers ------------------------------------------------------------------------------------------------
-
-
 def set_nodes(case: Case) -> None:
     demand = upstream_demand(map(a_node, case["input"]["nodes"]))
     sufficient = has_node_information(demand)
@@ -94,9 +91,6 @@ def readiness_only(shapes: list[Case]) -> PackedSlices:
     )
 
 
-# --- steps inside -----------------------------------------------------------------------------------------------------
-
-
 def giving_receiving(case: Case) -> None:
     giving, receiving = givers_and_receivers(case["input"]["desired_by_zone"], case["input"]["allocated_by_zone"])
     check({"giving": giving, "receiving": receiving}, case["expected"])
@@ -117,9 +111,6 @@ def existing_hints_check(case: Case) -> None:
     ranges = {zone: ZoneRange(0, maximum, 0.0) for zone, maximum in case["input"]["maximum_by_zone"].items()}
     counts = allowed_hints(slice_, case["input"]["already_allocated_by_zone"], ranges)
     check({"slice_can_stay_unchanged": counts is not None, "hints_by_zone": counts}, case["expected"])
-
-
-# --- hints and events -------------------------------------------------------------------------------------------------
 
 
 def add_hints(case: Case) -> None:

@@ -116,9 +116,6 @@ class AnyOf:
         return f"any of {self.outcomes}"
 
 
-# --- objects ----------------------------------------------------------------------------------------------------------
-
-
 def by_kind(documents: list[dict[str, Any]]) -> defaultdict[str, list[Any]]:
     objects: defaultdict[str, list[Any]] = defaultdict(list)
     for each in documents:

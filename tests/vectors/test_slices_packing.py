@@ -20,8 +20,6 @@ from zoneward.slices.endpoints import address_types, endpoint_of, has_endpoint
 from zoneward.slices.pack import PackedSlices, labels_differ, pack
 from zoneward.slices.ports import port_key, ports_of, target_of
 
-# --- slices -----------------------------------------------------------------------------------------------------------
-
 
 def template(service: Service) -> SliceTemplate:
     """What upstream's packing aims at: hints are set afterwards, and nothing is remembered in slices."""
@@ -128,8 +126,6 @@ def annotation_of(changes: SliceChanges, key: str) -> str | None:
     return (slice_.metadata.annotations or {}).get(key)
 
 
-# --- endpoints --------------------------------------------------------------------------------------------------------
-
 AN_ENDPOINT: Final[Mapping[str, Any]] = {
     "addresses": ["10.0.0.1"],
     "conditions": {"ready": True, "terminating": False},
@@ -198,9 +194,6 @@ def pod_membership(case: Case) -> None:
         assert endpoint.conditions.ready is case["expected"]["in_endpoints"]
         return
     assert has_endpoint(pod) == case["expected"]["in_endpoints"]
-
-
-# --- families and ports -----------------------------------------------------------------------------------------------
 
 
 def families(case: Case) -> None:

@@ -198,9 +198,6 @@ def test_validation_is_upstreams(case: Case) -> None:
     RUN[case["kind"]](case)
 
 
-# --- what the cases' inputs stand for ---------------------------------------------------------------------------------
-
-
 def addresses(count: int) -> tuple[str, ...]:
     return tuple(f"10.1.2.{index % 255}" for index in range(count))
 

@@ -190,9 +190,6 @@ def test_the_sandbox_is_as_upstream(case: Case, sandboxes: Sandboxes) -> None:
     RUN[case["kind"]](case, sandboxes)
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
-
-
 def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
     """The answer to creating it; what is created is gone again afterwards."""
     answer = sandbox.api.send("POST", path, thing)
@@ -221,9 +218,6 @@ def of(switches: Mapping[str, bool]) -> ServerGates:
 
 def names(hints: Object, field: str) -> list[str]:
     return [each["name"] for each in hints.get(field, ())]
-
-
-# --- what the cases' inputs stand for ---------------------------------------------------------------------------------
 
 
 def a_hinted_slice(hints: Case | None) -> Object:

@@ -56,17 +56,11 @@ def flat_weights(zones: int, shared: Sequence[Sequence[float]]) -> list[float]:
     return own + [weight for row in shared for weight in row]
 
 
-# --- who stays and who has left ---------------------------------------------------------------------------------------
-
-
 def test_everybody_stays_while_nobody_reaches_the_threshold() -> None:
     """Five are expected in each zone, and zone B has four. One of zone A's serves zone B, as before: a balance would
     neither leave it nor send a second one."""
     staying = [[6, 0], [1, 3]]
     assert updated([1, 1], [7, 3], staying) == Updated(True, staying)
-
-
-# --- where new ones go ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -92,9 +86,6 @@ def test_everybody_stays_while_nobody_reaches_the_threshold() -> None:
 )
 def test_where_a_new_endpoint_goes(demand: list[int], supply: list[int], staying: Rows, located: Rows) -> None:
     assert updated(demand, supply, staying) == Updated(True, located)
-
-
-# --- shared groups and weights ----------------------------------------------------------------------------------------
 
 
 BOTH_LAST: Final = ((0.0, 1.0, 1.0),)
@@ -141,9 +132,6 @@ def test_weights_divide_what_a_zone_sends() -> None:
     staying = [[3, 0], [0, 3], [1, 0]]
     assert updated([1, 1], [4, 3], staying, shared=halves, threshold=Fraction(1, 1000)) == Updated(True, staying)
     assert updated([1, 1], [4, 4], staying, shared=halves) == Updated(True, [[3, 0], [0, 4], [1, 0]])
-
-
-# --- properties -------------------------------------------------------------------------------------------------------
 
 
 Update = tuple[list[int], list[int], Rows, list[list[float]], Fraction]

@@ -47,9 +47,6 @@ def transposed(cells: list[int], zones: int) -> list[int]:
     return [cells[column * zones + row] for row in range(zones) for column in range(zones)]
 
 
-# --- known results ----------------------------------------------------------------------------------------------------
-
-
 def test_the_example_of_the_proposal() -> None:
     """20, 16 and 14 cores: 40 %, 32 % and 28 % of 25 endpoints."""
     assert run([20, 16, 14], [10, 8, 7]) == [[10, 0, 0], [0, 8, 0], [0, 0, 7]]
@@ -87,9 +84,6 @@ def test_ties_go_to_the_first_zone() -> None:
     assert run([1, 1, 1, 0], [0, 0, 0, 20]) == [[0] * 4, [0] * 4, [0] * 4, [7, 7, 6, 0]]
 
 
-# --- from a previous allocation ---------------------------------------------------------------------------------------
-
-
 def test_nobody_moves_while_every_zone_has_its_minimum() -> None:
     """3.5 expected and 3 consumed: 17 %. A fresh start would not leave it so."""
     previous = [[3, 1], [0, 3]]
@@ -123,9 +117,6 @@ def test_a_zone_with_more_than_its_fair_part_keeps_it_while_new_endpoints_will_d
         [0, 3, 0],
         [0, 0, 6],
     ]
-
-
-# --- properties -------------------------------------------------------------------------------------------------------
 
 
 Inputs = tuple[list[int], list[int], list[list[int]], Fraction]

@@ -108,9 +108,6 @@ def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, 
     assert [straight[each] for each in order] == shuffled
 
 
-# --- guests -----------------------------------------------------------------------------------------------------------
-
-
 @st.composite
 def lent(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
     """An allocation in which some zones lend and others borrow, and one from before, both by group, then by home."""

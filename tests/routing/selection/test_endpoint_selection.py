@@ -56,9 +56,6 @@ def addresses(endpoints: tuple[Endpoint, ...] | None) -> set[str]:
     return {address for endpoint in endpoints for address in endpoint.addresses or ()}
 
 
-# --- hints ------------------------------------------------------------------------------------------------------------
-
-
 def hinted(*each: Hints | None) -> tuple[Endpoint, ...]:
     return tuple(an_endpoint(f"10.0.0.{number}", hinted=one) for number, one in enumerate(each, start=1))
 
@@ -79,9 +76,6 @@ def test_hints_that_are_not_heeded_do_not_matter() -> None:
     assert chosen(*endpoints, honored=HonoredHints(zones=True, nodes=False), node="n2") == ("zone-hints", {"10.0.0.1"})
     assert chosen(*endpoints, honored=HonoredHints(zones=False, nodes=True), node="n3") == ("all", ALL)
     assert chosen(*endpoints, honored=NO_HINTS) == ("all", ALL)
-
-
-# --- traffic policies -------------------------------------------------------------------------------------------------
 
 
 def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
@@ -131,9 +125,6 @@ def test_a_local_endpoint_that_terminates_serves_until_it_is_gone_but_is_not_hea
     assert (selection.local, selection.cluster, selection.all_reachable) == ((last,), (THERE,), (last, THERE))
 
 
-# --- proxies of every age ---------------------------------------------------------------------------------------------
-
-
 BESIDE: Final[Mapping[str, Service]] = {
     "nothing": a_service(),
     "Auto": a_service("Auto"),
@@ -178,9 +169,6 @@ def test_a_consumer_heeds_the_hints_of_its_time(consumer: str) -> None:
 )
 def test_a_gate_that_is_off_in_the_proxy_hides_its_hints(gates: FeatureGates, expected: HonoredHints) -> None:
     assert honored_hints(a_service("Auto"), CURRENT, gates) == expected
-
-
-# --- endpoints of slices ----------------------------------------------------------------------------------------------
 
 
 def of_port(*slices: EndpointSlice, port: str = "http", node: str | None = None) -> dict[str, str | None]:

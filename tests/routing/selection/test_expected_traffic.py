@@ -72,9 +72,6 @@ def test_a_zone_with_endpoints_but_without_demand_has_no_overload() -> None:
     assert traffic.in_zone == 0.25
 
 
-# --- nodes ------------------------------------------------------------------------------------------------------------
-
-
 def nodes(*each: tuple[str, str | None, int]) -> Sequence[Node]:
     return [a_node(name, zone, cpu=cpu) for name, zone, cpu in each]
 
@@ -123,9 +120,6 @@ def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_z
         assert predicted(*some(2, nowhere), demand=demand).in_zone == 0.0
 
 
-# --- readiness --------------------------------------------------------------------------------------------------------
-
-
 def test_terminating_endpoints_take_all_traffic_as_the_last_resort() -> None:
     leaving = [
         an_endpoint(f"10.0.0.{each}", "a", ready=False, serving=True, terminating=True, hinted=hints("a"))
@@ -144,9 +138,6 @@ def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint
     assert (traffic.served, traffic.dropped, traffic.in_zone) == (0.0, 1.0, 0.0)
     assert (traffic.max_overload, traffic.mean_overload) == (0.0, 0.0)
     assert traffic.zones["a"].overload is None
-
-
-# --- demand -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

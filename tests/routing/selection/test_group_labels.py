@@ -41,8 +41,6 @@ def labelled(label: str | None, annotation: str | None = None, *addresses: str, 
     return replace(each, metadata=replace(each.metadata, annotations=annotations))
 
 
-# --- text and back ----------------------------------------------------------------------------------------------------
-
 ZONES: Final = st.from_regex(r"[a-z0-9A-Z]([-_.a-z0-9A-Z]{0,8}[a-z0-9A-Z])?", fullmatch=True)
 WEIGHTS: Final = st.one_of(
     st.just(1.0), st.integers(1, 9_999_999_999).map(lambda millionths: round(millionths / 10**6, WEIGHT_DIGITS))
@@ -133,8 +131,6 @@ def test_a_group_among_fewer_zones_keeps_its_weights_and_is_an_own_one_in_the_en
     assert restrict_to_zones(group, {"c"}) == own_group("c")
     assert restrict_to_zones(group, {"d"}) is None
 
-
-# --- selection --------------------------------------------------------------------------------------------------------
 
 SLICES: Final = (
     labelled("a", None, "10.0.0.1", "10.0.0.2", name="a"),
@@ -291,9 +287,6 @@ def test_with_the_gate_off_a_proxy_ignores_labels() -> None:
     off = FeatureGates(topology_aware_subsetting=False)
     for consumer in ("zoneward", "zone-slices"):
         assert ends(use(SLICES, "a", consumer, gates=off)) == ALL
-
-
-# --- KEP-2004 § Version Skew Strategy ---------------------------------------------------------------------------------
 
 
 def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> None:
