@@ -49,7 +49,6 @@ def test_weights_are_those_that_slices_keep() -> None:
 
 
 def test_a_shared_group_that_is_empty_is_left_out() -> None:
-    """Room for three groups more, and one of them in use."""
     counts = [2, 0, 0, 1, 0, 0, 0, 1, 0, 0]
     weights = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.25, 1.0, 1.0]
     found = allocation_of(("a", "b"), 5, counts, weights)
@@ -59,7 +58,6 @@ def test_a_shared_group_that_is_empty_is_left_out() -> None:
 
 
 def test_a_shared_group_that_one_zone_consumes_is_part_of_its_own() -> None:
-    """Also where another's weight is too small for the digits that slices keep."""
     counts = [2, 0, 0, 1, 0, 3, 4, 0]
     weights = [1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 4e-7, 1.0]
     found = allocation_of(("a", "b"), 4, counts, weights)

@@ -49,7 +49,6 @@ DESIGN: Final[dict[str, Any]] = {
 
 
 def test_the_designs_document_is_the_default() -> None:
-    """Every key may be left out, alone or with all others."""
     assert configuration_from(HEAD) == Configuration()
     assert configuration_from(DESIGN) == Configuration()
     for section in ("featureGates", "hints", "subsetting"):
@@ -59,7 +58,6 @@ def test_the_designs_document_is_the_default() -> None:
 
 
 def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> None:
-    """And keeps all that is no matter of how upstream decides."""
     ours = Configuration(
         gates=FeatureGates(prefer_same_traffic_distribution=False),
         subsetting=SubsettingSettings(padding=1),
@@ -205,7 +203,6 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_setting_is_refused_in_one_line(what: str) -> None:
-    """Field, what was expected, what was found."""
     document, message = REFUSED[what]
     with pytest.raises(ConfigurationError) as raised:
         configuration_from({**HEAD, **document})
@@ -234,7 +231,6 @@ CONCERNED: Final = ("TopologyAwareHints", "TopologyAwareSubsetting", "ServiceTra
 
 
 def test_gates_that_exclude_each_other_are_refused() -> None:
-    """All combinations of the four gates concerned; the first reason is given."""
     for values in product((False, True), repeat=len(CONCERNED)):
         gates = dict(zip(CONCERNED, values, strict=True))
         reasons = [text for text, excluded in FORBIDDEN.items() if {**gates, **excluded} == gates]

@@ -180,7 +180,6 @@ def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
 
 
 def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> None:
-    """Not even one without a zone matters while it is not ready."""
     unready = tuple(a_pod(f"unready-{number}", "node-a", ips=(f"10.8.0.{number}",), ready=False) for number in (1, 2))
     cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
     decision = decided(cluster)

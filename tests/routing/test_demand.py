@@ -39,7 +39,6 @@ UNUSED: Final = {
 
 @pytest.mark.parametrize("what", UNUSED)
 def test_a_node_that_does_not_count_adds_nothing_and_lacks_nothing(what: str) -> None:
-    """Neither its CPU nor its zone is asked for."""
     nodes = [a_node("n1", "a"), a_node("n2", "b")]
     assert compute_demand([*nodes, UNUSED[what]]) == compute_demand(nodes)
     assert not counts_for_demand(UNUSED[what])
@@ -87,7 +86,6 @@ def test_allocatable_cpu_is_exact_and_within_what_can_be_reckoned_with(cpu: Numb
 
 
 def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -> None:
-    """A zone whose Nodes have no weight of their own is there as well: traffic may start on them."""
     nodes = [a_node("n1", "b"), a_node("n2", "a"), a_node("n3", "a", cpu="500m"), a_node("n4", None, cpu=3)]
     assert compute_demand(nodes).weight_by_zone == {"": 3000, "a": 4500, "b": 4000}
     assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}

@@ -82,8 +82,6 @@ def test_the_rule_tells_the_loss_and_the_tolerance() -> None:
 
 
 def test_who_serves_another_zone_goes_on_serving_it() -> None:
-    """Zones b and c lack two endpoints each. A plan from nothing lends them by identity, the first two to zone b;
-    these serve zone c already, and stay there while two endpoints that had changed places go home."""
     located = "aaaaaaaa" + "bb" + "cc"
     serves = "ccbbaabc" + "ab" + "ca"
     cluster = kept(located, serves)

@@ -366,7 +366,6 @@ def test_row(row: str, words: Words) -> None:
 
 
 def test_every_row_of_unit_tests_is_a_test() -> None:
-    """13 rows in the first version and 11 of them in the second, in their order."""
     assert (len(KEP_2004_FIRST), len({*KEP_2004_FIRST} - {*KEP_2004_ONLY_FIRST})) == (13, 11)
     assert tuple(ROWS) == KEP_2004_FIRST
 

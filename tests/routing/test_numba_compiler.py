@@ -92,7 +92,6 @@ def test_without_numba_a_function_is_itself(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_numba_is_available_where_it_could_be_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Asking does not import it."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     assert not is_available()
@@ -131,7 +130,6 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
 
 
 def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> None:
-    """numba sees no function that has not been through it: none of another module, none by its plain self."""
     assert [compile_function(function) for function in FUNCTIONS] == [
         compile_function(function) for function in FUNCTIONS
     ]
@@ -195,7 +193,6 @@ def test_another_function_may_stand_behind_a_name_for_this_caller_alone(
 
 
 def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
-    """Under that name, in that directory; what it calls is in it, and not kept for itself."""
     kept = compile_function(stepped, cache_dir="/somewhere", cache_name="stepped_by_one")
     assert kept(1) == 20
     assert (kept.__name__, kept.__qualname__, kept.__code__.co_name) == ("stepped_by_one",) * 3

@@ -54,7 +54,6 @@ def test_a_zone_without_endpoints_sends_its_traffic_to_all() -> None:
 
 
 def test_any_groups_score_as_in_the_reference() -> None:
-    """2,000 random allocations: shared and empty groups, any weights, zones that consume nothing."""
     rng = random.Random(2433)
     for _ in range(2000):
         zones = rng.randint(1, 6)

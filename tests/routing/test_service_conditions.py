@@ -110,7 +110,6 @@ def test_conditions_report_the_worst_family_and_of_equals_the_first() -> None:
 
 
 def test_a_family_without_endpoints_does_not_count_unless_no_family_has_any() -> None:
-    """One whose endpoints are not ready does."""
     for outcome in BY_SEVERITY.values():
         for families in ({"IPv4": EMPTY, "IPv6": outcome}, {"IPv6": outcome, "IPv4": EMPTY}):
             assert worst_family(families) == ("IPv6", outcome)

@@ -267,7 +267,6 @@ def test_a_change_is_told_once(what: str) -> None:
 
 
 def test_every_reason_that_voids_hints_has_words() -> None:
-    """No decision that asks for hints in vain meets a reason without a message."""
     silent = {
         *(Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.ACCEPTED, Reason.UNKNOWN_VALUE, Reason.FEATURE_GATE_OFF),
         *(Reason.TOPOLOGY_KEYS, Reason.NO_SELECTOR),
@@ -320,7 +319,6 @@ def test_what_is_in_force_counts_where_conditions_are_lost(cluster: Cluster) -> 
 
 
 def test_a_value_that_was_told_in_a_message_that_is_left_out_is_not_told_again() -> None:
-    """As in an anonymized snapshot."""
     cluster = AUTO.with_(service=a_service("Atuo")).settled()
     status = cluster.service.status
     assert status is not None

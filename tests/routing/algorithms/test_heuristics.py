@@ -22,7 +22,6 @@ def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_lo
 
 @pytest.mark.parametrize("name", HEURISTICS)
 def test_each_that_is_for_hints_is_found_under_our_domain_and_no_other(name: str) -> None:
-    """What is for slice groups has an annotation of its own."""
     heuristic = HEURISTICS[name]
     assert find_heuristic(f"{names.DOMAIN}/{name}") is (None if heuristic.subsets else heuristic)
 

@@ -92,23 +92,23 @@ BOTH_LAST: Final = ((0.0, 1.0, 1.0),)
 """One group that zones B and C share."""
 
 
-def test_a_new_endpoint_goes_to_a_shared_group_in_greatest_need() -> None:
-    """Seven endpoints: zone A has two for 2.33, the others share four for 4.67. Their own groups are empty, and need
-    nothing while there is another."""
-    staying = [[2, 0, 0], [0, 0, 0], [0, 0, 0], [1, 2, 1]]
-    assert updated([1, 1, 1], [3, 3, 1], [*staying[:3], [1, 2, 1]], shared=BOTH_LAST) == Updated(
-        True, [*staying[:3], [1, 3, 1]]
-    )
-
-
-@pytest.mark.parametrize(("zone", "group"), [(0, 0), (1, 3), (2, 3)])
-def test_among_equals_a_new_endpoint_goes_to_a_group_that_its_zone_shares(zone: int, group: int) -> None:
-    """3.5 expected by zone A, and as many by the two that share three."""
-    staying = [[3, 0, 0], [0, 0, 0], [0, 0, 0], [0, 2, 1]]
-    supply, wanted = [3, 2, 1], [list(row) for row in staying]
-    supply[zone] += 1
-    wanted[group][zone] += 1
-    assert updated([2, 1, 1], supply, staying, shared=BOTH_LAST) == Updated(True, wanted)
+@pytest.mark.parametrize(
+    ("demand", "supply", "staying", "last"),
+    [
+        # Zone A has two for 2.33, the others share four for 4.67. Their own groups are empty, and need nothing.
+        pytest.param([1, 1, 1], [3, 3, 1], [[2, 0, 0], [1, 2, 1]], [[2, 0, 0], [1, 3, 1]], id="in greatest need"),
+        # 3.5 expected by zone A, and as many by the two that share three.
+        pytest.param([2, 1, 1], [4, 2, 1], [[3, 0, 0], [0, 2, 1]], [[4, 0, 0], [0, 2, 1]], id="equal, own group"),
+        pytest.param([2, 1, 1], [3, 3, 1], [[3, 0, 0], [0, 2, 1]], [[3, 0, 0], [0, 3, 1]], id="equal, its zone shares"),
+    ],
+)
+def test_where_a_new_endpoint_goes_among_shared_groups(
+    demand: list[int], supply: list[int], staying: Rows, last: Rows
+) -> None:
+    """Of zone A, and of zones B and C together, whose own groups are empty."""
+    none = [[0, 0, 0], [0, 0, 0]]
+    groups, wanted = [staying[0], *none, staying[1]], [last[0], *none, last[1]]
+    assert updated(demand, supply, groups, shared=BOTH_LAST) == Updated(True, wanted)
 
 
 def test_an_empty_shared_group_gets_nothing() -> None:
@@ -119,7 +119,6 @@ def test_an_empty_shared_group_gets_nothing() -> None:
 
 
 def test_a_shared_group_that_is_overloaded_is_refused() -> None:
-    """Two zones share two endpoints for three; with three for 3.5, it is 17 %."""
     own = [[2, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert not updated([2, 3, 3], [2, 2, 0], [*own, [0, 2, 0]], shared=BOTH_LAST).allowed
     assert updated([2, 3, 3], [2, 3, 0], [*own, [0, 3, 0]], shared=BOTH_LAST).allowed

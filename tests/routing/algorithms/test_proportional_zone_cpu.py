@@ -80,7 +80,6 @@ def test_what_cannot_stay_below_the_threshold_is_impossible(demand: list[int], s
 
 
 def test_ties_go_to_the_first_zone() -> None:
-    """Twenty endpoints of a zone without demand for three equal zones."""
     assert run([1, 1, 1, 0], [0, 0, 0, 20]) == [[0] * 4, [0] * 4, [0] * 4, [7, 7, 6, 0]]
 
 
@@ -168,7 +167,6 @@ def test_no_zone_is_at_the_threshold_and_it_is_impossible_only_where_minimums_do
 @PROPERTY
 @given(inputs(all_placed=True))
 def test_nobody_moves_where_nobody_has_to(drawn: Inputs) -> None:
-    """Where everybody was placed and every zone is still below the threshold, the answer is what was."""
     demand, supply, previous, threshold = drawn
     total, endpoints = sum(demand), sum(supply)
     assume(endpoints and total)

@@ -112,7 +112,6 @@ some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.int
 def test_an_updated_index_is_the_same_as_a_new_one(
     changes: list[tuple[int, str, bool, int, ZoneGroup | None]], merge_addresses: bool
 ) -> None:
-    """Endpoints come, change and go; two of them may share an address."""
     endpoint_index = EndpointIndex(merge_addresses=merge_addresses)
     there: dict[int, IndexedEndpoint] = {}
     for number, zone, ready, address, before in changes:

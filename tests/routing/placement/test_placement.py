@@ -74,7 +74,6 @@ def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
 @settings(max_examples=200, print_blob=True)
 @given(small)
 def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
-    """Beside every other way to meet them."""
     located = [each[0] for each in endpoints]
     before = [each[1] for each in endpoints]
     result = place(located, before, identities(len(endpoints)), counts_of(endpoints), ZONES)
@@ -148,7 +147,6 @@ def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
 @settings(max_examples=150)
 @given(lent())
 def test_as_many_guests_as_possible_stay(given_: tuple[list[int], list[int], int]) -> None:
-    """Of all ways to lend as many endpoints, tried one by one, none keeps more of them where they were."""
     counts, before, zones = given_
 
     def stay(allocation: Sequence[int]) -> int:

@@ -113,7 +113,6 @@ VALUES: Final[Mapping[str, Values]] = {
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_alone(value: str) -> None:
-    """Each place understands its own values; all others are like unset."""
     got = Values(
         new=outcome(a_service(value)),
         old=outcome(a_service(old=value)),
@@ -202,7 +201,6 @@ def expected_of(value: str | None, hints: Hints, *, gate: bool, default: bool, k
 @pytest.mark.parametrize("value", ASKED, ids=repr)
 @pytest.mark.parametrize("setting", HINTS)
 def test_precedence(setting: str, value: str | None) -> None:
-    """Every hints setting beside every value for subsetting, with and without gate, default and topologyKeys."""
     hints = HINTS[setting]
     for gate, default, keys in product((True, False), (True, False), (None, (), ("kubernetes.io/hostname", "*"))):
         service = a_service(hints.new, old=hints.old, distribution=hints.field, keys=keys, subsetting=value)
@@ -354,7 +352,6 @@ INVALID: Final = (
 
 @pytest.mark.parametrize("value", VALID)
 def test_a_valid_starting_threshold_counts(value: str) -> None:
-    """Exactly as it is written; the controller's does not."""
     service = a_service(subsetting="Auto", starting=value)
     assert (asked(service).starting_threshold, asked(service).accepted) == (Fraction(value), True)
     assert recorded(service)[0] == Rule(
@@ -364,7 +361,6 @@ def test_a_valid_starting_threshold_counts(value: str) -> None:
 
 @pytest.mark.parametrize("value", INVALID, ids=lambda value: ascii(value)[:20])
 def test_an_invalid_starting_threshold_is_the_controller_s(value: str) -> None:
-    """With a rule that failed, and not accepted; in a few words, however long it is."""
     configuration = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(9, 2)))
     service = a_service(subsetting="Auto", starting=value)
     found, rule = asked(service, configuration), recorded(service, configuration)[0]
@@ -376,7 +372,6 @@ def test_an_invalid_starting_threshold_is_the_controller_s(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["Require", "Disabled", "Banana"])
 def test_algorithm_and_threshold_matter_only_where_something_is_balanced(value: str) -> None:
-    """Beside the other values nobody asks about them."""
     with_them, without = a_service(subsetting=value, algorithm="Banana", starting="Banana"), a_service(subsetting=value)
     assert (asked(with_them), recorded(with_them)) == (asked(without), recorded(without))
 
@@ -460,7 +455,6 @@ UPSTREAM: Final = Configuration().as_upstream()
 
 @pytest.mark.parametrize("value", VALUES)
 def test_upstream_knows_no_value_of_ours(value: str) -> None:
-    """Current Kubernetes knows Auto in both annotations and three values of the field."""
     for configuration in (UPSTREAM, dataclasses.replace(UPSTREAM, default_approach="Subsetting")):
         assert outcome(a_service(subsetting=value, algorithm=value), configuration) == "nothing"
     for service in (a_service(value), a_service(old=value)):

@@ -53,7 +53,6 @@ def test_every_value_that_may_be_asked_about_is_in_the_table() -> None:
 def test_what_if_asks_for_the_value_and_for_nothing_else(
     service: Service, value: str, default: DefaultApproach
 ) -> None:
-    """Not even for what the controller gives to whoever asks for nothing."""
     asking = as_if_requested(service, value)
     configuration = Configuration(default_approach=default)
     found = asked(asking, configuration)
@@ -62,7 +61,6 @@ def test_what_if_asks_for_the_value_and_for_nothing_else(
 
 
 def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
-    """They would still be there, so the answer counts them in."""
     service = a_service("Auto", keys=("*",), internal="Local", external="Local")
     others = {"example.com/owner": "web", names.STARTING_THRESHOLD_ANNOTATION: "2"}
     annotations = {**(service.metadata.annotations or {}), **others}

@@ -79,7 +79,6 @@ def test_hints_that_are_not_heeded_do_not_matter() -> None:
 
 
 def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
-    """KEP-2086's gate; the external policy is older than it."""
     service = a_service(internal="Local", external="Local", node_port=30080)
     off = FeatureGates(topology_aware_hints=False, service_traffic_policy=False)
     assert policies_of(service, FeatureGates()) == Policies(uses_cluster=True, uses_local=True, internal_local=True)
@@ -184,7 +183,6 @@ def test_an_address_is_written_with_its_port_and_of_ipv6_in_brackets() -> None:
 
 
 def test_only_slices_with_the_port_and_its_number_count() -> None:
-    """By name, whatever the number: Pods may resolve a name each their own way."""
     other = a_slice("s2", an_endpoint("10.0.0.2"), ports=[EndpointPort(name="http", port=9090)])
     metrics = a_slice("s3", an_endpoint("10.0.0.3"), ports=[EndpointPort(name="metrics", port=9091)])
     without = a_slice("s4", an_endpoint("10.0.0.4"), ports=[EndpointPort(name="http", port=None)])
@@ -195,7 +193,6 @@ def test_only_slices_with_the_port_and_its_number_count() -> None:
 
 
 def test_of_an_address_twice_the_one_on_the_own_node_counts_else_the_first_by_slice_name() -> None:
-    """The same address with another port is another endpoint."""
     first = a_slice("s1", an_endpoint("10.0.0.1", node="n1"))
     second = a_slice("s2", an_endpoint("10.0.0.1", node="n2"))
     third = a_slice("s3", an_endpoint("10.0.0.1", node="n3"), ports=[EndpointPort(name="http", port=9090)])
@@ -223,7 +220,6 @@ def test_endpoints_of_all_ports_stand_once_by_address() -> None:
 
 
 def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
-    """Of thousands of ports each would otherwise go through all ports of all slices."""
     endpoints = (Endpoint(addresses=("10.0.0.1",)),)
     ports = tuple(EndpointPort(name=name, protocol="TCP", port=80) for name in ("a", "b"))
     two = EndpointSlice(endpoints=endpoints, ports=ports)

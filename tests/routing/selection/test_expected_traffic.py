@@ -101,14 +101,6 @@ def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None
     assert traffic.zones["b"].consumed == 1
 
 
-def test_with_the_internal_policy_local_a_local_endpoint_that_terminates_serves() -> None:
-    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
-    leaving = an_endpoint("10.0.0.2", "b", node="n2", ready=False, serving=True, terminating=True)
-    traffic = predicted(an_endpoint("10.0.0.1", "a", node="n1"), leaving, demand=demand, policies=INTERNAL_LOCAL)
-    assert traffic.load == loads(0.5, 0.5)
-    assert traffic.dropped == 0
-
-
 def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_zone() -> None:
     """A third of the CPU has no zone: it goes to all endpoints, also to those that have none."""
     demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1), ("n3", None, 1)))
@@ -118,18 +110,6 @@ def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_z
     assert traffic.zones[""].demand == pytest.approx(1 / 3)
     for nowhere in (None, ""):
         assert predicted(*some(2, nowhere), demand=demand).in_zone == 0.0
-
-
-def test_terminating_endpoints_take_all_traffic_as_the_last_resort() -> None:
-    leaving = [
-        an_endpoint(f"10.0.0.{each}", "a", ready=False, serving=True, terminating=True, hinted=hints("a"))
-        for each in (1, 2)
-    ]
-    unready = an_endpoint("10.0.0.3", "b", ready=False)
-    traffic = predicted(*leaving, unready)
-    assert traffic.load == loads(0.5, 0.5, 0.0)
-    assert (traffic.zones["a"].located, traffic.zones["b"].located) == (2, 0)
-    assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (0.5, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("endpoints", [[], [an_endpoint(ready=False)]], ids=["none", "none ready"])
@@ -145,10 +125,3 @@ def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint
 )
 def test_without_demand_nothing_can_be_predicted(demand: Demand) -> None:
     assert predict_traffic([an_endpoint()], demand=demand, policies=CLUSTER, honored=ALL_HINTS) is None
-
-
-def test_nodes_and_zones_alone_predict_the_same() -> None:
-    """Where no node picks for itself, the Nodes behind the zones do not matter."""
-    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "a", 2), ("n3", "b", 1)))
-    endpoints = (*some(2, "a", to="a"), *some(1, "b", to="b", block=1))
-    assert predicted(*endpoints, demand=demand) == predicted(*endpoints, demand=demand_in(a=3, b=1))

@@ -76,7 +76,6 @@ TEXTS: Final[Mapping[str, tuple[ZoneGroup, str, str | None]]] = {
 
 @pytest.mark.parametrize("what", TEXTS)
 def test_label_and_annotation_of_a_group(what: str) -> None:
-    """An own group needs no annotation, a shared one without weights only names."""
     group, label, annotation = TEXTS[what]
     assert (group.label_zone, zones_annotation(group)) == (label, annotation)
 
@@ -114,7 +113,6 @@ def test_an_annotation_that_makes_sense_counts_before_the_label(text: str) -> No
 
 @pytest.mark.parametrize("text", NONSENSE, ids=ascii)
 def test_an_annotation_that_makes_no_sense_is_not_there(text: str) -> None:
-    """The label counts alone."""
     assert group_of_slice(labelled("a", text)) == own_group("a")
 
 
@@ -189,7 +187,6 @@ USED: Final[Mapping[str, Mapping[str | None, tuple[list[int], SelectionRule]]]] 
 
 @pytest.mark.parametrize("consumer", USED)
 def test_a_proxy_uses_slices_labelled_for_its_zone_and_those_without_a_label(consumer: str) -> None:
-    """Older ones use all; a node without a zone too."""
     for zone, (expected, rule) in USED[consumer].items():
         selection = use(SLICES, zone, consumer)
         assert (ends(selection), selection.rule) == (expected, rule), zone
@@ -272,7 +269,6 @@ def test_node_hints_count_within_the_slices_of_the_zone() -> None:
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_an_internal_policy_of_local_looks_at_all_slices(consumer: str) -> None:
-    """An endpoint on the own node counts, whichever zone its slice is for."""
     slices = (
         a_slice("b", an_endpoint("10.0.0.1", "a", node="n"), labels={names.ZONE_LABEL: "b"}),
         a_slice("a", an_endpoint("10.0.0.2", "a", node="m"), labels={names.ZONE_LABEL: "a"}),
