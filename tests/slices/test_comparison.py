@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from tests.builders.structs import a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster, only_family
 
 from zoneward.kube import names
@@ -55,14 +55,6 @@ def test_the_score_is_the_proposals() -> None:
     assert found["none"].score == pytest.approx(45 / 3 + 40 + 15)
 
 
-def test_overload_makes_the_score_negative_where_it_is_bad_enough() -> None:
-    found = by_name(compare(a_cluster(a=28, b=1, c=1)))["PreferSameZone"]
-    assert found.traffic is not None
-    assert found.traffic.max_overload == pytest.approx(9)
-    assert found.score is not None
-    assert found.score < 0
-
-
 def test_of_equal_scores_the_one_with_the_fewest_writes_is_best() -> None:
     cluster = a_cluster(a=5, b=5, c=5)
     comparison = compare(cluster.with_(service=a_service(distribution="PreferSameZone")).settled())
@@ -90,13 +82,6 @@ def test_nobody_is_best_where_nothing_can_be_predicted() -> None:
     assert {each.score for each in comparison.candidates} == {None}
 
 
-def test_today_is_what_the_service_asks_for_itself() -> None:
-    cluster = a_cluster(a=5, b=5, c=5).with_(service=a_service(subsetting="Auto", algorithm="local-opt"))
-    comparison = compare(cluster)
-    assert comparison.today.decision.heuristic == "local-opt"
-    assert comparison.today.traffic == by_name(comparison)["local-opt"].traffic
-
-
 def test_none_is_cluster_wide_even_where_the_controllers_default_is_subsetting() -> None:
     configuration = Configuration(
         default_approach="Subsetting", subsetting=SubsettingSettings(starting_threshold=Fraction(1))
@@ -104,13 +89,6 @@ def test_none_is_cluster_wide_even_where_the_controllers_default_is_subsetting()
     comparison = compare(a_cluster(a=5, b=5, c=5).with_(configuration=configuration))
     assert comparison.today.decision.heuristic == "local"
     assert by_name(comparison)["none"].decision.heuristic is None
-
-
-def test_slices_of_the_built_in_controller_count_as_deleted() -> None:
-    cluster = a_cluster(a=1)
-    theirs = a_slice("cart-x", an_endpoint(pod="a-0000"), manager=names.BUILT_IN_MANAGER)
-    found = by_name(compare(cluster.with_(slices=(theirs,))))["none"]
-    assert (found.created, found.deleted) == (1, 1)
 
 
 def test_each_address_family_is_compared_for_itself() -> None:

@@ -79,7 +79,6 @@ def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
 
 @pytest.mark.parametrize("hinted", [hints("b", "a"), hints("a", "b", "a")])
 def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -> None:
-    """In name order, each once, all with the weight 1."""
     endpoint = an_endpoint("10.0.0.1", hinted=hinted)
     assert existing([a_slice("s1", endpoint)]).previous_groups() == {
         identity(endpoint): ZoneGroup(("a", "b"), (1.0, 1.0))

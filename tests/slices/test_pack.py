@@ -72,10 +72,6 @@ def fates(changes: SliceChanges) -> tuple[list[list[int]], dict[str, list[int]],
     )
 
 
-def test_new_endpoints_fill_new_slices_in_the_order_of_their_identity() -> None:
-    assert fates(packed([], some(5, 1, 4, 2, 3))) == ([[1, 2, 3], [4, 5]], {}, [], [])
-
-
 @pytest.mark.parametrize("names_", [("s1", "s2"), ("s2", "s1")])
 def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(names_: tuple[str, str]) -> None:
     """Two more: one slice would have room for another besides, one is filled exactly, and one has no room."""
@@ -83,11 +79,6 @@ def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(n
     existing = [a_slice(roomy, *some(1)), a_slice(fitting, *some(2, 3)), a_slice("s3", *some(4, 5, 6))]
     changes = packed(existing, some(1, 2, 3, 4, 5, 6, 7, 8), most=4)
     assert fates(changes) == ([], {fitting: [2, 3, 7, 8]}, [roomy, "s3"], [])
-
-
-def test_what_fits_nowhere_whole_gets_a_slice_of_its_own() -> None:
-    existing = [a_slice("s1", *some(1, 2)), a_slice("s2", *some(3, 4))]
-    assert fates(packed(existing, some(1, 2, 3, 4, 5, 6))) == ([[5, 6]], {}, ["s1", "s2"], [])
 
 
 def test_a_slice_that_loses_all_is_used_for_what_would_be_created() -> None:
@@ -158,11 +149,6 @@ def test_the_order_of_ports_in_a_slice_does_not_matter() -> None:
     assert fates(packed([a_slice("s1", *some(1), ports=ports[::-1])], some(1), ports=ports)) == ([], {}, ["s1"], [])
 
 
-def test_a_service_without_endpoints_has_one_empty_slice() -> None:
-    (created,) = packed([], []).create
-    assert (created.endpoints, created.ports, created.address_type) == ((), (), "IPv4")
-
-
 def test_the_empty_slice_stays_where_it_is_one_already() -> None:
     (placeholder,) = packed([], []).create
     assert fates(packed([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])
@@ -175,15 +161,6 @@ def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None
     (placeholder,) = packed([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
     assert fates(packed([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])
-
-
-def test_a_new_slice_belongs_to_its_service() -> None:
-    (created,) = packed([], some(1)).create
-    owner = OwnerReference(
-        api_version="v1", kind="Service", name="cart", uid=UID, controller=True, block_owner_deletion=True
-    )
-    assert created.metadata.owner_references == (owner,)
-    assert created.metadata.namespace == "shop"
 
 
 def test_a_service_from_a_file_owns_nothing() -> None:
