@@ -58,11 +58,6 @@ def test_a_rule_that_means_something_else_when_compiled_runs_as_plain_python(tmp
     assert "compiled it gives something else" in found.note
 
 
-def test_underscores_in_a_name_are_hyphens_in_tables(tmp_path: Path) -> None:
-    (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", "own_zone_first"))
-    assert load_algorithm_file(f"{tmp_path / 'my.py'}:own_zone_first").unchecked.name == "own-zone-first"
-
-
 # What a file holds -> what is said behind its name.
 CAN_T_BE_LOADED: dict[str, tuple[str, str]] = {
     "no such function": ("x = 3\n", ": expected a function rule, found none"),

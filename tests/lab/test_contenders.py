@@ -47,53 +47,22 @@ def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -
     assert {*SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name} == {*SIX}
 
 
-@pytest.mark.parametrize(
-    ("alias", "label"),
-    [
-        ("Original", "random"),
-        ("Local", "local-kep-tool"),
-        ("LocalShared", "local-shared"),
-        ("LocalWeighted", "local-weighted"),
-        ("LocalOpt", "local-opt"),
-        ("none", "cluster-wide"),
-    ],
-)
-def test_a_name_of_the_proposals_tool_stands_for_ours(alias: str, label: str) -> None:
-    assert only(alias) == only(label)
-    assert only(alias).label == label
+def test_a_name_of_the_proposals_tool_stands_for_ours() -> None:
+    theirs = ["Original", "Local", "LocalShared", "LocalWeighted", "LocalOpt", "none"]
+    ours = ["random", "local-kep-tool", "local-shared", "local-weighted", "local-opt", "cluster-wide"]
+    assert labels(theirs) == ours
+    assert found(theirs) == found(ours)
 
 
-def test_machine_code_has_a_name_of_its_own_for_each_rule() -> None:
-    """Under the same name another rule's would be found."""
-    everybody = found(["all"])
-    assert len({each.key for each in everybody}) == len({each.rule for each in everybody})
-    assert len({(each.key, each.rule) for each in everybody}) == len({each.key for each in everybody})
-    assert all(each.key.isidentifier() for each in everybody)
-    assert not any(each.interpreted for each in everybody)
+STARTS = {"local": 3, "local-kep-tool": 3, "local-shared": 1, "ProportionalZoneCPU": 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "starting_threshold", "overload"),
-    [
-        ("random", "0", "1/2"),
-        ("local", "3", "1/2"),
-        ("local-kep-tool", "3", "1/2"),
-        ("local-shared", "1", "1/2"),
-        ("local-weighted", "0", "1/2"),
-        ("local-opt", "0", "1/2"),
-        ("ProportionalZoneCPU", "1", "1/5"),
-        ("PreferSameZone", "0", "1/2"),
-        ("cluster-wide", "0", "1/2"),
-    ],
-)
-def test_defaults_are_those_of_the_proposals(name: str, starting_threshold: str, overload: str) -> None:
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_defaults_are_those_of_the_proposals(name: str) -> None:
     one = only(name)
-    assert (one.label, one.starting_threshold, one.overload_threshold, one.max_endpoints_per_slice) == (
-        name,
-        Fraction(starting_threshold),
-        Fraction(overload),
-        100,
-    )
+    overload = Fraction(1, 5) if name == "ProportionalZoneCPU" else Fraction(1, 2)
+    assert (one.label, one.max_endpoints_per_slice) == (name, 100)
+    assert (one.starting_threshold, one.overload_threshold) == (STARTS.get(name, 0), overload)
 
 
 @pytest.mark.parametrize("name", HAVING)
@@ -148,7 +117,7 @@ def test_two_that_differ_in_the_seventh_digit_both_take_part() -> None:
     assert len({each.label for each in both}) == 2
 
 
-@examples(200)
+@examples(100)
 @given(
     st.sampled_from(ALGORITHMS),
     st.fixed_dictionaries(
@@ -190,7 +159,7 @@ def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> N
     ]
 
 
-@examples(100)
+@examples(60)
 @given(
     st.lists(st.sampled_from(ALGORITHMS), min_size=1, unique=True),
     st.dictionaries(st.sampled_from(PARAMETERS), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)),
@@ -221,10 +190,6 @@ def test_an_own_rule_may_have_every_parameter() -> None:
     assert (mine.rule, mine.interpreted, mine.parameters) == (same_zone, True, (1, 10, 1, 10))
 
 
-def test_an_own_rule_is_not_among_all() -> None:
-    assert labels(["all,mine"], own=OWN) == [*ALGORITHMS, "mine"]
-
-
 ONE_OF = (
     "expected one of all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, "
     "PreferSameZone, cluster-wide"
@@ -237,10 +202,7 @@ THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpoin
     [
         ("", f"--algorithm: {ONE_OF}, got ''"),
         ("locale", f"--algorithm: {ONE_OF}, got 'locale'"),
-        ("LOCAL", f"--algorithm: {ONE_OF}, got 'LOCAL'"),
         ("local,", f"--algorithm: {ONE_OF}, got ''"),
-        ("local,,random", f"--algorithm: {ONE_OF}, got ''"),
-        ("mine", f"--algorithm: {ONE_OF}, got 'mine'"),
         ("RequireZone", f"--algorithm: {ONE_OF}, got 'RequireZone'"),
         ("all:maxEndpointsPerSlice=3", f"--algorithm: {ONE_OF}, got 'all'"),
         ("local,startingThreshold=3", f"--algorithm: {ONE_OF}, got 'startingThreshold=3'"),

@@ -24,36 +24,28 @@ GOOD = b"name,a,b\none,1 2,3 4\n"
 # What is wrong with the third line -> (the line, what is said of it).
 BAD_ROWS: dict[str, tuple[bytes, str]] = {
     "a missing column": (b"x,1 2", "b: expected 3 columns, got 2"),
-    "all columns missing": (b"x", "a: expected 3 columns, got 1"),
     "an empty line": (b"", "a: expected 3 columns, got an empty line"),
     "an extra column": (b"x,1 2,3 4,5 6", "expected 3 columns, got 4"),
-    "an extra comma": (b"x,1 2,3 4,", "expected 3 columns, got 4"),
     "text for nodes": (b"x,one 2,3 4", "a: expected nodes as a whole number from 0 to 1,000,000, got 'one'"),
     "text for endpoints": (b"x,1 2,3 four", "b: expected endpoints as a whole number from 0 to 1,000,000, got 'four'"),
-    "a fraction": (b"x,1 2,3 4.5", "b: expected endpoints as a whole number from 0 to 1,000,000, got '4.5'"),
     "digits of another script": (
         "x,1 2,3 \u0664".encode(),
         "b: expected endpoints as a whole number from 0 to 1,000,000, got '\u0664'",
     ),
     "negative nodes": (b"x,-1 2,3 4", "a: expected nodes as a whole number from 0 to 1,000,000, got '-1'"),
-    "negative endpoints": (b"x,1 2,3 -4", "b: expected endpoints as a whole number from 0 to 1,000,000, got '-4'"),
-    "an absurd count": (b"x,1 2,1000001 4", "b: expected nodes as a whole number from 0 to 1,000,000, got '1000001'"),
     "more than 64 bits": (
         b"x,1 2,3 99999999999999999999",
         "b: expected endpoints as a whole number from 0 to 1,000,000, got '99999999999999999999'",
     ),
     "one number in a cell": (b"x,1 2,3", "b: expected nodes and endpoints with a space between, got '3'"),
     "three numbers in a cell": (b"x,1 2 3,3 4", "a: expected nodes and endpoints with a space between, got '1 2 3'"),
-    "an empty cell": (b"x,,3 4", "a: expected nodes and endpoints with a space between, got ''"),
     "zero nodes in all zones": (b"x,0 2,0 4", "expected a node in one of the zones, got none"),
     "not UTF-8 in the name": (b"x\xff,1 2,3 4", "expected UTF-8, got byte 0xff"),
-    "not UTF-8 in a cell": (b"x,1 \xfe2,3 4", "expected UTF-8, got byte 0xfe"),
     "a quote that does not end": (
         b'"x,1 2,3 4',
         "expected quotes in pairs around cells, and doubled within, got '\"x,1 2,3 4'",
     ),
     "a line one byte too long": (b"x" * (MOST_BYTES - 7) + b",1 2,3 4", "expected at most 2,048 bytes, got more"),
-    "a line too long": (b"x" * MOST_BYTES + b",1 2,3 4", "expected at most 2,048 bytes, got more"),
     "a line too long in its last number": (
         b"x,1 2,3 " + b"0" * MOST_BYTES + b"4",
         "expected at most 2,048 bytes, got more",
@@ -63,22 +55,14 @@ BAD_ROWS: dict[str, tuple[bytes, str]] = {
 # What is wrong with the file -> (its content, what is said of it).
 BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "expected a first line such as name,zone1,zone2, got an empty file"),
-    "a blank first line": (
-        b"\nname,a,b\none,1 2,3 4",
-        "row 1: expected a first line such as name,zone1,zone2, got '' first",
-    ),
     "no first line": (b"one,1 2,3 4", "row 1: expected a first line such as name,zone1,zone2, got 'one' first"),
     "name not first": (b"a,name,b\n", "row 1: expected a first line such as name,zone1,zone2, got 'a' first"),
-    "no zone": (b"name\none\n", "row 1: expected 2 to 30 zones, got 0"),
-    "one zone": (b"name,a\none,1 2\n", "row 1: expected 2 to 30 zones, got 1"),
     "31 zones": (f"name,{','.join(map(str, range(31)))}\n".encode(), "row 1: expected 2 to 30 zones, got 31"),
     "a zone twice": (b"name,a,b, a\n", "row 1: expected zones with names of their own, got 'a'"),
-    "a zone without name": (b"name,a,b,\n", "row 1: expected zones with names of their own, got ''"),
     "a first line that is not UTF-8": (b"name,a,\xe9\n", "row 1: expected UTF-8, got byte 0xe9"),
     "UTF-16": ("name,a,b\n".encode("utf-16"), "row 1: expected UTF-8, got byte 0xff"),
     "an endless first line": (b"name,a," * 10_000, "row 1: expected at most 16,384 bytes, got more"),
     "no row": (b"name,a,b\n", "expected a row after the first line, got none"),
-    "no row but blank lines": (b"name,a,b\r\n\r\n \n\n", "expected a row after the first line, got none"),
 }
 
 
@@ -111,9 +95,6 @@ def _plain(count: int) -> bytes:
     rng = random.Random(count)
     lines = (f"i{row},{rng.randint(1, 9)} {rng.randint(0, 99)},{rng.randint(0, 9)} 5" for row in range(count))
     return ("name,a,b\n" + "".join(f"{line}\n" for line in lines)).encode()
-
-
-# --- what is read -----------------------------------------------------------------------------------------------------
 
 
 def test_example_of_the_proposals_tool_is_read(tmp_path: Path) -> None:
@@ -187,9 +168,6 @@ def test_fast_and_literal_reading_agree() -> None:
     assert bad > 1000
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("wrong", BAD_ROWS)
 @pytest.mark.parametrize("more", [b"", b"\nlast,1 2,3 4\n", b"\r\nlast,1 2,3 4\r\nworse,,\r\n"])
 def test_bad_row_is_named(tmp_path: Path, wrong: str, more: bytes) -> None:
@@ -252,9 +230,6 @@ def test_file_that_changes_is_refused(tmp_path: Path) -> None:
         path.write_bytes(_plain(10))
 
 
-# --- invalid rows left out --------------------------------------------------------------------------------------------
-
-
 def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds of them; the others keep their numbers, and a chunk of bad ones is none."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 7)
@@ -276,9 +251,6 @@ def test_only_invalid_rows_are_refused(tmp_path: Path) -> None:
     path = _written(tmp_path, b"name,a,b\nx\ny\n")
     said = "expected a valid row, got 2 that are not"
     assert _refusal(lambda: list(CsvDataset(path, skip_invalid=True).chunks())) == f"{path}: {said}"
-
-
-# --- chunks and samples -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sample", [None, 1, 7, 40, 100, 1000])

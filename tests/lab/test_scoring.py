@@ -33,7 +33,7 @@ from zoneward.lab.scoring import (
 from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES
 
-SAMPLE: Final = 200_000
+SAMPLE: Final = 30_000
 SEED: Final = 2004
 CLOSE: Final = 1e-9
 
@@ -89,7 +89,7 @@ class OneByOne:
 
 @pytest.mark.parametrize(("turn", "algorithm"), list(enumerate(kep_2004.ALGORITHMS)))
 def test_a_sample_of_kep_is_scored_as_by_the_literal_implementation(turn: int, algorithm: str) -> None:
-    """200,000 inputs, which the five algorithms take in turns, exactly: every group has the same endpoints and the same
+    """30,000 inputs, which the five algorithms take in turns, exactly: every group has the same endpoints and the same
     weights to the last bit, and there are as many slices. The scores made of them are doubles that the literal adds
     in another order, zone by zone instead of group by group: they are equal up to 1e-9, of 100."""
     inputs = sample()
@@ -151,13 +151,13 @@ def drawn(zones: int, rows: int) -> tuple[Integers, Integers]:
 
 @pytest.mark.parametrize("written", [*ALGORITHMS, "local:startingThreshold=0,overloadThreshold=0.1"])
 def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
-    """Over 2,100 random inputs of two to eight zones."""
+    """Over 560 random inputs of two to eight zones."""
     contender = only(written)
     plainly = replace(contender, interpreted=True)
     for zones in range(2, 9):
-        demand, supply = drawn(zones, 300)
+        demand, supply = drawn(zones, 80)
         found = score_columns(contender, demand, supply)
-        assert found.shape == (COLUMNS, 300)
+        assert found.shape == (COLUMNS, 80)
         assert found.tobytes() == score_columns(plainly, demand, supply).tobytes(), zones
         assert {SCORED, UNSCORED} <= {*found[FATE].tolist()}
 
@@ -171,27 +171,21 @@ def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
         assert found.tobytes() == backwards.tobytes(), contender.label
 
 
-@pytest.mark.parametrize(("demand", "supply"), [([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_row_without_endpoints_or_without_nodes_is_not_scored(
-    algorithm: str, demand: list[int], supply: list[int]
-) -> None:
-    assert columns(algorithm, demand, supply) == [0, 0, 0, 0, 0, UNSCORED]
+def test_a_row_without_endpoints_or_without_nodes_is_not_scored(algorithm: str) -> None:
+    """One where a zone has none is, also where its share, nothing, is divided by no endpoints."""
+    for demand, supply in (([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])):
+        assert columns(algorithm, demand, supply) == [0, 0, 0, 0, 0, UNSCORED]
+    found = columns(algorithm, [6, 2, 0, 1], [2, 10, 35, 2])
+    assert np.isfinite(found).all()
+    assert 0 <= found[IN_ZONE] <= 1
+    assert 1 <= found[SLICES] <= 5
 
 
 def test_a_zone_that_reaches_nobody_in_its_own_zone_falls_back() -> None:
     assert columns("PreferSameZone", [1, 1, 1], [2, 0, 1])[FATE] == FELL_BACK
     assert columns("PreferSameZone", [1, 1, 1], [2, 1, 1])[FATE] == SCORED
     assert columns("random", [1, 1, 1], [2, 0, 1])[FATE] == SCORED
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_zone_without_nodes_is_scored(algorithm: str) -> None:
-    """Also where its share, nothing, is divided by no endpoints."""
-    found = columns(algorithm, [6, 2, 0, 1], [2, 10, 35, 2])
-    assert np.isfinite(found).all()
-    assert 0 <= found[IN_ZONE] <= 1
-    assert 1 <= found[SLICES] <= 5
 
 
 @pytest.mark.parametrize(
@@ -218,15 +212,6 @@ def test_with_fewer_endpoints_than_it_takes_to_start_all_share_one_group(
         assert columns(written, [1, 1, 1], supply) == columns("random", [1, 1, 1], supply)
 
 
-def test_the_threshold_is_that_of_the_contender() -> None:
-    """40 endpoints where 48 are expected are a fifth too much for each: not above 0.5, but above 0.1."""
-    demand, supply = [48, 52], [40, 60]
-    assert columns("local:overloadThreshold=0.1", demand, supply) != columns("PreferSameZone", demand, supply)
-    loose, strict = (columns(f"ProportionalZoneCPU:overloadThreshold={each}", demand, supply) for each in ("1", "0.01"))
-    assert loose[MAX_OVERLOAD] < 1
-    assert strict[MAX_OVERLOAD] < 0.01
-
-
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The package's sources somewhere else, where they can be changed."""
@@ -247,7 +232,7 @@ def test_machine_code_is_kept_where_caches_are(copied: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     "changed",
-    ["routing/algorithms/same_zone.py", "routing/algorithms/zone_heaps.py", "routing/score.py", "lab/scoring.py"],
+    ["routing/algorithms/zone_heaps.py", "lab/scoring.py"],
 )
 def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
     """Machine code of before would go on doing what it did; with the change undone, it does the right thing again."""
@@ -262,16 +247,9 @@ def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> N
     assert machine_code_directory() == before
 
 
-@pytest.mark.parametrize(("max_endpoints_per_slice", "slices"), [(100, 2), (10, 11), (1, 101), (1000, 1)])
-def test_slices_hold_as_many_endpoints_as_the_contender_says(max_endpoints_per_slice: int, slices: int) -> None:
-    assert columns(f"random:maxEndpointsPerSlice={max_endpoints_per_slice}", [1, 1], [100, 1])[SLICES] == slices
-
-
-@pytest.mark.parametrize("library", ["numba", "numpy"])
-def test_another_version_of_a_library_has_another_directory(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_a_library_has_another_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     before = machine_code_directory()
-    monkeypatch.setattr(np, "__version__", "0.0")
-    if library == "numba":
-        monkeypatch.undo()
-        monkeypatch.setattr(scoring, "version", lambda _name: "0.0")
-    assert machine_code_directory() != before
+    for target, attribute, value in ((np, "__version__", "0.0"), (scoring, "version", lambda _name: "0.0")):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, attribute, value)
+            assert machine_code_directory() != before

@@ -1,6 +1,5 @@
 """Chunks of rows as tallies, and tallies put together: nothing is lost, and nothing depends on who counted what."""
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -154,19 +153,19 @@ def bin_of(credit: float) -> int:
     return int(found)
 
 
-@examples(500)
+@examples(150)
 @given(st.floats(-99.99, 100))
 def test_a_credit_is_in_the_bin_of_its_hundredth(credit: float) -> None:
     assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.005 + 1e-9, rel=0)
 
 
-@examples(500)
+@examples(150)
 @given(st.floats(-500_000, -99.99))
 def test_a_very_low_credit_is_in_the_bin_of_its_thousandth(credit: float) -> None:
     assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.001 * (100 - credit), rel=0)
 
 
-@examples(200)
+@examples(100)
 @given(st.lists(st.floats(-500_000, 100), min_size=1))
 def test_no_credit_is_left_out_and_bins_go_down(credits_: list[float]) -> None:
     counts = _histogram(np.array(credits_))
@@ -174,15 +173,6 @@ def test_no_credit_is_left_out_and_bins_go_down(credits_: list[float]) -> None:
     assert counts.sum() == len(credits_)
     bins = [bin_of(credit) for credit in sorted(credits_, reverse=True)]
     assert bins == sorted(bins)
-
-
-def test_bins_stand_in_order_down_to_half_a_million_below_nothing() -> None:
-    middles = [bin_credit(number) for number in range(QUANTILE_BINS)]
-    assert all(one > other for one, other in pairwise(middles))
-    assert middles[0] == 100
-    assert middles[-1] < -500_000
-    assert max(one - other for one, other in pairwise(middles[:20_000])) == pytest.approx(0.01)
-    assert not any(math.isnan(each) for each in middles)
 
 
 def test_the_lowest_total_that_there_may_be_is_in_a_bin_of_its_size() -> None:
