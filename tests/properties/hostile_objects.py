@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from typing import Any, Final
@@ -140,8 +140,7 @@ def a_lease(name: str) -> Object:
     }
 
 
-def objects(name: str) -> dict[str, Object]:
-    """One of each kind, by the plural, all of whose fields somebody reads are there."""
+def _a_service(name: str) -> Object:
     service = a_service(name, selector={"app": name}, annotations=dict.fromkeys(ANNOTATIONS, "Auto"))
     service["metadata"] |= {"uid": f"uid-{name}", "labels": {"l": "v"}, "finalizers": ["f"], "ownerReferences": []}
     service["metadata"]["creationTimestamp"] = "2026-11-22T20:00:00Z"
@@ -166,22 +165,36 @@ def objects(name: str) -> dict[str, Object]:
         "loadBalancer": {"ingress": [{"ip": "192.0.2.2", "ipMode": "VIP"}]},
         "conditions": [{"type": "x", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": None}],
     }
-    node = a_node(name, zone="a")
+    return service
+
+
+def _a_node(name: str) -> Object:
+    node = a_node(name, zone="a", address="192.0.2.9")
     node["metadata"]["uid"] = f"uid-{name}"
-    node["status"] |= {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}], "allocatable": {"cpu": "4"}}
-    node.setdefault("spec", {})["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    node["spec"] = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+    return node
+
+
+def _a_pod(name: str) -> Object:
     pod = a_pod(f"{name}-p", node=name, ips=["10.1.0.8"], labels={"app": name})
     pod["metadata"]["uid"] = f"uid-{name}-p"
     pod["spec"] |= {"hostname": "h", "subdomain": name, "initContainers": [{"ports": [{"containerPort": 1}]}]}
-    pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
-    return {
-        "services": service,
-        "nodes": node,
-        "pods": pod,
-        "endpointslices": a_slice(f"{name}-s", service=name),
-        ENDPOINTS.plural: an_endpoints(name),
-        LEASES.plural: a_lease(name),
-    }
+    return pod
+
+
+_MAKE: Final[dict[str, Callable[[str], Object]]] = {
+    "services": _a_service,
+    "nodes": _a_node,
+    "pods": _a_pod,
+    "endpointslices": lambda name: a_slice(f"{name}-s", service=name),
+    ENDPOINTS.plural: an_endpoints,
+    LEASES.plural: a_lease,
+}
+
+
+def an_object(plural: str, name: str) -> Object:
+    """One of a kind, all of whose fields somebody reads are there."""
+    return _MAKE[plural](name)
 
 
 def an_adopted_service(name: str) -> Object:
@@ -217,7 +230,7 @@ def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
 def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0) -> Iterator[Object]:
     """Objects of a kind, named ``bad-0`` and so on, each with one hostile field: every field there is with every value;
     or, with ``numbers``, so many with two to four."""
-    plain = objects("bad")[plural]
+    plain = an_object(plural, "bad")
     paths = [path for path in places(plain) if path not in _KEPT]
     if numbers is None:
         wishes = [[(path, value)] for path in paths for value in VALUES]
@@ -227,7 +240,7 @@ def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0
             for _ in range(count)
         ]
     for number, wanted in enumerate(wishes):
-        thing = objects(f"bad-{number}")[plural]
+        thing = an_object(plural, f"bad-{number}")
         for path, value in wanted:
             with suppress(KeyError, IndexError, TypeError):
                 # A field may be in what another one replaced.

@@ -27,18 +27,12 @@ def own_endpoints(cluster: Cluster) -> list[Endpoint]:
     return endpoints_in(each for family in cluster.plan().families for each in family.changes.after)
 
 
-@examples(200)
-@given(clusters())
-def test_no_slice_of_ours_has_hints_while_topology_aware_hints_is_off(cluster: Cluster) -> None:
-    """Hints that stand there from before are removed, as when nothing asks for them any more (KEP-2433 § Test Plan)."""
-    off = with_gates(cluster, NO_HINTS)
-    assert not [each for each in own_endpoints(off) if each.hints is not None]
-
-
 @examples(100)
 @given(clusters())
-def test_no_slice_of_ours_has_hints_for_nodes_while_their_gate_is_off(cluster: Cluster) -> None:
-    """KEP-3015 § Feature Enablement and Rollback: a slice that is rewritten has no such hint any more."""
+def test_no_slice_of_ours_has_hints_while_their_gate_is_off(cluster: Cluster) -> None:
+    """Hints that stand there from before are removed, as when nothing asks for them any more (KEP-2433 § Test Plan);
+    hints for nodes likewise (KEP-3015 § Feature Enablement and Rollback)."""
+    assert not [each for each in own_endpoints(with_gates(cluster, NO_HINTS)) if each.hints is not None]
     off = with_gates(cluster, NO_NODE_HINTS)
     assert not [each for each in own_endpoints(off) if each.hints is not None and each.hints.for_nodes]
 

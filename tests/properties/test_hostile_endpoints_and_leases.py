@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from tests.controller.lines import Lines
-from tests.properties.hostile_objects import Object, Raw, an_adopted_service, changed, hostile, objects, written
+from tests.properties.hostile_objects import Object, Raw, an_adopted_service, an_object, changed, hostile, written
 from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
 
 from zoneward.client.api_errors import ApiError, CallFailed, api_error
@@ -77,9 +77,9 @@ def name(thing: Object) -> str:
 
 def a_cache(names: Iterable[str]) -> InformerCache:
     cache = InformerCache()
-    cache.nodes.put(msgspec.convert(objects("n1")["nodes"], LiveNode))
+    cache.nodes.put(msgspec.convert(an_object("nodes", "n1"), LiveNode))
     for each in names:
-        pod = objects(each)["pods"]
+        pod = an_object("pods", each)
         pod["spec"]["nodeName"] = "n1"
         cache.pods.put(msgspec.convert(pod, LivePod))
         cache.services.put(msgspec.convert(an_adopted_service(each), Service))
@@ -96,7 +96,7 @@ async def keep(bad: Iterable[Object]) -> None:
         keeper.add((NAMESPACE, each))
     task = asyncio.create_task(keeper.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (server.read >= every and GOOD[1] in server.wrote):
                 assert not task.done()
                 await asyncio.sleep(0)
@@ -142,7 +142,7 @@ async def elect(bad: Object) -> None:
         nonlocal seconds
         seconds += 8.0  # Each attempt parses the Lease: fewer of them make the test cheap.
         if seconds == 40 and not elector.is_leader:
-            mended = objects(name(bad))["leases"]
+            mended = an_object("leases", name(bad))
             server.bodies[name(bad)] = written(mended | {"spec": {"holderIdentity": "", "renewTime": "now"}})
         if elector.is_leader:
             raise Enough
@@ -158,7 +158,7 @@ async def elect(bad: Object) -> None:
 
 def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads() -> None:
     async def run() -> None:
-        endless = changed(objects("bad")[LEASES.plural], ("spec", "leaseDurationSeconds"), Raw("9" * 400))
+        endless = changed(an_object(LEASES.plural, "bad"), ("spec", "leaseDurationSeconds"), Raw("9" * 400))
         for bad in ([endless], *hostile_sets(LEASES.plural)):
             for each in bad:
                 await elect(each)

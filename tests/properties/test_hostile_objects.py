@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
+from tests.properties.hostile_objects import KINDS, Object, an_object, hostile, written
 
 from zoneward.client.informers import InformerTarget
 from zoneward.client.reflector import Reflector
@@ -69,7 +69,7 @@ def server_with(plural: str, bad: Sequence[Object]) -> Server:
     """They are listed, and change to the same again."""
     pages, events = {}, {}
     for number, resource in enumerate((*CACHED_RESOURCES, LEASES)):
-        items = [at(objects(GOOD[1])[resource.plural], 10 + number)]
+        items = [at(an_object(resource.plural, GOOD[1]), 10 + number)]
         changes: list[Object] = []
         if resource.plural == plural:
             items += [at(each, LISTED + place) for place, each in enumerate(bad)]
@@ -99,7 +99,7 @@ async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyW
         )
 
     tasks = [asyncio.create_task(reflector(resource).run()) for resource in resources]
-    all_heard = asyncio.create_task(asyncio.wait_for(asyncio.gather(*(each.wait() for each in heard.values())), 20))
+    all_heard = asyncio.create_task(asyncio.wait_for(asyncio.gather(*(each.wait() for each in heard.values())), 60))
     try:
         done, _ = await asyncio.wait([all_heard, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done:

@@ -12,7 +12,7 @@ from zoneward.routing.rules import Reason
 from zoneward.slices.plan import ServicePlan
 
 FIXED: Final = settings(
-    max_examples=600,
+    max_examples=400,
     derandomize=True,
     database=None,
     deadline=None,
@@ -26,7 +26,9 @@ def test_every_outcome_is_reached() -> None:
     """Every reason that a Service with a selector can meet, every heuristic in force, and every kind of change."""
     plans: list[ServicePlan] = []
     FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
-    FIXED(given(clusters(setting=SUBSETTING, tidy=True))(lambda cluster: plans.append(cluster.plan())))()
+    settings(FIXED, max_examples=200)(
+        given(clusters(setting=SUBSETTING, tidy=True))(lambda cluster: plans.append(cluster.plan()))
+    )()
     decisions = [family.decision for plan in plans for family in plan.families]
     # Hardly any random cluster has Nodes at work in nine zones, which takes `TOO_MANY_ZONES`; none is being deleted.
     unmet = {Reason.ACCEPTED, Reason.NO_SELECTOR, Reason.TOO_MANY_ZONES, Reason.BEING_DELETED}

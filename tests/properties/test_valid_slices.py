@@ -10,7 +10,7 @@ from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.report.slice_manifests import slice_document
 
 
-@examples(150)
+@examples(100)
 @given(clusters())
 def test_every_slice_that_is_written_passes_the_api_s_validation(cluster: Cluster) -> None:
     for family in cluster.plan().families:
