@@ -62,7 +62,7 @@ def test_defaults_are_those_of_the_proposals(name: str) -> None:
     one = only(name)
     overload = Fraction(1, 5) if name == "ProportionalZoneCPU" else Fraction(1, 2)
     assert (one.label, one.max_endpoints_per_slice) == (name, 100)
-    assert (one.starting_threshold, one.overload_threshold) == (STARTS.get(name, 0), overload)
+    assert (one.starting_threshold, one.overload_threshold) == (Fraction(STARTS.get(name, 0)), overload)
 
 
 @pytest.mark.parametrize("name", HAVING)

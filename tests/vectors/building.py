@@ -8,39 +8,14 @@ The files agree on a few shapes, which the functions here take: a Node (``name``
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
 from tests.builders import structs
 from tests.vectors.cases import Case
 
 from zoneward.kube import names
-from zoneward.kube.objects import (
-    Container,
-    ContainerPort,
-    Endpoint,
-    EndpointConditions,
-    EndpointPort,
-    EndpointSlice,
-    ForNode,
-    ForZone,
-    Hints,
-    Node,
-    NodeCondition,
-    ObjectMeta,
-    ObjectReference,
-    OwnerReference,
-    Pod,
-    PodIP,
-    PodMeta,
-    PodSpec,
-    PodStatus,
-    Service,
-    ServicePort,
-    ServiceSpec,
-)
+from zoneward.kube.objects import Container, ContainerPort, Endpoint, EndpointPort, EndpointSlice, Node, Pod, Service
 
 UID: Final = "uid-1"
-SOME_TIME: Final = "2026-01-02T03:04:05Z"
-PORTS: Final = (ServicePort(name="http", port=80, target_port=8080),)
-"""The ports of a Service where a case says nothing about them."""
 
 
 def a_node(shape: Case) -> Node:
@@ -54,21 +29,15 @@ def a_service(
     *,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
-    deletion_timestamp: str | None = None,
+    deleting: bool = False,
     **spec: Any,
 ) -> Service:
     """A Service with a selector, by ``namespace/name``; ``spec`` are fields of its spec."""
     namespace, name = key.split("/")
-    metadata = ObjectMeta(
-        namespace=namespace,
-        name=name,
-        uid=UID,
-        annotations=dict(annotations or {}),
-        labels=dict(labels or {}),
-        deletion_timestamp=deletion_timestamp,
+    service = structs.a_service(
+        name=name, namespace=namespace, uid=UID, annotations=annotations, labels=labels, type_=None, deleting=deleting
     )
-    defaults = {"selector": {"app": name}, "cluster_ip": "10.96.0.1", "ip_families": ("IPv4",), "ports": PORTS}
-    return Service(metadata=metadata, spec=ServiceSpec(**(defaults | spec)))
+    return replace(service, spec=replace(service.spec, **spec))
 
 
 def asking_service(shape: Case, **spec: Any) -> Service:
@@ -92,30 +61,16 @@ def a_pod(
     ips: Iterable[str],
     namespace: str = "ns",
     node: str | None = None,
-    ready: bool = True,
-    terminating: bool = False,
-    phase: str = "Running",
-    hostname: str | None = None,
-    subdomain: str | None = None,
     containers: Iterable[Case] = (),
+    **fields: Any,
 ) -> Pod:
     """A Pod. ``containers`` have a ``type`` and ``ports``."""
-    main = [each for each in containers if each["type"] == "container"]
-    init = [each for each in containers if each["type"] != "container"]
-    spec = PodSpec(
-        node_name=node or "",
-        hostname=hostname or "",
-        subdomain=subdomain or "",
-        containers=tuple(map(a_container, main)),
-        init_containers=tuple(map(a_container, init)),
+    main = [a_container(each) for each in containers if each["type"] == "container"]
+    init = [a_container(each) for each in containers if each["type"] != "container"]
+    given = {field: value for field, value in fields.items() if value is not None}
+    return structs.a_pod(
+        name, node or "", namespace=namespace, ips=tuple(ips), containers=main, init_containers=init, **given
     )
-    status = PodStatus(
-        phase=phase,
-        conditions=(NodeCondition(type="Ready", status=str(ready)),),
-        pod_ips=tuple(PodIP(ip=ip) for ip in ips),
-    )
-    metadata = PodMeta(name=name, namespace=namespace, deletion_timestamp=SOME_TIME if terminating else None)
-    return Pod(metadata=metadata, spec=spec, status=status)
 
 
 def a_container(shape: Case) -> Container:
@@ -136,28 +91,18 @@ def pod_behind(shape: Case, *, namespace: str) -> Pod:
 
 def an_endpoint(shape: Case, *, namespace: str = "ns") -> Endpoint:
     """An endpoint that is not terminating; its id is the name of its Pod."""
-    ready = shape["ready"]
-    conditions = EndpointConditions() if ready is None else endpoint_conditions(ready=ready)
-    hints = shape["existing_hints"]
-    return Endpoint(
-        addresses=tuple(shape["addresses"]),
-        conditions=conditions,
-        target_ref=ObjectReference(kind="Pod", namespace=namespace, name=shape["id"]),
-        node_name=shape["node"],
+    ready, hints = shape["ready"], shape["existing_hints"]
+    endpoint = structs.an_endpoint(
         zone=shape["zone"],
-        hints=hints and some_hints(zones=hints["for_zones"], nodes=hints["for_nodes"]),
+        node=shape["node"],
+        ready=ready,
+        serving=ready,
+        terminating=None if ready is None else False,
+        hinted=hints and structs.hints(*hints["for_zones"], nodes=hints["for_nodes"]),
+        pod=shape["id"],
+        namespace=namespace,
     )
-
-
-def endpoint_conditions(*, ready: bool) -> EndpointConditions:
-    """The conditions of a Pod's endpoint that is not terminating."""
-    return EndpointConditions(ready=ready, serving=ready, terminating=False)
-
-
-def some_hints(*, zones: Iterable[str], nodes: Iterable[str] = ()) -> Hints:
-    return Hints(
-        for_zones=tuple(ForZone(name=zone) for zone in zones), for_nodes=tuple(ForNode(name=node) for node in nodes)
-    )
+    return replace(endpoint, addresses=tuple(shape["addresses"]))
 
 
 def an_existing_slice(
@@ -171,20 +116,18 @@ def an_existing_slice(
     ports: tuple[EndpointPort, ...] | Literal["as-the-service"] | None = "as-the-service",
 ) -> EndpointSlice:
     """A slice that the built-in controller wrote for a Service; ``labels`` instead of those that it would mirror."""
-    mirrored = service.metadata.labels if labels is None else labels
-    own = {names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER, names.SERVICE_NAME_LABEL: service.metadata.name}
-    owner = OwnerReference(kind="Service", name=service.metadata.name, uid=owner_uid, controller=True)
-    return EndpointSlice(
-        metadata=ObjectMeta(
-            namespace=service.metadata.namespace,
-            name=name,
-            labels={**(mirrored or {}), **own},
-            owner_references=(owner,),
-        ),
-        address_type=address_type,
-        endpoints=tuple(endpoints),
-        ports=endpoint_ports(service) if ports == "as-the-service" else ports,
+    slice_ = structs.a_slice(
+        name,
+        *endpoints,
+        service=service.metadata.name,
+        namespace=service.metadata.namespace,
+        manager=names.BUILT_IN_MANAGER,
+        owner=owner_uid,
+        family=address_type,
     )
+    mirrored = service.metadata.labels if labels is None else labels
+    metadata = replace(slice_.metadata, labels={**(mirrored or {}), **(slice_.metadata.labels or {})})
+    return replace(slice_, metadata=metadata, ports=endpoint_ports(service) if ports == "as-the-service" else ports)
 
 
 def endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:

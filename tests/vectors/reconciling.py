@@ -6,7 +6,8 @@ Most Pods have a number instead of a name, and existing slices say which numbers
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from tests.vectors.building import UID, a_node, a_pod, a_service, an_existing_slice, endpoint_conditions
+from tests.builders import structs
+from tests.vectors.building import UID, a_node, a_pod, a_service, an_existing_slice
 from tests.vectors.cases import Case
 from tests.vectors.outcomes import (
     check,
@@ -21,7 +22,7 @@ from tests.vectors.outcomes import (
 from tests.vectors.planning import plan
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectReference, Pod, Service, ServicePort
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Pod, Service, ServicePort
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
@@ -254,10 +255,13 @@ def endpoint_before(
     """
     ready = pod is None or any(condition.status == "True" for condition in pod.status.conditions or ())
     node = pod.spec.node_name if pod else "node-1"
-    return Endpoint(
-        addresses=(address_of(name),),
-        conditions=endpoint_conditions(ready=ready != changed),
-        target_ref=ObjectReference(kind="Pod", namespace=service.metadata.namespace, name=name),
-        node_name=node,
-        zone=zone_of.get(node),
+    return structs.an_endpoint(
+        address_of(name),
+        zone_of.get(node),
+        node=node,
+        ready=ready != changed,
+        serving=ready != changed,
+        terminating=False,
+        pod=name,
+        namespace=service.metadata.namespace,
     )

@@ -1,4 +1,5 @@
-"""``categorize_endpoints.json``: what a node's proxy selects, and what it makes of conditions and policies before."""
+"""``categorize_endpoints.json`` and ``random_selection.json``: what a node's proxy selects, and what it makes of
+conditions and policies before."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -59,7 +60,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "policy_usage": policy_usage,
 }
 LEFT_OUT: Final[Mapping[str, RunIn]] = {}
-CASES: Final = load("categorize_endpoints.json")
+CASES: Final = [*load("categorize_endpoints.json"), *load("random_selection.json.gz")]
 
 
 def test_every_case_is_run_or_left_out_for_a_reason() -> None:

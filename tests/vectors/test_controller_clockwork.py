@@ -1,18 +1,21 @@
-"""What leads to a sync, how often, and from how fresh a cache: the controller's part of ``slices_packing.json`` and
-``hints_auto.json``."""
+"""What leads to a sync, how often, from how fresh a cache, and what metrics count: the controller's part of
+``slices_packing.json``, ``hints_auto.json`` and ``traffic_distribution.json``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace as changed
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
-from tests.vectors.building import SOME_TIME, a_node, asking_service
+from tests.builders import structs
+from tests.builders.structs import SOME_TIME
+from tests.vectors.building import a_node, asking_service
 from tests.vectors.cases import Case, RunIn, load
 from tests.vectors.outcomes import check
 from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream_demand
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
+from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DISTRIBUTIONS
 
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
@@ -22,7 +25,8 @@ from zoneward.controller.queue.work_queue import ItemSchedule
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import TriggerTimeTracker
-from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.controller.sync_counts import SliceTotals, family_totals
+from zoneward.kube.names import NODE_EXCLUDED_LABELS, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
@@ -31,23 +35,20 @@ from zoneward.routing.rules import Reason
 
 SERVICE: Final[ObjectKey] = ("ns", "svc")
 
-# --- the tracker ------------------------------------------------------------------------------------------------------
-
 
 def a_slice(
     uid: str, generation: int, *, owner: ObjectKey = SERVICE, has_version: bool, being_deleted: bool = False
 ) -> EndpointSlice:
     """A slice by its generation; with a version that grows as it does, or with none as upstream's tracker sees it."""
-    metadata = ObjectMeta(
-        name=f"name-{uid}",
+    return structs.a_slice(
+        f"name-{uid}",
         namespace=owner[0],
+        service=owner[1],
         uid=uid,
-        labels={SERVICE_NAME_LABEL: owner[1]},
         generation=generation,
-        resource_version=str(generation) if has_version else None,
-        deletion_timestamp=SOME_TIME if being_deleted else None,
+        version=str(generation) if has_version else None,
+        deleting=being_deleted,
     )
-    return EndpointSlice(metadata=metadata)
 
 
 def tracker(case: Case) -> None:
@@ -100,9 +101,6 @@ def stale_sync(case: Case) -> None:
     check({"sync_fails_as_stale": found.is_stale(SERVICE, cached)}, case["expected"])
 
 
-# --- trigger time -----------------------------------------------------------------------------------------------------
-
-
 def trigger_time(case: Case) -> None:
     times, got = TriggerTimeTracker(), []
     for step in case["input"]["steps"]:
@@ -120,8 +118,6 @@ def trigger_time(case: Case) -> None:
 def second(number: int) -> str:
     return f"2026-11-21T08:00:{number:02}Z"
 
-
-# --- batching ---------------------------------------------------------------------------------------------------------
 
 ONE_MORE: Final = {f"pack-batch-{operation}-02" for operation in ("add", "update", "delete")}
 """Upstream delays every change by the period, and has one write for three changes within 200 ms, 1 s after the first.
@@ -156,9 +152,6 @@ def batching(case: Case) -> None:
     assert writes == expected["write_requests"] + (case["id"] in ONE_MORE)
     assert waited[0] == 0
     assert max(waited) <= period
-
-
-# --- which Services a change of a Pod concerns ------------------------------------------------------------------------
 
 
 def services_to_queue(case: Case) -> None:
@@ -237,8 +230,6 @@ def with_ips(pod: LivePod, *ips: str) -> LivePod:
 def with_labels(pod: LivePod, labels: dict[str, str]) -> LivePod:
     return replace(pod, metadata=replace(pod.metadata, labels=labels))
 
-
-# --- which Services a change of Nodes concerns ------------------------------------------------------------------------
 
 KEPT: Final = {
     "auto-nodechange-02": "30 % are kept, and zone-c is 29 % above fair",
@@ -324,6 +315,41 @@ def relabelled(node: Node, labels: dict[str, str]) -> Node:
     return replace(node, metadata=replace(node.metadata, labels={**(node.metadata.labels or {}), **labels}))
 
 
+def totals(given: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """After each step. A step says what a Service has by ports, or that it is deleted."""
+    assert given["pair"] == ["endpoints", "slices"]
+    accounts = SliceTotals()
+    for step in given["steps"]:
+        for word, value in step.items():
+            if word == "delete":
+                accounts.drop(("ns", value))
+            else:
+                groups = [(endpoints, slices) for endpoints, slices in value]
+                count = family_totals(groups, max_endpoints=given["max_endpoints_per_slice"])
+                accounts.put(("ns", word), {"IPv4": count})
+        yield {
+            "desired_slices": accounts.desired_slices,
+            "actual_slices": accounts.slices,
+            "endpoints": accounts.endpoints,
+        }
+
+
+def metric_totals(case: Case) -> None:
+    check({"totals_per_step": list(totals(case["input"]))}, case["expected"])
+
+
+def services_count_sequence(case: Case) -> None:
+    """What a value is does not matter there: any word is counted."""
+    accounts = SliceTotals()
+    for step, expected in zip(case["input"]["steps"], case["expected"]["services_by_value_per_step"], strict=True):
+        for word, value in step.items():
+            if word == "delete":
+                accounts.drop(("ns", value))
+            else:
+                accounts.put(("ns", value[0]), {}, traffic_distribution=value[1])
+        assert accounts.by_traffic_distribution == {asked: len(services) for asked, services in expected.items()}
+
+
 RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "tracker": tracker,
     "stale_sync": stale_sync,
@@ -334,13 +360,14 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "node_change_requeue": node_change_requeue,
     "node_update_sequence": node_update_sequence,
     "node_update_trigger": node_update_trigger,
+    "metric_totals": metric_totals,
+    "services_count_sequence": services_count_sequence,
 }
-CASES: Final = [
-    case for name in ("slices_packing.json", "hints_auto.json") for case in load(name) if case["kind"] in RUN
-]
+FILES: Final = ("slices_packing.json", "hints_auto.json", "traffic_distribution.json")
+CASES: Final = [case for name in FILES for case in load(name) if case["kind"] in RUN]
 LEFT_TO_THIS: Final = {
     id_
-    for table in (LEFT_OUT_OF_SLICES, LEFT_OUT_OF_HINTS)
+    for table in (LEFT_OUT_OF_SLICES, LEFT_OUT_OF_HINTS, LEFT_OUT_OF_DISTRIBUTIONS)
     for id_, why in table.items()
     if why == RunIn("test_controller_clockwork")
 }

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
+from tests.builders import structs
 from tests.vectors.building import (
     a_node,
     a_service,
     an_endpoint,
     an_existing_slice,
     asking_service,
-    endpoint_conditions,
     pod_behind,
 )
 from tests.vectors.cases import Case, RunIn, check_complete, load
@@ -32,7 +33,7 @@ from tests.vectors.outcomes import (
 from tests.vectors.planning import decision_for, packed_from, plan, set_hints, upstream_demand
 
 from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
-from zoneward.kube.objects import Condition, Endpoint
+from zoneward.kube.objects import Condition
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import upstream_events_of
@@ -81,7 +82,10 @@ def ready_total(case: Case) -> None:
 
 def readiness_only(shapes: list[Case]) -> PackedSlices:
     """New slices of so many endpoints that are ready, and so many that are not."""
-    ready, unready = (Endpoint(zone="zone-a", conditions=endpoint_conditions(ready=each)) for each in (True, False))
+    ready, unready = (
+        replace(structs.an_endpoint(zone="zone-a", ready=each, serving=each, terminating=False), addresses=None)
+        for each in (True, False)
+    )
     service = a_service()
     return PackedSlices(
         create=[
@@ -230,20 +234,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
 }
 CONTROLLER: Final = RunIn("test_controller_clockwork")
 """Which Services a change of Nodes puts into the queue."""
-LEFT_OUT: Final[Mapping[str, RunIn]] = {
-    "auto-nodechange-01": CONTROLLER,
-    "auto-nodechange-02": CONTROLLER,
-    "auto-nodechange-03": CONTROLLER,
-    "auto-nodechange-04": CONTROLLER,
-    "auto-nodechange-05": CONTROLLER,
-    "auto-nodechange-06": CONTROLLER,
-    "auto-nodechange-07": CONTROLLER,
-    "auto-nodechange-08": CONTROLLER,
-    "auto-nodechange-09": CONTROLLER,
-    "auto-nodechange-10": CONTROLLER,
-    "auto-nodechange-11": CONTROLLER,
-    "auto-nodechange-13": CONTROLLER,
-}
+LEFT_OUT: Final = {f"auto-nodechange-{number:02}": CONTROLLER for number in (*range(1, 12), 13)}
 CASES: Final = load("hints_auto.json")
 
 

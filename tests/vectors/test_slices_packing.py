@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.vectors.building import SOME_TIME, a_pod, a_service, an_existing_slice
+from tests.builders.structs import SOME_TIME
+from tests.vectors.building import a_pod, a_service, an_existing_slice
 from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import check, slices_after
 from tests.vectors.planning import plan
@@ -49,7 +50,7 @@ def placeholder_compare(case: Case) -> None:
 
 def apply_changes(case: Case) -> None:
     given = case["input"]
-    service = a_service(deletion_timestamp=SOME_TIME if given["service_being_deleted"] else None)
+    service = a_service(deleting=given["service_being_deleted"])
     existing = {name: an_existing_slice(name, (), service=service) for name in given["existing_slices"]}
     # A new slice has no name before it is written.
     created = [an_existing_slice("", [Endpoint(addresses=("10.0.0.1",))], service=service)]
@@ -241,9 +242,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "find_port": find_port,
 }
 CONTROLLER: Final = RunIn("test_controller_clockwork")
-"""What leads to a reconcile, how often, and from how fresh a cache."""
-COUNTED: Final = RunIn("test_controller_metrics")
-"""What metrics count."""
+"""What leads to a reconcile, how often, from how fresh a cache, and what metrics count."""
 LEFT_OUT: Final[Mapping[str, RunIn]] = {
     **{f"pack-podchange-{number:02}": CONTROLLER for number in range(1, 16)},
     **{f"pack-svcset-{number:02}": CONTROLLER for number in range(1, 7)},
@@ -256,7 +255,7 @@ LEFT_OUT: Final[Mapping[str, RunIn]] = {
     **{f"pack-batch-add-{number:02}": CONTROLLER for number in range(1, 4)},
     **{f"pack-batch-update-{number:02}": CONTROLLER for number in range(1, 4)},
     **{f"pack-batch-delete-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-metric-{number:02}": COUNTED for number in range(1, 3)},
+    **{f"pack-metric-{number:02}": CONTROLLER for number in range(1, 3)},
 }
 CASES: Final = load("slices_packing.json")
 

@@ -163,7 +163,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "service_transition": service_transition,
     "routing": routing,
 }
-LEFT_OUT: Final[Mapping[str, RunIn]] = {"td-metric-01": RunIn("test_controller_metrics")}
+LEFT_OUT: Final[Mapping[str, RunIn]] = {"td-metric-01": RunIn("test_controller_clockwork")}
 CASES: Final = load("traffic_distribution.json")
 
 
