@@ -6,7 +6,7 @@ pattern.
 """
 
 import gzip
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +39,11 @@ def load(name: str) -> list[Case]:
     lines = ".jsonl" in path.suffixes
     cases = msgspec.json.Decoder(Case).decode_lines(content) if lines else msgspec.json.decode(content, type=list[Case])
     return [{"kind": SELECTION, **case} for case in cases]
+
+
+def by_name(*runners: Callable[[Case], None]) -> dict[str, Callable[[Case], None]]:
+    """What runs cases, by their kind: each is named after it."""
+    return {each.__name__: each for each in runners}
 
 
 def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, RunIn]) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.builders import structs
 from tests.builders.structs import SOME_TIME
 from tests.vectors.building import a_node, asking_service
-from tests.vectors.cases import Case, RunIn, load
+from tests.vectors.cases import Case, RunIn, by_name, load
 from tests.vectors.outcomes import check
 from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream_demand
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
@@ -350,19 +350,10 @@ def services_count_sequence(case: Case) -> None:
         assert accounts.by_traffic_distribution == {asked: len(services) for asked, services in expected.items()}
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "tracker": tracker,
-    "stale_sync": stale_sync,
-    "trigger_time": trigger_time,
-    "batching": batching,
-    "services_to_queue": services_to_queue,
-    "pod_change": pod_change,
-    "node_change_requeue": node_change_requeue,
-    "node_update_sequence": node_update_sequence,
-    "node_update_trigger": node_update_trigger,
-    "metric_totals": metric_totals,
-    "services_count_sequence": services_count_sequence,
-}
+RUN: Final = by_name(
+    *(tracker, stale_sync, trigger_time, batching, services_to_queue, pod_change, node_change_requeue),
+    *(node_update_sequence, node_update_trigger, metric_totals, services_count_sequence),
+)
 FILES: Final = ("slices_packing.json", "hints_auto.json", "traffic_distribution.json")
 CASES: Final = [case for name in FILES for case in load(name) if case["kind"] in RUN]
 LEFT_TO_THIS: Final = {

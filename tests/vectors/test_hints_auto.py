@@ -1,6 +1,5 @@
 """``hints_auto.json``: the annotation's heuristic as current Kubernetes runs it, from Nodes to hints and events."""
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
@@ -14,7 +13,7 @@ from tests.vectors.building import (
     asking_service,
     pod_behind,
 )
-from tests.vectors.cases import Case, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
 from tests.vectors.outcomes import (
     check,
     cross_zone_hints,
@@ -220,18 +219,10 @@ def node_update_sequence(case: Case) -> None:
     check({"events_per_step": events, "hints_per_zone_per_step": hints}, {**case["expected"], "events_per_step": meant})
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "set_nodes": set_nodes,
-    "allocations": allocations,
-    "ready_total": ready_total,
-    "giving_receiving": giving_receiving,
-    "redistribute": redistribute,
-    "existing_hints_check": existing_hints_check,
-    "add_hints": add_hints,
-    "reconcile_topology": reconcile_topology,
-    "event_sequence": event_sequence,
-    "node_update_sequence": node_update_sequence,
-}
+RUN: Final = by_name(
+    *(set_nodes, allocations, ready_total, giving_receiving, redistribute, existing_hints_check, add_hints),
+    *(reconcile_topology, event_sequence, node_update_sequence),
+)
 CONTROLLER: Final = RunIn("test_controller_clockwork")
 """Which Services a change of Nodes puts into the queue."""
 LEFT_OUT: Final = {f"auto-nodechange-{number:02}": CONTROLLER for number in (*range(1, 12), 13)}

@@ -1,7 +1,7 @@
 """``random_hints.jsonl``: random clusters, step by step, through the real reconciler of v1.36.3."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -155,12 +155,7 @@ def shown_hints(endpoint: Endpoint) -> dict[str, list[str]]:
     return {kind: values for kind, values in both.items() if values}
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "auto": reconcile,
-    "traffic_distribution": reconcile,
-    "oddity": reconcile,
-    "scale": reconcile,
-}
+RUN: Final = dict.fromkeys(("auto", "traffic_distribution", "oddity", "scale"), reconcile)
 LEFT_OUT: Final[Mapping[str, RunIn]] = {}
 CASES: Final = load("random_hints.jsonl.gz")
 

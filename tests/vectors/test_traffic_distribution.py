@@ -1,11 +1,11 @@
 """``traffic_distribution.json``: hints for ``spec.trafficDistribution``, what they change in slices, who is reached."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
 from tests.vectors.building import a_node, a_pod, a_service, annotations_of, asking_service, pod_behind
-from tests.vectors.cases import Case, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
 from tests.vectors.outcomes import (
     check,
     cross_zone_hints,
@@ -157,12 +157,7 @@ def with_gate(prefer_same_traffic_distribution: bool) -> Configuration:
     return Configuration(gates=gates).as_upstream()
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "reconcile_hints": reconcile_hints,
-    "reconcile_service": reconcile_service,
-    "service_transition": service_transition,
-    "routing": routing,
-}
+RUN: Final = by_name(reconcile_hints, reconcile_service, service_transition, routing)
 LEFT_OUT: Final[Mapping[str, RunIn]] = {"td-metric-01": RunIn("test_controller_clockwork")}
 CASES: Final = load("traffic_distribution.json")
 

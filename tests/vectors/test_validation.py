@@ -1,13 +1,12 @@
 """``validation.json``: what an API server accepts, the limits that a controller of EndpointSlices keeps to, and which
 setting wins."""
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
 from tests.builders import structs
 from tests.vectors.building import a_node, a_pod, a_service
-from tests.vectors.cases import Case, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
 from tests.vectors.outcomes import check, endpoints_in, hints_of
 from tests.vectors.planning import UPSTREAM, plan
 
@@ -107,12 +106,7 @@ def routing_by_policy(given: Case) -> dict[str, str]:
     return {f"{origin}_routing": words[by_policy[policy] or ()] for origin, policy in policies.items()}
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "slice_shape": slice_shape,
-    "controller_options": controller_options,
-    "annotation": annotation,
-    "precedence": precedence,
-}
+RUN: Final = by_name(slice_shape, controller_options, annotation, precedence)
 CASES: Final = load("validation.json")
 SANDBOX: Final = RunIn("test_validation_on_the_sandbox")
 """What an API server accepts, and what it does around that."""
