@@ -80,8 +80,10 @@ def test_an_algorithm_takes_its_own_parameters_and_no_others(name: str, paramete
     ("written", "expected"),
     [
         (["random,local"], ["random", "local"]),
-        (["random", "local"], ["random", "local"]),
-        ([" random , local "], ["random", "local"]),
+        ([" random , local ", "local"], ["random", "local"]),
+        (["LocalShared", "local-shared"], ["local-shared"]),
+        (["local", "all"], ["local", *(name for name in ALGORITHMS if name != "local")]),
+        (["local:startingThreshold=2", "local:startingThreshold=2.0"], ["local:startingThreshold=2"]),
         (["local:startingThreshold=2,random"], ["local:startingThreshold=2", "random"]),
         (
             ["local:startingThreshold=2,overloadThreshold=0.3,local-opt:startingThreshold=1,all"],
@@ -89,32 +91,10 @@ def test_an_algorithm_takes_its_own_parameters_and_no_others(name: str, paramete
         ),
     ],
 )
-def test_commas_stand_between_names_and_between_parameters(written: list[str], expected: list[str]) -> None:
+def test_commas_stand_between_names_and_between_parameters(
+    written: list[str], expected: list[str]
+) -> None:
     assert labels(written) == expected
-
-
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        (["local", "local"], ["local"]),
-        (["LocalShared", "local-shared"], ["local-shared"]),
-        (["local", "all"], ["local", *(name for name in ALGORITHMS if name != "local")]),
-        (["local:startingThreshold=2", "local:startingThreshold=2.0"], ["local:startingThreshold=2"]),
-        (
-            ["local:overloadThreshold=1,startingThreshold=2", "local:startingThreshold=2,overloadThreshold=1"],
-            ["local:startingThreshold=2,overloadThreshold=1"],
-        ),
-    ],
-)
-def test_who_is_asked_for_twice_takes_part_once(written: list[str], expected: list[str]) -> None:
-    """In the place where it was asked for first."""
-    assert labels(written) == expected
-
-
-def test_two_that_differ_in_the_seventh_digit_both_take_part() -> None:
-    both = found(["local:overloadThreshold=1/3", "local:overloadThreshold=0.3333333"])
-    assert [each.overload_threshold for each in both] == [Fraction(1, 3), Fraction(3333333, 10_000_000)]
-    assert len({each.label for each in both}) == 2
 
 
 @examples(100)

@@ -98,7 +98,7 @@ def _plain(count: int) -> bytes:
 
 
 def test_example_of_the_proposals_tool_is_read(tmp_path: Path) -> None:
-    """The row of the issue: a name with spaces, a zone without endpoints, a space after commas."""
+    """A name with spaces, a zone without endpoints, a space after commas."""
     path = _written(tmp_path, b"name, zone1, zone2, zone3\n1 zone empty, 30 100, 30 100, 30 0\n")
     assert _chunks(CsvDataset(path)) == [[(0, "1 zone empty", [30, 30, 30], [100, 100, 0])]]
 
@@ -106,7 +106,6 @@ def test_example_of_the_proposals_tool_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("untidy", [False, True])
 @pytest.mark.parametrize("zones", [2, 3, 30])
 def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> None:
-    """What a CSV writer wrote comes back equal, whatever its names, line ends and spaces."""
     rng = random.Random(f"{zones} {untidy}")
     names = ["plain", "two words", "", "Zürich 東京", *(['a, "b"', "a,b", '"'] if untidy else [])]
     text = StringIO()
@@ -171,7 +170,6 @@ def test_fast_and_literal_reading_agree() -> None:
 @pytest.mark.parametrize("wrong", BAD_ROWS)
 @pytest.mark.parametrize("more", [b"", b"\nlast,1 2,3 4\n", b"\r\nlast,1 2,3 4\r\nworse,,\r\n"])
 def test_bad_row_is_named(tmp_path: Path, wrong: str, more: bytes) -> None:
-    """One line with the file, the row as editors count it, the column, what was expected and what is there."""
     line, said = BAD_ROWS[wrong]
     if not line and not more:
         more = b"\nlast,1 2,3 4\n"
@@ -181,14 +179,12 @@ def test_bad_row_is_named(tmp_path: Path, wrong: str, more: bytes) -> None:
 
 @pytest.mark.parametrize("wrong", BAD_FILES)
 def test_bad_file_is_refused_at_once(tmp_path: Path, wrong: str) -> None:
-    """Before anything is scored."""
     content, said = BAD_FILES[wrong]
     path = _written(tmp_path, content)
     assert _refusal(lambda: CsvDataset(path)) == f"{path}: {said}"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    """A pipe is not waited for."""
     os.mkfifo(tmp_path / "pipe")
     assert _refusal(lambda: CsvDataset(tmp_path / "none")) == f"{tmp_path}/none: no such file or directory"
     assert _refusal(lambda: CsvDataset(tmp_path)) == f"{tmp_path}: expected a CSV file, got a directory"
@@ -198,7 +194,6 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_thousand_million_rows_need_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line says which option helps, and that one does."""
     assert csv_files.MOST_ROWS == 999_999_999
     monkeypatch.setattr(csv_files, "MOST_ROWS", 9)
     path = _written(tmp_path, _plain(10))
@@ -208,7 +203,6 @@ def test_thousand_million_rows_need_a_sample(tmp_path: Path, monkeypatch: pytest
 
 
 def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several, in whichever chunk, and however it is bad; those before are given."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 10)
     lines = _plain(100).splitlines()
     lines[38] = b"\xff,1 2,3 4"
@@ -221,7 +215,6 @@ def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_file_that_changes_is_refused(tmp_path: Path) -> None:
-    """Rows that were counted have to be there."""
     path = _written(tmp_path, _plain(10))
     for dataset in (CsvDataset(path), CsvDataset(path, sample=5)):
         path.write_bytes(_plain(3))
@@ -231,7 +224,6 @@ def test_file_that_changes_is_refused(tmp_path: Path) -> None:
 
 
 def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kinds of them; the others keep their numbers, and a chunk of bad ones is none."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 7)
     good = _plain(40).splitlines()[1:]
     bad = [line for line, _ in BAD_ROWS.values()]
@@ -247,7 +239,6 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_only_invalid_rows_are_refused(tmp_path: Path) -> None:
-    """There is nothing to score."""
     path = _written(tmp_path, b"name,a,b\nx\ny\n")
     said = "expected a valid row, got 2 that are not"
     assert _refusal(lambda: list(CsvDataset(path, skip_invalid=True).chunks())) == f"{path}: {said}"
@@ -255,7 +246,6 @@ def test_only_invalid_rows_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sample", [None, 1, 7, 40, 100, 1000])
 def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: int | None) -> None:
-    """Read in pieces of any size the rows are the same, and end up in the same chunks of the wanted size."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 16)
     path = _written(tmp_path, _plain(100))
     whole = _chunks(CsvDataset(path, sample=sample, seed=5))
@@ -268,7 +258,6 @@ def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_sample_takes_one_row_of_each_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows that the file has under the numbers drawn, by the seed; the others are not looked at."""
     path = _written(tmp_path, _plain(1000))
     everything = _rows(CsvDataset(path))
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 32)

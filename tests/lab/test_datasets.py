@@ -36,7 +36,6 @@ UNIFORM = ComputedDataset("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4
 
 
 def together(dataset: Dataset) -> Inputs:
-    """All rows of a dataset that have the same number of zones."""
     chunks = [chunk.inputs() for chunk in dataset.chunks()]
     return Inputs(
         np.concatenate([each.numbers for each in chunks]),
@@ -46,7 +45,6 @@ def together(dataset: Dataset) -> Inputs:
 
 
 def listed(dataset: Dataset) -> list[tuple[int, Triple, Triple]]:
-    """Number, nodes and endpoints of every row."""
     return [
         (number, tuple(demand), tuple(supply))
         for chunk in dataset.chunks()
@@ -192,7 +190,6 @@ def test_the_seed_decides(dataset: ComputedDataset) -> None:
 @pytest.mark.parametrize("name", COMPUTED_DATASETS)
 @pytest.mark.parametrize("sample", [None, 150_000])
 def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> None:
-    """Each at most so many, and all of its rows with the same number of zones."""
     dataset = replace(UNIFORM, name=name, inputs=300_000, sample=sample)
     following = 0
     rows = 0
@@ -246,7 +243,6 @@ def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size:
 @examples(100)
 @given(DATASETS)
 def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: ComputedDataset) -> None:
-    """So its rows are in order, and none comes twice; they are rows of the whole."""
     whole = listed(replace(dataset, sample=None))
     found = listed(dataset)
     if dataset.sample is None or dataset.sample >= dataset.inputs:
@@ -279,7 +275,6 @@ def test_a_million_million_rows_take_no_more_memory_than_a_chunk(sample: int | N
 
 @pytest.mark.parametrize("name", COMPUTED_DATASETS)
 def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: str) -> None:
-    """Also after rows of it have been computed here."""
     dataset = ComputedDataset(name, seed=3)
     chunk = next(iter(dataset.chunks()))
     here = chunk.inputs()

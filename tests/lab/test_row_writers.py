@@ -34,7 +34,6 @@ def some_inputs(zones: int, rows: int = 200, *, first: int = 0, names: bool = Fa
 
 
 def write(path: Path, *pieces: Inputs, contenders: tuple[Contender, ...] = CONTENDERS, partial: str = "") -> list[Any]:
-    """Write pieces; gives the columns of each."""
     columns = [[score_columns(each, piece.demand, piece.supply) for each in contenders] for piece in pieces]
     with ParquetWriter(path, contenders) as directory:
         for piece, rows in zip(pieces, columns, strict=True):

@@ -88,7 +88,6 @@ def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
 
 
 def check_means(means: Sequence[Means], among: list[Row]) -> None:
-    """Credits, wins and ties, and zones that fell back."""
     by_key = means_of(means)
     assert [*by_key] == [(each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS]
     for (label, encoding), each in by_key.items():
@@ -280,7 +279,6 @@ def test_joints_count_every_row_by_two_totals() -> None:
 
 
 def test_of_nothing_nothing_is_said() -> None:
-    """Of no rows, and of rows of which none can be scored."""
     inputs = Inputs(np.arange(2), np.array([[1, 1], [0, 0]]), np.array([[0, 0], [3, 4]]))
     for tally, unscored in ((Tally(), 0), (merge_tallies(EVERYTHING, tallies(EVERYTHING, [inputs])), 2)):
         simulation = summarize(EVERYTHING, tally, dataset="none", of=7, partial=True, bounds=True, shares=SHARES)

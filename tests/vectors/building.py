@@ -41,7 +41,6 @@ def a_service(
 
 
 def asking_service(shape: Case, **spec: Any) -> Service:
-    """The Service of a case about hints: ``key``, ``annotation`` and ``traffic_distribution``."""
     return a_service(
         shape.get("key", "ns/svc"),
         annotations=annotations_of(shape),
@@ -83,14 +82,12 @@ def a_container(shape: Case) -> Container:
 
 
 def pod_behind(shape: Case, *, namespace: str) -> Pod:
-    """The Pod that an endpoint stands for."""
     return a_pod(
         shape["id"], ips=shape["addresses"], namespace=namespace, node=shape["node"], ready=shape["ready"] is True
     )
 
 
 def an_endpoint(shape: Case, *, namespace: str = "ns") -> Endpoint:
-    """An endpoint that is not terminating; its id is the name of its Pod."""
     ready, hints = shape["ready"], shape["existing_hints"]
     endpoint = structs.an_endpoint(
         zone=shape["zone"],
@@ -131,7 +128,6 @@ def an_existing_slice(
 
 
 def endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
-    """The ports in the slices of a Service whose targets are all numbers."""
     ports = []
     for each in service.spec.ports or ():
         assert isinstance(each.target_port, int)

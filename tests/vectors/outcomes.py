@@ -28,12 +28,10 @@ def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str]
 
 
 def slices_after(plan: ServicePlan) -> list[EndpointSlice]:
-    """Every slice of the Service's own once the plan is carried out."""
     return [each for family in plan.families for each in family.changes.after]
 
 
 def writes(plan: ServicePlan) -> dict[str, int]:
-    """How many slices are created, updated and deleted."""
     changes = [family.changes for family in plan.families]
     return {
         "create": sum(len(each.create) for each in changes),
@@ -63,7 +61,6 @@ def pods_left_out(plan: ServicePlan) -> str:
 
 
 def name_of(endpoint: Endpoint) -> str:
-    """The name of the Pod behind an endpoint."""
     assert endpoint.target_ref is not None
     return endpoint.target_ref.name
 
@@ -77,7 +74,6 @@ def node_hints(endpoint: Endpoint) -> list[str]:
 
 
 def hints_of(endpoint: Endpoint) -> dict[str, list[str]] | None:
-    """Both kinds of hints, or None where the endpoint has none at all."""
     if endpoint.hints is None:
         return None
     return {"for_zones": zone_hints(endpoint), "for_nodes": node_hints(endpoint)}
@@ -96,7 +92,6 @@ def hints_per_node(slices: Iterable[EndpointSlice]) -> dict[str, int]:
 
 
 def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
-    """Hints to another zone than the endpoint's own."""
     return sum(zone != endpoint.zone for endpoint in endpoints_in(slices) for zone in zone_hints(endpoint))
 
 

@@ -96,7 +96,6 @@ def set_hints(
     address_type: str = "IPv4",
     told: tuple[Condition, ...] = (),
 ) -> Hinted:
-    """Decide for endpoints that lie in slices already, and set their hints."""
     decision = decision_for(service, packed, nodes=nodes)
     decisions = {address_type: decision}
     return Hinted(

@@ -78,5 +78,4 @@ def named(endpoints: tuple[Endpoint, ...] | None) -> list[str] | None:
 
 
 def in_order(expected: Case) -> Case:
-    """The expected lists in the order of `named`: they stand for sets."""
     return {field: sorted(value) for field, value in expected.items() if isinstance(value, list)}

@@ -201,7 +201,6 @@ def pod_change(case: Case) -> None:
 
 
 def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
-    """The Services, by what they select, that are told when a Pod changes."""
     cache, told = InformerCache(), set[str]()
     for name, selector in selectors.items():
         metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
@@ -263,7 +262,6 @@ def node_change_requeue(case: Case) -> None:
 
 
 def with_hints(hints: Mapping[str, int], *, is_on: bool) -> DecisionSummary:
-    """A Service with so many hints for each zone; with the gate off it has no heuristic."""
     return DecisionSummary(
         approach=Approach.HINTS,
         heuristic="ProportionalZoneCPU" if is_on else None,
@@ -339,7 +337,6 @@ def metric_totals(case: Case) -> None:
 
 
 def services_count_sequence(case: Case) -> None:
-    """What a value is does not matter there: any word is counted."""
     accounts = SliceTotals()
     for step, expected in zip(case["input"]["steps"], case["expected"]["services_by_value_per_step"], strict=True):
         for word, value in step.items():

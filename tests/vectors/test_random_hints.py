@@ -32,7 +32,6 @@ PER_SLICE: Final = 100
 
 
 def reconcile(case: Case) -> None:
-    """Reconcile step by step. What a step leaves is what the next one finds: slices, and what was told about them."""
     configuration = Configuration(max_endpoints_per_slice=case.get("max_endpoints_per_slice", PER_SLICE)).as_upstream()
     slices: list[EndpointSlice] = []
     told: tuple[Condition, ...] = ()
@@ -146,7 +145,6 @@ def shown(endpoint: Endpoint, ports: tuple[EndpointPort, ...] | None) -> dict[st
 
 
 def by_address(endpoints: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """In one order: where endpoints lie in slices is no part of the comparison."""
     return sorted(endpoints, key=lambda each: (each["ip"], str(sorted(each.items(), key=str))))
 
 

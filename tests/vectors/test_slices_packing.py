@@ -106,7 +106,6 @@ def check_placeholder(planned: ServicePlan, expected: Case) -> None:
 
 
 def shown(endpoint: Endpoint) -> Case:
-    """An endpoint as the cases show it."""
     conditions = endpoint.conditions
     assert conditions is not None
     return {
@@ -135,7 +134,6 @@ def trigger_times(slices: list[EndpointSlice]) -> set[str | None]:
 
 
 def reconciled(given: Case) -> ServicePlan:
-    """The plan for the input of a case."""
     before = packed_service(given["service"])
     pods = [pod for shape in given["pods"] for pod in pods_of(shape, before)]
     zone_of = {each["name"]: each["zone"] for each in given["nodes"]}
@@ -174,7 +172,6 @@ def packed_service(shape: Case, *, target_port: list[int] | None = None, labels:
 
 
 def pods_of(shape: Case, service: Service) -> list[Pod]:
-    """The Pods of one entry: a single one by name, or a range of numbers."""
     namespace = service.metadata.namespace
     if "indices" not in shape:
         return [
@@ -283,7 +280,6 @@ def endpoint_before(
 
 
 def template(service: Service) -> SliceTemplate:
-    """What upstream's packing aims at: hints are set afterwards, and nothing is remembered in slices."""
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
     return SliceTemplate(service=service, address_type="IPv4", labels=labels, upstream=True)
 

@@ -124,7 +124,6 @@ def gate_transition(case: Case) -> None:
 
 
 def routing(case: Case) -> None:
-    """Every endpoint that a client's node selects is reached sooner or later, and no other: there is no chance here."""
     given = case["input"]
     places = {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["servers"]}
     places |= {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["clients"]}

@@ -131,7 +131,6 @@ def a_slice(*endpoints: Endpoint, ports: tuple[EndpointPort, ...] = ()) -> Endpo
 
 
 def shaped(shape: Case) -> tuple[EndpointSlice, dict[int, dict[str, str]]]:
-    """The EndpointSlice that has this shape and is good otherwise, and its deprecated labels by endpoint."""
     known = {"object", "endpoints", "ports", "port_names", "addresses", "deprecated_topology"}
     assert shape.keys() <= known, f"a shape that this test does not know: {shape}"
     if "object" in shape:

@@ -77,7 +77,6 @@ def service_update_with_switch_off(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def limits(case: Case, sandboxes: Sandboxes) -> None:
-    """Each is met, and one more is one too many."""
     sandbox, expected = sandboxes(CURRENT), case["expected"]
     shapes: dict[str, Callable[[int], Object]] = {
         "max_endpoints_per_slice": lambda number: shaped(endpoints=number),
@@ -207,7 +206,6 @@ def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
 
 
 def wrong(answer: Answer) -> list[tuple[str, str]]:
-    """Type and field of each error."""
     return [(each["reason"], each["field"]) for each in answer.object.get("details", {}).get("causes", ())]
 
 
