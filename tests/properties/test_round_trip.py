@@ -2,20 +2,25 @@
 trip"), nobody is left without an endpoint, and no endpoint or traffic gets lost on the way."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import repeat
+from types import MappingProxyType
 
+import msgspec
 import pytest
 from hypothesis import given
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in
 from tests.properties.random_clusters import NODE_HINTS, SUBSETTING, ZONE_HINTS, clusters, examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, Pod, is_ready, is_serving, is_terminating
+from zoneward.kube.objects import Endpoint, EndpointSlice, Pod, is_ready, is_serving, is_terminating
+from zoneward.kube.validation import validate_endpoint_slice
+from zoneward.report.slice_manifests import slice_document
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
@@ -39,6 +44,19 @@ def ready_by_address(family: FamilyPlan) -> list[Endpoint]:
     return [endpoint for endpoint in endpoints_of_all_ports(family.slices) if is_ready(endpoint)]
 
 
+def used_in(
+    zone: str | None,
+    endpoints: Sequence[Endpoint],
+    *,
+    node: str = "node-of-nobody",
+    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
+) -> tuple[Sequence[Endpoint], SelectionRule, Sequence[float] | None]:
+    """What a proxy there uses, by which rule, with which weights."""
+    found = select_endpoints(endpoints, policies=CLUSTER, honored=ALL_HINTS, node=node, zone=zone, groups=groups)
+    assert found.cluster is not None
+    return found.cluster, found.rule, found.weights
+
+
 def located(endpoints: Sequence[Endpoint]) -> Counter[str | None]:
     return Counter(endpoint.zone for endpoint in endpoints)
 
@@ -57,15 +75,12 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
         rows = allocation.as_map()
         assert located(ready) == Counter({zone: sum(row.values()) for zone, row in rows.items()})
         for zone in {*allocation.zones, *cluster.cluster_state.demand.zones, NOWHERE}:
-            selection = select_endpoints(
-                everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone
-            )
-            assert selection.cluster is not None
+            used, used_rule, _ = used_in(zone, everything)
             column = Counter({here: row[zone] for here, row in rows.items() if zone in row})
             if column:
-                assert (located(selection.cluster), selection.rule) == (column, SelectionRule.ZONE_HINTS)
+                assert (located(used), used_rule) == (column, SelectionRule.ZONE_HINTS)
             else:
-                assert (located(selection.cluster), selection.rule) == (located(ready), SelectionRule.ALL)
+                assert (located(used), used_rule) == (located(ready), SelectionRule.ALL)
 
 
 @examples(100)
@@ -84,27 +99,24 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
         assert not (as_hints and groups)
         assert located(ready) == sum(map(in_group, repeat(allocation), groups_of(allocation)), Counter())
         for zone in cluster.cluster_state.demand.zones:
-            selection = select_endpoints(
-                everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone, groups=groups
-            )
-            assert selection.cluster is not None
+            used, used_rule, used_weights = used_in(zone, everything, groups=groups)
             expected = consumed_by(zone, allocation)
             if not expected:
-                assert {id(one) for one in selection.cluster} == {id(one) for one in ready}
-                assert (selection.rule, selection.weights) == (SelectionRule.ALL, None)
+                assert {id(one) for one in used} == {id(one) for one in ready}
+                assert (used_rule, used_weights) == (SelectionRule.ALL, None)
                 continue
             if as_hints:
-                assert selection.rule is SelectionRule.ZONE_HINTS
+                assert used_rule is SelectionRule.ZONE_HINTS
             else:
                 everybody = expected.total() == len(ready)
-                assert selection.rule is (SelectionRule.ALL if everybody else SelectionRule.ZONE_SLICES)
-            if selection.weights is None:
+                assert used_rule is (SelectionRule.ALL if everybody else SelectionRule.ZONE_SLICES)
+            if used_weights is None:
                 # All alike: it does not matter how much they are.
                 ((weight, _),) = Counter(weight for _, weight in expected).items()
-                weights: Sequence[float] = [weight] * len(selection.cluster)
+                weights: Sequence[float] = [weight] * len(used)
             else:
-                weights = selection.weights
-            assert Counter(zip((one.zone for one in selection.cluster), weights, strict=True)) == expected
+                weights = used_weights
+            assert Counter(zip((one.zone for one in used), weights, strict=True)) == expected
 
 
 def consumed_by(zone: str, allocation: Allocation) -> Counter[tuple[str | None, float]]:
@@ -138,11 +150,8 @@ def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) 
         assert not any(one.hints for one in endpoints_in(family.slices))
         assert slice_groups(family.slices, CONSUMERS["current"], FeatureGates()) == {}
         everything = tuple(endpoints_of_all_ports(family.slices))
-        selection = select_endpoints(
-            everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone="zone-1"
-        )
-        assert selection.cluster is not None
-        assert {id(one) for one in selection.cluster} >= {id(one) for one in ready_by_address(family)}
+        used, _, _ = used_in("zone-1", everything)
+        assert {id(one) for one in used} >= {id(one) for one in ready_by_address(family)}
 
 
 @examples(100)
@@ -185,10 +194,9 @@ def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cl
                 expected, rule = near, SelectionRule.ZONE_HINTS
             else:
                 expected, rule = ready, SelectionRule.ALL
-            selection = select_endpoints(everything, policies=CLUSTER, honored=ALL_HINTS, node=node, zone=zone)
-            assert selection.cluster is not None
-            assert {id(one) for one in selection.cluster} == {id(one) for one in expected}
-            assert selection.rule == rule
+            used, used_rule, _ = used_in(zone, everything, node=node)
+            assert {id(one) for one in used} == {id(one) for one in expected}
+            assert used_rule == rule
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
@@ -266,7 +274,7 @@ def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: st
 @given(clusters())
 def test_every_slice_that_exists_is_accounted_for_once_and_stays_within_its_size(cluster: Cluster) -> None:
     """A slice is updated, left, deleted, replaced, or another's: never two of these, and never none. A new one is never
-    above the maximum, one that is there already never above that and what it was."""
+    above the maximum, one that is there already never above that and what it was; an API server accepts both."""
     plan = cluster.plan()
     before = {each.metadata.name: len(each.endpoints or ()) for each in cluster.slices}
     fates = [each.metadata.name for each in plan.surplus]
@@ -275,6 +283,9 @@ def test_every_slice_that_exists_is_accounted_for_once_and_stays_within_its_size
         for slices in (changes.update, changes.unchanged, changes.delete, family.replaced, family.others):
             fates.extend(each.metadata.name for each in slices)
         assert not {each.metadata.name for each in changes.create} & before.keys()
+        for each in (*changes.create, *changes.update):
+            as_printed = msgspec.convert(slice_document(each), EndpointSlice)
+            assert validate_endpoint_slice(as_printed) == (), each
         for each in changes.after:
             most = max(cluster.configuration.max_endpoints_per_slice, before.get(each.metadata.name, 0))
             assert len(each.endpoints or ()) <= most
