@@ -390,15 +390,8 @@ def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
 
 
 _WRITTEN_AS_ZONES: Final = (
-    "zone-1,zone-2",
-    "zone-1=0.75,zone-2=0.250000",
-    "zone-2,zone-1",
-    "zone-1=0",
-    "zone-1,zone-1",
-    "zone-3=0.5",
-    "zone-1=",
-    ",",
-    "",
+    *("zone-1,zone-2", "zone-1=0.75,zone-2=0.250000", "zone-2,zone-1", "zone-1=0", "zone-1,zone-1"),
+    *("zone-3=0.5", "zone-1=", ",", ""),
 )
 
 

@@ -97,6 +97,11 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
         everything = tuple(endpoints_of_all_ports(family.slices))
         groups = slice_groups(family.slices, ZONEWARD, FeatureGates())
         assert not (as_hints and groups)
+        if family.decision.has_slice_groups:
+            # A kube-proxy reads no slice groups, whatever its age: it uses all endpoints of them.
+            assert not any(one.hints for one in endpoints_in(family.slices))
+            assert slice_groups(family.slices, CONSUMERS["current"], FeatureGates()) == {}
+            assert {id(one) for one in used_in("zone-1", everything)[0]} >= {id(one) for one in ready}
         assert located(ready) == sum(map(in_group, repeat(allocation), groups_of(allocation)), Counter())
         for zone in cluster.cluster_state.demand.zones:
             used, used_rule, used_weights = used_in(zone, everything, groups=groups)
@@ -138,20 +143,6 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
     size = len(allocation.zones)
     row = allocation.counts[number * size : (number + 1) * size]
     return +Counter({zone or None: count for zone, count in zip(allocation.zones, row, strict=True)})
-
-
-@examples(100)
-@given(clusters(setting=SUBSETTING, others=False))
-def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) -> None:
-    """A kube-proxy, whatever its age: slices with a zone label are slices, and hints are not there beside them."""
-    for family in cluster.plan().families:
-        if not family.decision.has_slice_groups:
-            continue
-        assert not any(one.hints for one in endpoints_in(family.slices))
-        assert slice_groups(family.slices, CONSUMERS["current"], FeatureGates()) == {}
-        everything = tuple(endpoints_of_all_ports(family.slices))
-        used, _, _ = used_in("zone-1", everything)
-        assert {id(one) for one in used} >= {id(one) for one in ready_by_address(family)}
 
 
 @examples(100)
@@ -230,30 +221,6 @@ def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(co
                 assert not selection.weights or all(weight > 0 for weight in selection.weights)
 
 
-@examples(100)
-@given(clusters())
-def test_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
-    """The slices hold exactly the Pods' endpoints, each once, as they are now."""
-    plan = cluster.plan()
-    for family in plan.families:
-        expected = Counter(
-            what
-            for pod in cluster.pods
-            if (what := endpoint_that_a_pod_should_have(pod, cluster, family.address_type)) is not None
-        )
-        got = Counter(
-            (
-                endpoint.addresses,
-                endpoint.target_ref.name if endpoint.target_ref else None,
-                endpoint.node_name,
-                endpoint.zone,
-                (is_ready(endpoint), is_serving(endpoint), is_terminating(endpoint)),
-            )
-            for endpoint in endpoints_in(family.changes.after)
-        )
-        assert got == expected
-
-
 def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: str) -> tuple[object, ...] | None:
     node_zones = {
         node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) or None for node in cluster.nodes
@@ -272,9 +239,9 @@ def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: st
 
 @examples(100)
 @given(clusters())
-def test_every_slice_that_exists_is_accounted_for_once_and_stays_within_its_size(cluster: Cluster) -> None:
-    """A slice is updated, left, deleted, replaced, or another's: never two of these, and never none. A new one is never
-    above the maximum, one that is there already never above that and what it was; an API server accepts both."""
+def test_no_slice_and_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
+    """Slices hold exactly the Pods' endpoints, as they are now. Each is updated, left, deleted, replaced, or another's;
+    none grows above the maximum, and an API server accepts all that is written."""
     plan = cluster.plan()
     before = {each.metadata.name: len(each.endpoints or ()) for each in cluster.slices}
     fates = [each.metadata.name for each in plan.surplus]
@@ -289,6 +256,22 @@ def test_every_slice_that_exists_is_accounted_for_once_and_stays_within_its_size
         for each in changes.after:
             most = max(cluster.configuration.max_endpoints_per_slice, before.get(each.metadata.name, 0))
             assert len(each.endpoints or ()) <= most
+        expected = Counter(
+            what
+            for pod in cluster.pods
+            if (what := endpoint_that_a_pod_should_have(pod, cluster, family.address_type)) is not None
+        )
+        got = Counter(
+            (
+                endpoint.addresses,
+                endpoint.target_ref.name if endpoint.target_ref else None,
+                endpoint.node_name,
+                endpoint.zone,
+                (is_ready(endpoint), is_serving(endpoint), is_terminating(endpoint)),
+            )
+            for endpoint in endpoints_in(family.changes.after)
+        )
+        assert got == expected
     families = {family.address_type for family in plan.families}
     fates += [
         each.metadata.name
