@@ -91,9 +91,7 @@ def test_an_algorithm_takes_its_own_parameters_and_no_others(name: str, paramete
         ),
     ],
 )
-def test_commas_stand_between_names_and_between_parameters(
-    written: list[str], expected: list[str]
-) -> None:
+def test_commas_stand_between_names_and_between_parameters(written: list[str], expected: list[str]) -> None:
     assert labels(written) == expected
 
 

@@ -124,9 +124,7 @@ def bin_of(credit: float) -> int:
 
 @examples(150)
 @given(st.floats(-99.99, 100), st.floats(-500_000, -99.99))
-def test_a_credit_is_in_the_bin_of_its_hundredth_and_a_low_one_of_its_thousandth(
-    credit: float, low: float
-) -> None:
+def test_a_credit_is_in_the_bin_of_its_hundredth_and_a_low_one_of_its_thousandth(credit: float, low: float) -> None:
     assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.005 + 1e-9, rel=0)
     assert bin_credit(bin_of(low)) == pytest.approx(low, abs=0.001 * (100 - low), rel=0)
 

@@ -53,7 +53,6 @@ ANNOTATIONS: Final = (
 
 
 def written(thing: Any) -> bytes:
-    """JSON, with what is `Raw` as it is."""
     raw: list[str] = []
 
     def put(value: Any) -> Any:
@@ -193,7 +192,6 @@ _MAKE: Final[dict[str, Callable[[str], Object]]] = {
 
 
 def an_object(plural: str, name: str) -> Object:
-    """One of a kind, all of whose fields somebody reads are there."""
     return _MAKE[plural](name)
 
 
@@ -204,7 +202,6 @@ def an_adopted_service(name: str) -> Object:
 
 
 def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all that an object holds."""
     pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
     for key, value in pairs:
         yield (*path, key)

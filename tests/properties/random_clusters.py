@@ -150,7 +150,6 @@ ANY_SETTING: Final = st.one_of(
 
 @st.composite
 def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node, ...]:
-    """At least a Node for each zone ``zone-1``, ``zone-2``, ..., and up to 16 in all, of these kinds."""
     made = draw(st.binary(min_size=zones, max_size=MOST_NODES))
     placed = draw(st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
     return tuple(
@@ -183,7 +182,6 @@ def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
 
 @st.composite
 def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str], first: int = 0) -> tuple[Pod, ...]:
-    """Up to ``most`` Pods of these kinds, numbered from ``first``."""
     # Bytes alone are mostly few: what it is like in a zone with many endpoints would hardly be seen.
     least = draw(st.sampled_from((0, most // 4, most // 2)))
     chosen = draw(st.binary(min_size=least, max_size=most))
@@ -342,7 +340,6 @@ def clusters(
 
 @st.composite
 def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
-    """The same cluster with slices from before: of us, of the built-in controller, of both, or of nobody."""
     who = draw(st.sampled_from(("nobody", "us", "us", "us twice", "built-in", "both", "us, meddled with")))
     slices: tuple[EndpointSlice, ...] = ()
     service = now.service
@@ -397,7 +394,6 @@ _WRITTEN_AS_ZONES: Final = (
 
 @st.composite
 def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[EndpointSlice, ...]:
-    """Our slices after somebody had a hand in them."""
     result = []
     for number, each in enumerate(slices):
         annotations, endpoints = each.metadata.annotations, each.endpoints or ()

@@ -37,7 +37,6 @@ def snapshot_of(cluster: Cluster) -> Snapshot:
 
 
 def with_objects(cluster: Cluster, snapshot: Snapshot) -> Cluster:
-    """The cluster as commands find it in a snapshot: a slice that does not name the Service is none of its own."""
     (service,) = snapshot.services
     pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
     return cluster.with_(service=service, nodes=snapshot.nodes, pods=pods, slices=slices)
@@ -96,7 +95,6 @@ def port_told(port: EndpointPort, names: dict[str, str]) -> tuple[object, ...]:
 
 
 def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named: bool) -> object:
-    """Slices with their content, in no order; ``named`` for those that were there before."""
     return Counter(
         repr(
             (

@@ -29,7 +29,6 @@ from zoneward.slices.plan import FamilyPlan
 
 
 def selected(family: FamilyPlan, zone: str) -> int:
-    """How many endpoints proxies of a zone use."""
     everything = endpoints_of_all_ports(family.slices)
     selection = select_endpoints(everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone)
     assert selection.cluster is not None

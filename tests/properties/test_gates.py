@@ -19,7 +19,6 @@ def with_gates(cluster: Cluster, gates: FeatureGates) -> Cluster:
 
 
 def own_endpoints(cluster: Cluster) -> list[Endpoint]:
-    """Every endpoint of the slices that the plan of a cluster leaves as ours."""
     return endpoints_in(each for family in cluster.plan().families for each in family.changes.after)
 
 

@@ -81,7 +81,6 @@ def server_with(plural: str, bad: Sequence[Object]) -> Server:
 
 
 async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyWatchedResource]) -> None:
-    """Until all that the server has to say was heard: with one list of each kind, one watch, and no trouble."""
 
     def trouble(error: Exception) -> None:
         raise error
@@ -137,7 +136,6 @@ def name(service: Any) -> ObjectKey:
 
 
 def listed(plans: Sequence[ServicePlan]) -> list[str]:
-    """What the good Service has."""
     (plan,) = (each for each in plans if name(each.service) == GOOD)
     return [
         address

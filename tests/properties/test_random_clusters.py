@@ -23,7 +23,6 @@ FIXED: Final = settings(
 
 
 def test_every_outcome_is_reached() -> None:
-    """Every reason that a Service with a selector can meet, every heuristic in force, and every kind of change."""
     plans: list[ServicePlan] = []
     FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
     settings(FIXED, max_examples=200)(

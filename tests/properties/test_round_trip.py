@@ -125,7 +125,6 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
 
 
 def consumed_by(zone: str, allocation: Allocation) -> Counter[tuple[str | None, float]]:
-    """How many endpoints a zone consumes, by where they are and by the weight that they have for it."""
     consumed: Counter[tuple[str | None, float]] = Counter()
     for number in groups_of(allocation, zone):
         for here, count in in_group(allocation, number).items():
@@ -134,7 +133,6 @@ def consumed_by(zone: str, allocation: Allocation) -> Counter[tuple[str | None, 
 
 
 def groups_of(allocation: Allocation, zone: str | None = None) -> list[int]:
-    """The groups that a zone consumes, or all of them, by number."""
     return [number for number, group in enumerate(allocation.groups) if zone is None or zone in group.zones]
 
 

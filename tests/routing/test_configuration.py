@@ -212,7 +212,6 @@ def test_a_setting_is_refused_in_one_line(what: str) -> None:
 
 @pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
 def test_hints_are_refused_for_algorithms_with_weights_and_for_no_others(algorithm: str) -> None:
-    """A hint names zones and has no room for a weight."""
     document = {**HEAD, "subsetting": {"algorithm": algorithm, "encoding": "hints"}}
     if not SUBSETTING_ALGORITHMS[algorithm].weighs:
         assert configuration_from(document).subsetting.encoding == "hints"

@@ -147,7 +147,6 @@ def test_rules_of_the_balancing_heuristic_in_order() -> None:
 
 
 def test_the_message_names_the_worst_zone_and_how_far_it_is_above_fair() -> None:
-    """Seven endpoints for two zones of equal CPU: 3.5 expected and 3 consumed."""
     cluster = AUTO.with_(pods=pods_in({"a": 4, "b": 3}))
     assert decided(cluster).message == "no zone is more than 16.7 % above fair (b is); 7 endpoints for 2 zones"
 

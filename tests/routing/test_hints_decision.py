@@ -156,7 +156,6 @@ def updates(draw: st.DrawFn) -> Cluster:
 @examples(100)
 @given(updates())
 def test_a_plan_is_never_more_than_the_tolerance_behind_one_from_nothing(cluster: Cluster) -> None:
-    """Within the tolerance it is as without one, and what was carried out stays."""
     family, fresh = only_family(cluster.plan()), anew(cluster)
     without = only_family(cluster.with_(configuration=configured(Fraction(1))).plan())
     if tolerated(family) is not False:

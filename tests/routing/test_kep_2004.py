@@ -16,7 +16,6 @@ import pytest
 from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import CLUSTER, Cluster, endpoints_in, only_family, written
 from tests.reference import kep_2004
-from tests.routing.proposal_rows import KEP_2004_FIRST, KEP_2004_ONLY_FIRST
 
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
@@ -361,20 +360,7 @@ ROWS: Final[Mapping[str, Callable[[Words], None]]] = {
 @pytest.mark.parametrize("words", [FIRST, SECOND], ids=["first version", "second version"])
 @pytest.mark.parametrize("row", ROWS)
 def test_row(row: str, words: Words) -> None:
-    """The row's expectation holds in the words of both versions, whichever has the row."""
     ROWS[row](words)
-
-
-def test_every_row_of_unit_tests_is_a_test() -> None:
-    assert (len(KEP_2004_FIRST), len({*KEP_2004_FIRST} - {*KEP_2004_ONLY_FIRST})) == (13, 11)
-    assert tuple(ROWS) == KEP_2004_FIRST
-
-
-def test_what_the_versions_call_differently_is_the_same() -> None:
-    """A Service goes from one version's word to the other's without a write."""
-    for first, second in zip(FIRST, SECOND, strict=True):
-        settled = a_cluster(first, {"a": 8, "b": 4, "c": 1}).settled()
-        assert not written(settled.with_(service=a_service(subsetting=second)).plan())
 
 
 # --- exact bounds -----------------------------------------------------------------------------------------------------
@@ -415,7 +401,6 @@ def test_it_starts_and_stops_exactly_at_the_bounds(zones: str, threshold: str, p
 
 
 def test_the_threshold_of_the_service_counts_instead_of_the_controller_s() -> None:
-    """Two a zone and the padding are nine."""
     for number, active in ((8, False), (9, True)):
         assert only_family(a_cluster("Auto", evenly(number), starting="2").plan()).decision.active is active
 
@@ -440,7 +425,6 @@ def not_ready(pod: Pod) -> Pod:
 
 @pytest.mark.parametrize("number", [7, 11])
 def test_what_was_required_is_nothing_that_stays_on_under_auto(number: int) -> None:
-    """Between the bounds it is as before, and before there was no balance: the threshold was never met."""
     settled = a_cluster("Require", evenly(number)).settled()
     assert set(groups_in(settled.slices)) == {"a", "b", "c"}
     plan = settled.with_(service=a_service(subsetting="Auto")).plan()

@@ -150,7 +150,6 @@ def test_what_is_compiled_has_every_name_that_it_looks_up(taken: Taken) -> None:
 
 
 def test_no_import_of_routing_imports_numba(tmp_path: Path) -> None:
-    """A controller starts without it, also where it is installed: here an empty one is."""
     (tmp_path / "numba").mkdir()
     (tmp_path / "numba" / "__init__.py").touch()
     program = """

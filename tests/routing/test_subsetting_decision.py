@@ -49,9 +49,3 @@ def test_an_internal_policy_of_local_leaves_the_slices_as_they_are(value: str) -
     assert only_family(plan).decision.active
     assert not written(plan)
     assert ("internal-traffic-policy", False) in [(rule.rule, rule.passed) for rule in only_family(plan).decision.rules]
-
-
-def test_a_default_needs_no_condition() -> None:
-    plan = a_cluster(a_service(), Configuration(default_approach="Subsetting")).plan()
-    assert only_family(plan).decision.active
-    assert plan.conditions == ()

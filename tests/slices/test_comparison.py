@@ -47,7 +47,6 @@ def test_a_candidate_is_what_plan_says(approach: str) -> None:
 
 
 def test_the_score_is_the_proposals() -> None:
-    """Three zones, 8, 4 and 3 endpoints, 5 expected each: local makes it 5 each, in three slices where one would do."""
     found = by_name(compare(a_cluster(a=8, b=4, c=3)))
     in_zone = (1 + 4 / 5 + 3 / 5) / 3
     assert found["local"].score == pytest.approx(45 * in_zone + 40 + 15 / 3)
@@ -65,7 +64,6 @@ def test_of_equal_scores_the_one_with_the_fewest_writes_is_best() -> None:
 
 
 def test_what_would_not_be_active_is_never_best() -> None:
-    """Three endpoints: no subsetting, no Auto for four zones; PreferSameZone leaves two zones to all."""
     comparison = compare(a_cluster(a=1), "none", "local", "ProportionalZoneCPU")
     assert comparison.best is not None
     assert comparison.best.approach == "none"

@@ -98,7 +98,6 @@ def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
 
 
 def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:
-    """Where hints tell the groups, an endpoint without one is in none: it is not ready."""
     found = existing([a_slice("s1", BARE, in_force="Subsetting/random")])
     assert found.previous_groups() == {identity(BARE): EVERY_ZONE}
     assert existing([a_slice("s1", ONE, BARE, in_force="Subsetting/local")]).previous_groups().keys() == {identity(ONE)}

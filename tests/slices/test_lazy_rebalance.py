@@ -164,7 +164,6 @@ def test_a_rolling_update_changes_fewer_slices_than_without_laziness(any_zone: b
 
 
 def test_an_update_that_would_overload_somebody_is_a_full_rebalance() -> None:
-    """Zone c is left with two of ten, 67 % more than fair: one endpoint moves to it, and two slices are written."""
     settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
     plan = settled.with_(pods=pods_in({"a": 4, "b": 4, "c": 2})).plan()
     family = only_family(plan)

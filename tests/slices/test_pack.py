@@ -82,7 +82,6 @@ def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(n
 
 
 def test_a_slice_that_loses_all_is_used_for_what_would_be_created() -> None:
-    """An update costs readers less than a delete and a create."""
     changes = packed([a_slice("s1", *some(1))], some(2))
     assert fates(changes) == ([], {"s1": [2]}, [], [])
     assert changes.update[0].metadata.owner_references == a_slice("s1").metadata.owner_references
@@ -157,7 +156,6 @@ def test_the_empty_slice_stays_where_it_is_one_already() -> None:
 
 
 def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None:
-    """What becomes of the first is what it is already, so there is nothing to write."""
     (placeholder,) = packed([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
     assert fates(packed([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])

@@ -76,7 +76,6 @@ def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -
 
 
 def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
-    """Slices then carry the built-in controller's label, and ours would be there twice."""
     existing = only_family(CLUSTER.plan()).slices
     family = only_family(CLUSTER.with_(slices=existing, configuration=Configuration().as_upstream()).plan())
     assert family.replaced == existing
@@ -170,7 +169,6 @@ def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None
 
 
 def test_an_external_name_has_no_slices() -> None:
-    """Ours from before it was one are deleted; the built-in controller's are its own."""
     ours = CLUSTER.settled().slices
     cluster = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=(*BUILT_IN, *ours))
     plan = cluster.plan()
@@ -242,7 +240,6 @@ def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
 
 
 def test_pods_without_the_named_port_are_a_rule() -> None:
-    """They are listed without it, and no proxy sends them anything."""
     service = a_service("Auto", ports=[ServicePort(name="http", port=80, target_port="web")])
     web = a_pod("web", "node-a", ips=("10.9.9.9",), ports=[ContainerPort(name="web", container_port=8080)])
     plan = CLUSTER.with_(service=service, pods=(*CLUSTER.pods, web)).plan()

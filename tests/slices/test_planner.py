@@ -333,7 +333,6 @@ def test_a_flip_leaves_all_other_slices_alone(service: Service) -> None:
 
 @pytest.mark.parametrize("service", SETTINGS.values(), ids=SETTINGS)
 def test_what_no_endpoint_depends_on_opens_no_slice(service: Service) -> None:
-    """The Service's status, demand that comes out alike, and Nodes that none of its Pods is on."""
     pair = settled(service, pods_in({"a": 40, "b": 40, "c": 40}))
     conditions = (Condition(type="Other", status="True"),)
     pair.service(replace(service, status=ServiceStatus(conditions=(*conditions, *pair.plan().conditions))))

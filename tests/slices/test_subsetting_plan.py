@@ -194,7 +194,6 @@ def test_many_zones_with_long_names_fit_into_labels(approach: str) -> None:
 
 
 def test_a_zone_s_own_group_is_labelled_where_it_is_the_only_zone() -> None:
-    """Of what all zones consume alike, one zone is none: another may come, whose proxies are not meant."""
     cluster = a_cluster(REQUIRE, {"a": 4}, {"a": 3})
     assert set(labels_in(cluster.settled().slices).values()) == {own("a")}
     # A second zone has Pods of its own, and nobody moves.
@@ -257,7 +256,6 @@ SEEN: Final[Mapping[str, Seen]] = {
 
 @pytest.mark.parametrize("approach", APPROACHES)
 def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
-    """Endpoint for endpoint, with the traffic that stays in its zone and the worst overload, worked out by hand."""
     cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     family = only_family(cluster.plan())
     expected = SEEN[approach]

@@ -205,7 +205,6 @@ def test_the_order_of_three_zones_decides_only_ties_of_local_shared(drawn: Order
 @PROPERTY
 @given(inputs(), st.randoms(use_true_random=False))
 def test_the_order_of_zones_decides_at_most_where_endpoints_come_from(drawn: Input, random: Random) -> None:
-    """Of local-opt, and not how many; of random nothing."""
     order = random.sample(range(len(drawn[0])), len(drawn[0]))
     first, other = in_both_orders("random", (*drawn, order))
     assert first == other

@@ -48,7 +48,6 @@ def transposed(cells: list[int], zones: int) -> list[int]:
 
 
 def test_the_example_of_the_proposal() -> None:
-    """20, 16 and 14 cores: 40 %, 32 % and 28 % of 25 endpoints."""
     assert run([20, 16, 14], [10, 8, 7]) == [[10, 0, 0], [0, 8, 0], [0, 0, 7]]
 
 
@@ -84,13 +83,11 @@ def test_ties_go_to_the_first_zone() -> None:
 
 
 def test_nobody_moves_while_every_zone_has_its_minimum() -> None:
-    """3.5 expected and 3 consumed: 17 %. A fresh start would not leave it so."""
     previous = [[3, 1], [0, 3]]
     assert run([1, 1], [4, 3], previous) == previous
 
 
 def test_new_endpoints_serve_a_zone_that_has_become_overloaded_rather_than_that_anybody_moves() -> None:
-    """Four new ones in zone a; two of them go to zone b, and the old ones stay."""
     assert run([1, 1], [6, 2], [[2, 0], [0, 2]], threshold=KEEP) == [[4, 2], [0, 2]]
 
 

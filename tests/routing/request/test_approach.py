@@ -379,51 +379,43 @@ def test_algorithm_and_threshold_matter_only_where_something_is_balanced(value: 
 # --- gates ------------------------------------------------------------------------------------------------------------
 
 GATES: Final[Mapping[str, FeatureGates]] = {
-    "all on": FeatureGates(),
-    "no hints": FeatureGates(topology_aware_hints=False),
-    "no traffic distribution": FeatureGates(service_traffic_distribution=False),
-    "no new values of it": FeatureGates(prefer_same_traffic_distribution=False),
-    "no subsetting": FeatureGates(topology_aware_subsetting=False),
+    "TopologyAwareHints": FeatureGates(topology_aware_hints=False),
+    "ServiceTrafficDistribution": FeatureGates(service_traffic_distribution=False),
+    "PreferSameTrafficDistribution": FeatureGates(prefer_same_traffic_distribution=False),
+    "TopologyAwareSubsetting": FeatureGates(topology_aware_subsetting=False),
 }
-DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode", "zoneward.dev/PreferZone")
-ANNOTATIONS: Final[Mapping[str, Service]] = {
-    "annotation": a_service("Auto"),
-    "PreferZone in the annotation": a_service("PreferZone"),
-    "PreferSameZone in the annotation": a_service("zoneward.dev/PreferSameZone"),
-    "PreferSameNode in the annotation": a_service("zoneward.dev/PreferSameNode"),
-    "Auto": a_service(subsetting="Auto"),
-    "Require": a_service(subsetting="Require"),
+FIELD: Final = {"TopologyAwareHints", "ServiceTrafficDistribution"}
+GATED: Final[Mapping[str, tuple[Service, set[str]]]] = {
+    "Auto": (a_service("Auto"), {"TopologyAwareHints"}),
+    "PreferZone": (a_service("PreferZone"), {"TopologyAwareHints"}),
+    "PreferSameZone": (
+        *(a_service("zoneward.dev/PreferSameZone"), {"TopologyAwareHints", "PreferSameTrafficDistribution"}),
+    ),
+    "PreferSameNode": (
+        *(a_service("zoneward.dev/PreferSameNode"), {"TopologyAwareHints", "PreferSameTrafficDistribution"}),
+    ),
+    "field: PreferClose": (a_service(distribution="PreferClose"), FIELD),
+    "field: PreferSameZone": (a_service(distribution="PreferSameZone"), FIELD | {"PreferSameTrafficDistribution"}),
+    "field: PreferSameNode": (a_service(distribution="PreferSameNode"), FIELD | {"PreferSameTrafficDistribution"}),
+    "field: ours": (a_service(distribution="zoneward.dev/PreferZone"), FIELD),
+    "subsetting: Auto": (a_service(subsetting="Auto"), {"TopologyAwareSubsetting"}),
+    "subsetting: Require": (a_service(subsetting="Require"), {"TopologyAwareSubsetting"}),
 }
-GATED_SETTINGS: Final[Mapping[str, Service]] = {
-    **ANNOTATIONS,
-    **{value: a_service(distribution=value) for value in DISTRIBUTIONS},
-}
-HINTING: Final = ("annotation", *(name for name in ANNOTATIONS if name.endswith(" in the annotation")), *DISTRIBUTIONS)
-GATED: Final[Mapping[tuple[str, str], str]] = {
-    **{(setting, "no hints"): "TopologyAwareHints" for setting in HINTING},
-    **{(setting, "no traffic distribution"): "ServiceTrafficDistribution" for setting in DISTRIBUTIONS},
-    ("PreferSameZone", "no new values of it"): "PreferSameTrafficDistribution",
-    ("PreferSameNode", "no new values of it"): "PreferSameTrafficDistribution",
-    ("PreferSameZone in the annotation", "no new values of it"): "PreferSameTrafficDistribution",
-    ("PreferSameNode in the annotation", "no new values of it"): "PreferSameTrafficDistribution",
-    ("Auto", "no subsetting"): "TopologyAwareSubsetting",
-    ("Require", "no subsetting"): "TopologyAwareSubsetting",
-}
-"""Which setting which gate refuses; every other pair works. Without TopologyAwareHints there are no hints to set."""
+"""Which gates refuse a setting; without TopologyAwareHints there are no hints to set."""
 
 
-@pytest.mark.parametrize("gates", GATES)
-@pytest.mark.parametrize("setting", GATED_SETTINGS)
-def test_a_gate_refuses_its_own_settings_and_no_others(setting: str, gates: str) -> None:
-    found = asked(GATED_SETTINGS[setting], Configuration(gates=GATES[gates]))
-    gate = GATED.get((setting, gates))
-    if gate is None:
-        assert found.heuristic is not None
-        assert found.accepted is True
-    else:
-        assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
-        assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
-        assert found.accepted_reason is Reason.FEATURE_GATE_OFF
+@pytest.mark.parametrize("setting", GATED)
+def test_a_gate_refuses_its_own_settings_and_no_others(setting: str) -> None:
+    service, refusing = GATED[setting]
+    assert asked(service).accepted is True
+    for gate, gates in GATES.items():
+        found = asked(service, Configuration(gates=gates))
+        if gate in refusing:
+            assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
+            assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
+            assert found.accepted_reason is Reason.FEATURE_GATE_OFF
+        else:
+            assert (found.heuristic is not None, found.accepted) == (True, True)
 
 
 @pytest.mark.parametrize("value", ["Auto", "Require"])

@@ -150,8 +150,6 @@ def test_every_consumer_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("consumer", HEEDED)
 def test_a_consumer_heeds_the_hints_of_its_time(consumer: str) -> None:
-    """One that came before KEP-4444 knows no value of the annotation but Auto. Beside topologyKeys none does, though
-    hints may be there from before or from another controller."""
     for name, service in BESIDE.items():
         assert honored_hints(service, CONSUMERS[consumer], FeatureGates()) == HEEDED[consumer][name], name
     beside_keys = a_service("Auto", distribution="PreferSameNode", keys=("kubernetes.io/hostname",))
@@ -202,7 +200,6 @@ def test_of_an_address_twice_the_one_on_the_own_node_counts_else_the_first_by_sl
 
 
 def test_a_ready_endpoint_wins_its_address_wherever_it_stands() -> None:
-    """A Pod on the host's network hands over to the next one on its node: both are listed for a while."""
     old = a_slice("s1", an_endpoint("10.0.0.1", node="n1", ready=False))
     new = a_slice("s2", an_endpoint("10.0.0.1", node="n1"))
     for slices in ([old, new], [new, old]):

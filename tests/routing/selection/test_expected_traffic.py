@@ -45,7 +45,6 @@ def test_without_hints_everybody_gets_the_same_and_half_leaves_its_zone() -> Non
 
 
 def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
-    """Three quarters of demand on two of four endpoints: half more than fair, and half less on the others."""
     traffic = predicted(*some(2, "a", to="a"), *some(2, "b", to="b", block=1), demand=demand_in(a=3, b=1))
     assert traffic.load == loads(0.375, 0.375, 0.125, 0.125)
     assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (1.0, 0.5, 0.5)
@@ -56,7 +55,6 @@ def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
 
 
 def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
-    """Half of the traffic is spread over both endpoints of zone a, and all of it is used there."""
     traffic = predicted(*some(2, "a", to="a"), demand=EQUAL)
     assert traffic.load == loads(0.5, 0.5)
     assert (traffic.in_zone, traffic.max_overload) == (0.5, 0.0)

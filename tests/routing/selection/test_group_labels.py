@@ -194,7 +194,6 @@ def test_a_proxy_uses_slices_labelled_for_its_zone_and_those_without_a_label(con
 
 @pytest.mark.parametrize("consumer", ["zoneward", "zone-slices"])
 def test_where_labels_leave_nothing_all_are_used(consumer: str) -> None:
-    """KEP-2004 § Rollout: a proxy falls back to all endpoints if none are there for its zone."""
     selection = use(SLICES[:3], "d", consumer)
     assert (ends(selection), selection.rule) == ([1, 2, 3, 4], SelectionRule.ALL)
     assert selection.weights is None
@@ -202,7 +201,6 @@ def test_where_labels_leave_nothing_all_are_used(consumer: str) -> None:
 
 @pytest.mark.parametrize("consumer", ["zoneward", "zone-slices"])
 def test_with_none_but_endpoints_that_are_not_ready_in_its_group_a_zone_uses_all_ready_ones(consumer: str) -> None:
-    """One that is leaving but still serves changes nothing, as long as anybody is ready."""
     own = a_slice(
         "a",
         an_endpoint("10.0.0.1", "a", ready=False),
@@ -218,7 +216,6 @@ def test_with_none_but_endpoints_that_are_not_ready_in_its_group_a_zone_uses_all
 
 
 def test_weights_are_those_of_what_was_chosen_for_the_zone() -> None:
-    """Slices for all weigh 1; where all weigh the same there are none."""
     assert weights("b") == {3: 1.0, 4: 0.75, 5: 1.0}
     assert weights("c") == {4: 0.25, 5: 1.0}
     assert weights("a") is None
@@ -237,7 +234,6 @@ def weights(zone: str | None) -> dict[int, float] | None:
 
 
 def test_hints_count_within_the_slices_of_the_zone() -> None:
-    """If every endpoint that is left has them and one matches; the rule is the hints' then."""
     hinted = a_slice(
         "a",
         an_endpoint("10.0.0.1", "a", hinted=hints("a")),
