@@ -13,7 +13,7 @@ from tests.lab.test_datasets import together
 from tests.reference.test_kep_2004 import TABLE
 
 from zoneward.lab import datasets
-from zoneward.lab.contenders import ALGORITHMS, parse_contenders
+from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.datasets import Chunk, ComputedDataset, Inputs, Range
 from zoneward.lab.scoring import Floats, score_columns, slices_share, totals
 from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, simulate
@@ -123,24 +123,6 @@ def test_a_simulation_is_the_same_with_any_number_of_jobs(by: str, sample: int |
     assert one.rows + one.unscored == one.of == dataset.rows
     assert one.unscored > 0
     assert all((one.bands or not by, one.quantiles, one.worst, one.differences, one.plots.curves, one.plots.joints))
-
-
-@pytest.mark.usefixtures("in_small_chunks")
-def test_rows_do_not_depend_on_jobs_either() -> None:
-    def written(jobs: int) -> list[tuple[list[int], list[bytes]]]:
-        found: list[tuple[list[int], list[bytes]]] = []
-        simulate(
-            EVERYTHING,
-            UNIFORM,
-            runner=ThreadRunner(jobs),
-            sink=lambda inputs, columns: found.append((inputs.numbers.tolist(), [each.tobytes() for each in columns])),
-        )
-        return found
-
-    one = written(1)
-    assert one == written(4)
-    assert [number for numbers, _ in one for number in numbers] == list(range(UNIFORM.rows))
-    assert {len(columns) for _, columns in one} == {len(ALGORITHMS)}
 
 
 WANTED = SimulationSpec(contenders=parse_contenders(["random,PreferSameZone"]), worst=3)

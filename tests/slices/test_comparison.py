@@ -87,15 +87,3 @@ def test_none_is_cluster_wide_even_where_the_controllers_default_is_subsetting()
     comparison = compare(a_cluster(a=5, b=5, c=5).with_(configuration=configuration))
     assert comparison.today.decision.heuristic == "local"
     assert by_name(comparison)["none"].decision.heuristic is None
-
-
-def test_each_address_family_is_compared_for_itself() -> None:
-    cluster = Cluster(
-        service=a_service(families=("IPv4", "IPv6")),
-        nodes=nodes_in({"a": 4, "b": 4}),
-        pods=pods_in({"a": 2, "b": 2}, dual_stack=True),
-    )
-    comparisons = compare_service(
-        cluster.service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state, approaches=("none",)
-    )
-    assert [each.address_type for each in comparisons] == ["IPv4", "IPv6"]

@@ -143,11 +143,6 @@ def test_slices_are_shared_by_endpoints_with_the_same_ports_alone() -> None:
     assert fates(changes) == ([], {"s2": [2, 1]}, [], ["s1"])
 
 
-def test_the_order_of_ports_in_a_slice_does_not_matter() -> None:
-    ports = (*HTTP, EndpointPort(name="dns", protocol="UDP", port=53))
-    assert fates(packed([a_slice("s1", *some(1), ports=ports[::-1])], some(1), ports=ports)) == ([], {}, ["s1"], [])
-
-
 def test_the_empty_slice_stays_where_it_is_one_already() -> None:
     (placeholder,) = packed([], []).create
     assert fates(packed([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tests.clusters import endpoints_in
 from tests.vectors.cases import Case
 
 from zoneward.controller.sync_counts import sync_labels
@@ -77,10 +78,6 @@ def hints_of(endpoint: Endpoint) -> dict[str, list[str]] | None:
     if endpoint.hints is None:
         return None
     return {"for_zones": zone_hints(endpoint), "for_nodes": node_hints(endpoint)}
-
-
-def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:
-    return [endpoint for each in slices for endpoint in each.endpoints or ()]
 
 
 def hints_per_zone(slices: Iterable[EndpointSlice]) -> dict[str, int]:

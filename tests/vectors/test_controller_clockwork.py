@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import structs
 from tests.builders.structs import SOME_TIME
-from tests.vectors.building import a_node, asking_service
+from tests.vectors.building import UPSTREAM, a_node, asking_service, decision_for, packed_from, upstream_demand
 from tests.vectors.cases import Case, RunIn, by_name, load
 from tests.vectors.outcomes import check
-from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream_demand
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DISTRIBUTIONS
@@ -163,30 +162,22 @@ def services_to_queue(case: Case) -> None:
         assert told_of({name: {name: ""} for name in names}, before, after) == set(expected[field])
 
 
+IPS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "add primary IPv4": ((), ("10.0.0.1",)),
+    "modify primary IPv4": (("10.0.0.1",), ("10.0.0.2",)),
+    "add primary IPv6": ((), ("fd00::1",)),
+    "modify primary IPv6": (("fd00::1",), ("fd00::2",)),
+    "add secondary IP": (("10.0.0.1",), ("10.0.0.1", "fd00::1")),
+    "modify secondary IP": (("10.0.0.1", "fd00::1"), ("10.0.0.1", "fd00::2")),
+    "remove secondary IP": (("10.0.0.1", "fd00::1"), ("10.0.0.1",)),
+}
+LABELS: Final = {"add label": "svc", "modify label": "another", "remove label": None}
 CHANGES: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
     "none": lambda pod: pod,
     "node_name": lambda pod: replace(pod, spec=replace(pod.spec, node_name="another")),
     "resource_version": lambda pod: pod,
-    "add primary IPv4": lambda pod: with_ips(pod, "10.0.0.1"),
-    "modify primary IPv4": lambda pod: with_ips(pod, "10.0.0.2"),
-    "add primary IPv6": lambda pod: with_ips(pod, "fd00::1"),
-    "modify primary IPv6": lambda pod: with_ips(pod, "fd00::2"),
-    "add secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
-    "modify secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::2"),
-    "remove secondary IP": lambda pod: with_ips(pod, "10.0.0.1"),
     "readiness": lambda pod: replace(pod, status=replace(pod.status, conditions=readiness(is_ready=False))),
     "deletion_timestamp": lambda pod: replace(pod, metadata=replace(pod.metadata, deletion_timestamp=SOME_TIME)),
-    "add label": lambda pod: with_labels(pod, {"app": "svc"}),
-    "modify label": lambda pod: with_labels(pod, {"app": "another"}),
-    "remove label": lambda pod: with_labels(pod, {}),
-}
-BEFORE: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
-    "add primary IPv4": lambda pod: with_ips(pod),
-    "add primary IPv6": lambda pod: with_ips(pod),
-    "modify primary IPv6": lambda pod: with_ips(pod, "fd00::1"),
-    "modify secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
-    "remove secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
-    "add label": lambda pod: with_labels(pod, {}),
 }
 NODE_COUNTS: Final = "node_name"
 """The endpoint says its Node and takes its zone: a change is told, though a Pod has its Node before its address."""
@@ -194,8 +185,15 @@ NODE_COUNTS: Final = "node_name"
 
 def pod_change(case: Case) -> None:
     expected, change = case["expected"], case["input"]["change"]
-    before = BEFORE.get(change, CHANGES["none"])(a_live_pod(labels={"app": "svc"}))
-    told = told_of({"svc": {"app": "svc"}}, before, CHANGES[change](before))
+    pod = a_live_pod(labels={} if change == "add label" else {"app": "svc"})
+    if change in IPS:
+        before, after = (with_ips(pod, *ips) for ips in IPS[change])
+    elif change in LABELS:
+        app = LABELS[change]
+        before, after = pod, replace(pod, metadata=replace(pod.metadata, labels={"app": app} if app else {}))
+    else:
+        before, after = pod, CHANGES[change](pod)
+    told = told_of({"svc": {"app": "svc"}}, before, after)
     matters = expected["endpoint_relevant_change"] or expected["membership_relevant_change"]
     assert bool(told) == (matters or change == NODE_COUNTS)
 
@@ -224,10 +222,6 @@ def readiness(*, is_ready: bool) -> tuple[LivePodCondition, ...]:
 def with_ips(pod: LivePod, *ips: str) -> LivePod:
     status = replace(pod.status, pod_ip=ips[0] if ips else "", pod_ips=tuple(PodIP(ip=ip) for ip in ips))
     return replace(pod, status=status)
-
-
-def with_labels(pod: LivePod, labels: dict[str, str]) -> LivePod:
-    return replace(pod, metadata=replace(pod.metadata, labels=labels))
 
 
 KEPT: Final = {

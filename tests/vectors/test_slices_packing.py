@@ -8,19 +8,11 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import structs
 from tests.builders.structs import SOME_TIME
-from tests.vectors.building import UID, a_node, a_pod, a_service, an_existing_slice
+from tests.clusters import endpoints_in
+from tests.vectors import outcomes
+from tests.vectors.building import UID, a_node, a_pod, a_service, an_existing_slice, plan
 from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
-from tests.vectors.outcomes import (
-    check,
-    endpoints_added,
-    endpoints_in,
-    endpoints_removed,
-    name_of,
-    pods_left_out,
-    slices_after,
-    writes,
-)
-from tests.vectors.planning import plan
+from tests.vectors.outcomes import check
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
@@ -57,16 +49,16 @@ CONTROLLERS: Final = ("gauges", "histogram", "metric_values", "order_of_writes")
 def reconcile(case: Case) -> None:
     given, expected = case["input"], case["expected"]
     planned = reconciled(given)
-    after = slices_after(planned)
+    after = outcomes.slices_after(planned)
     sizes = {each.metadata.name: len(each.endpoints or ()) for each in after}
     got = {
-        "changes": writes(planned),
+        "changes": outcomes.writes(planned),
         "final_sizes": sorted(sizes.values()),
         "sizes_by_existing_slice": {name: sizes.get(name) for name in expected.get("sizes_by_existing_slice", ())},
-        "endpoints_added": endpoints_added(planned),
-        "endpoints_removed": endpoints_removed(planned),
+        "endpoints_added": outcomes.endpoints_added(planned),
+        "endpoints_removed": outcomes.endpoints_removed(planned),
         # What upstream's reconcile returns as an error is a rule here.
-        "sync_error": bool(pods_left_out(planned)),
+        "sync_error": bool(outcomes.pods_left_out(planned)),
         "labels": same_on_all([each.metadata.labels for each in after]),
         "labels_subset_on_all": same_on_all([subset(each, expected.get("labels_subset_on_all", ())) for each in after]),
         "trigger_time_annotation": "now" if trigger_times(after) == {NOW} else trigger_times(after),
@@ -94,7 +86,7 @@ def reconcile(case: Case) -> None:
 
 
 def check_placeholder(planned: ServicePlan, expected: Case) -> None:
-    (slice_,) = slices_after(planned)
+    (slice_,) = outcomes.slices_after(planned)
     got = {
         "ports": list(slice_.ports or ()),
         "endpoints": len(slice_.endpoints or ()),
@@ -116,7 +108,7 @@ def shown(endpoint: Endpoint) -> Case:
         "zone": endpoint.zone,
         "node": endpoint.node_name,
         "hostname": endpoint.hostname,
-        "target": name_of(endpoint),
+        "target": outcomes.name_of(endpoint),
     }
 
 
@@ -337,7 +329,7 @@ def new_slice(case: Case) -> None:
         labels=shape["labels"],
         annotations=shape.get("annotations"),
     )
-    (slice_,) = slices_after(plan(service, nodes=(), pods=()))
+    (slice_,) = outcomes.slices_after(plan(service, nodes=(), pods=()))
     (owner,) = slice_.metadata.owner_references or ()
     got = {
         "slice_labels": slice_.metadata.labels,

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 from tests.builders import structs
-from tests.vectors.building import a_node, a_pod, a_service
+from tests.clusters import endpoints_in
+from tests.vectors.building import UPSTREAM, a_node, a_pod, a_service, plan
 from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
-from tests.vectors.outcomes import check, endpoints_in, hints_of
-from tests.vectors.planning import UPSTREAM, plan
+from tests.vectors.outcomes import check, hints_of
 
 from zoneward.controller.controller_configuration import MOST_SYNCS, ControllerConfiguration
 from zoneward.kube import validation

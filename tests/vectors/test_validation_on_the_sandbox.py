@@ -144,15 +144,11 @@ def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
 
 
 RUN: Final[Mapping[str, Callable[[Case, Sandboxes], None]]] = {
-    "slice_hints": slice_hints,
-    "slice_shape": slice_shape,
-    "service_traffic_distribution": service_traffic_distribution,
-    "service_traffic_distribution_scope": service_traffic_distribution_scope,
-    "service_update_with_switch_off": service_update_with_switch_off,
-    "limits": limits,
-    "drop_disabled_fields": drop_disabled_fields,
-    "generation": generation,
-    "feature_switch_stages": feature_switch_stages,
+    each.__name__: each
+    for each in (
+        *(slice_hints, slice_shape, service_traffic_distribution, service_traffic_distribution_scope),
+        *(service_update_with_switch_off, limits, drop_disabled_fields, generation, feature_switch_stages),
+    )
 }
 CONTROLLER: Final = "what a controller or a proxy makes of accepted objects: test_validation runs it"
 NOT_RUN: Final[Mapping[str, str]] = {
