@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.controller.lines import Lines
 from tests.properties.hostile_objects import Object, Raw, an_adopted_service, an_object, changed, hostile, written
-from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
+from tests.properties.test_hostile_objects import GOOD, encoded, follow, hostile_sets, server_with
 
 from zoneward.client.api_errors import ApiError, CallFailed, api_error
 from zoneward.client.informer_cache import InformerCache
@@ -182,7 +182,7 @@ class Leases:
 def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be_read() -> None:
     async def run(bad: list[Object]) -> Leases:
         leases = Leases()
-        await follow(server_with(LEASES.plural, bad), cast(Any, leases), leases.resources)
+        await follow(server_with(LEASES.plural, [encoded(each) for each in bad]), cast(Any, leases), leases.resources)
         seen = leases.proxies.groups()
         assert seen[""].nodes[GOOD[1]] == ProgrammedReport(10, 20, (("default", "x"), ("default", "y")))
         for each in seen.values():
