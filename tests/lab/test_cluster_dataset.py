@@ -39,7 +39,6 @@ def test_each_service_has_a_row_in_order() -> None:
 
 
 def test_an_endpoint_outside_the_zones_goes_where_it_is_needed_most() -> None:
-    """Zone d has a node that is not ready, and no traffic starts there."""
     cluster = cluster_in({"a": 1, "b": 1, "c": 1, "d": 2})
     away = a_node("node-d", "d", ready=False)
     inputs = rows_of(cluster.with_(nodes=(*cluster.nodes, away)))

@@ -191,7 +191,6 @@ def scoring_threads() -> list[str]:
 
 
 def test_chunks_that_are_done_early_wait_for_those_before_them() -> None:
-    """The first of five ends after the third has begun."""
     late = Waiting(0)
     steps = Steps([late, Quick(1), Releasing(2, late.after), Quick(3), Quick(4)])
     rows: list[int] = []
@@ -279,7 +278,6 @@ def test_ctrl_c_while_waiting_for_a_chunk_gives_those_before_it(after: int) -> N
 
 @pytest.mark.parametrize(("jobs", "where"), [(1, 5), (3, 0), (3, 29)])
 def test_an_error_in_a_worker_is_raised_and_nobody_goes_on_working(jobs: int, where: int) -> None:
-    """What stands before it has been told; what stands after it has not."""
     steps = Steps([Failing(number) if number == where else Quick(number) for number in range(30)])
     rows: list[int] = []
     with pytest.raises(ValueError, match=r"^row 23: expected a number$"):

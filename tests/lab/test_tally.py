@@ -93,7 +93,6 @@ def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None
 
 @pytest.mark.parametrize("by", ["", "endpoints", "zones"])
 def test_pieces_add_up_to_the_whole(by: str) -> None:
-    """Counts and worst rows exactly; sums of doubles but for their last bits."""
     wanted = replace(EVERYTHING, by=by)
     inputs = drawn(1000)
     (whole,) = tallies(wanted, [inputs])

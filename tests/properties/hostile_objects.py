@@ -7,7 +7,7 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, Final
 
-from tests.builders.objects import a_node, a_pod, a_service
+from tests.builders.objects import a_node, a_pod, a_service, a_slice
 
 from zoneward.client.resources import CACHED_RESOURCES, ENDPOINTS, LEASES
 from zoneward.controller.handover.endpoints_object import OVER_CAPACITY_ANNOTATION
@@ -69,24 +69,14 @@ def written(thing: Any) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def a_slice(name: str, *, service: str, address: str = "10.1.0.9", zone: str = "a") -> Object:
-    labels = {names.SERVICE_NAME_LABEL: service, names.MANAGED_BY_LABEL: "endpointslice-controller.k8s.io"}
-    return {
-        "metadata": {"name": name, "namespace": "default", "labels": labels, "uid": f"uid-{name}", "annotations": {}},
-        "addressType": "IPv4",
-        "ports": [{"name": "", "port": 8080, "protocol": "TCP", "appProtocol": "http"}],
-        "endpoints": [
-            {
-                "addresses": [address],
-                "conditions": {"ready": True, "serving": True, "terminating": False},
-                "nodeName": "n1",
-                "zone": zone,
-                "hostname": "h",
-                "targetRef": {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"},
-                "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]},
-            }
-        ],
-    }
+def _a_slice(name: str, *, service: str) -> Object:
+    slice_ = a_slice(name, service=service, addresses=["10.1.0.9"], node="n1", zone="a", manager=names.BUILT_IN_MANAGER)
+    slice_["metadata"] |= {"uid": f"uid-{name}", "annotations": {}}
+    slice_["ports"] = [{"name": "", "port": 8080, "protocol": "TCP", "appProtocol": "http"}]
+    target = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
+    hints = {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]}
+    slice_["endpoints"][0] |= {"hostname": "h", "targetRef": target, "hints": hints}
+    return slice_
 
 
 def an_endpoints(name: str) -> Object:
@@ -185,7 +175,7 @@ _MAKE: Final[dict[str, Callable[[str], Object]]] = {
     "services": _a_service,
     "nodes": _a_node,
     "pods": _a_pod,
-    "endpointslices": lambda name: a_slice(f"{name}-s", service=name),
+    "endpointslices": lambda name: _a_slice(f"{name}-s", service=name),
     ENDPOINTS.plural: an_endpoints,
     LEASES.plural: a_lease,
 }

@@ -1,7 +1,9 @@
 """Where upstream's hints fall short, measured on random clusters, ours must not: ``ProportionalZoneCPU``
 as it is without ``--compat=upstream``."""
 
+import dataclasses
 from fractions import Fraction
+from typing import Final
 
 import pytest
 from hypothesis import event, given
@@ -15,14 +17,14 @@ from tests.clusters import (
     only_family,
     overload_threshold,
     slices_after,
-    told,
     written,
 )
 from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters, examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, is_ready
+from zoneward.kube.objects import Endpoint, EndpointSlice, is_ready
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports, select_endpoints
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.plan import FamilyPlan
@@ -166,11 +168,23 @@ def test_a_service_that_is_being_deleted_loses_no_endpoint_to_a_group_that_has_n
     assert not written(cluster.after(plan).plan())
 
 
-def test_a_service_that_is_being_deleted_is_told_nothing_twice() -> None:
-    """Without slices to remember what is in force, its conditions must do."""
-    cluster = Cluster(
-        service=a_service("Auto", deleting=True), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2})
-    )
-    plan = cluster.plan()
-    assert not slices_after(plan)
-    assert cluster.with_(service=told(cluster.service, plan)).plan().events == ()
+NO_HINTS: Final = FeatureGates(topology_aware_hints=False)
+NO_NODE_HINTS: Final = FeatureGates(prefer_same_traffic_distribution=False)
+
+
+def with_gates(cluster: Cluster, gates: FeatureGates) -> Cluster:
+    return cluster.with_(configuration=dataclasses.replace(cluster.configuration, gates=gates))
+
+
+def own_endpoints(cluster: Cluster) -> list[Endpoint]:
+    return endpoints_in(each for family in cluster.plan().families for each in family.changes.after)
+
+
+@examples(100)
+@given(clusters())
+def test_no_slice_of_ours_has_hints_while_their_gate_is_off(cluster: Cluster) -> None:
+    """Hints that stand there from before are removed, as when nothing asks for them any more (KEP-2433 § Test Plan);
+    hints for nodes likewise (KEP-3015 § Feature Enablement and Rollback)."""
+    assert not [each for each in own_endpoints(with_gates(cluster, NO_HINTS)) if each.hints is not None]
+    off = with_gates(cluster, NO_NODE_HINTS)
+    assert not [each for each in own_endpoints(off) if each.hints is not None and each.hints.for_nodes]

@@ -165,8 +165,3 @@ KEP_3015: Final[Mapping[str, Callable[[], None]]] = {
 @pytest.mark.parametrize("case", KEP_3015)
 def test_skew_of_kep_3015(case: str) -> None:
     KEP_3015[case]()
-
-
-def test_a_proxy_from_before_hints_goes_on_consuming_all_endpoints() -> None:
-    for service in (AUTO, FIELD, SAME_NODE):
-        assert used_on_node_a(a_cluster(service, NEW), "no-hints") == ALL
