@@ -215,8 +215,7 @@ def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
 
 
 def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0) -> Iterator[Object]:
-    """Objects of a kind, named ``bad-0`` and so on, each with one hostile field: every field there is with every value;
-    or, with ``numbers``, so many with two to four."""
+    """Objects of a kind, each with one hostile field: every field with every value; or so many with two to four."""
     plain = an_object(plural, "bad")
     paths = [path for path in places(plain) if path not in _KEPT]
     if numbers is None:

@@ -49,8 +49,7 @@ _STRANGE: Final = (*_MIXED, "gone", "host", "host leaving", "other port", "no po
 
 
 class Setting(NamedTuple):
-    """What a Service says: the new topology annotation, the old one, ``trafficDistribution``, ``topologyKeys``, and
-    the annotations for subsetting, its algorithm and its starting threshold."""
+    """The annotations, the field ``trafficDistribution`` and ``topologyKeys`` of a Service."""
 
     mode: str | None = None
     old: str | None = None

@@ -1,5 +1,4 @@
-"""Where upstream's hints fall short, measured on random clusters, ours must not: ``ProportionalZoneCPU``
-as it is without ``--compat=upstream``."""
+"""Where upstream's hints fall short, measured on random clusters, ours must not."""
 
 import dataclasses
 from fractions import Fraction
@@ -59,8 +58,7 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
 @examples(80)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
-    """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off, or
-    where slices say who consumes them."""
+    """Where slices say who consumes them, nobody has one."""
     for family in cluster.plan().families:
         hinted = family.decision.active and not family.decision.has_slice_groups
         for each in family.changes.after:
@@ -183,8 +181,7 @@ def own_endpoints(cluster: Cluster) -> list[Endpoint]:
 @examples(100)
 @given(clusters())
 def test_no_slice_of_ours_has_hints_while_their_gate_is_off(cluster: Cluster) -> None:
-    """Hints that stand there from before are removed, as when nothing asks for them any more (KEP-2433 § Test Plan);
-    hints for nodes likewise (KEP-3015 § Feature Enablement and Rollback)."""
+    """Hints that stand there from before are removed (KEP-2433 § Test Plan), hints for nodes likewise (KEP-3015)."""
     assert not [each for each in own_endpoints(with_gates(cluster, NO_HINTS)) if each.hints is not None]
     off = with_gates(cluster, NO_NODE_HINTS)
     assert not [each for each in own_endpoints(off) if each.hints is not None and each.hints.for_nodes]

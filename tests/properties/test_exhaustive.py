@@ -1,7 +1,4 @@
-"""Hints are on exactly where some assignment of endpoints to zones stays below the threshold in force.
-
-The search here knows nothing of the heuristic: it tries every assignment of up to 8 endpoints to up to 4 zones.
-"""
+"""Hints are on exactly where some assignment of endpoints to zones stays below the threshold in force."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -25,11 +22,7 @@ MOST_ENDPOINTS = 8
 
 
 def least_overload(demand: Mapping[str, int], endpoints: int) -> Fraction | None:
-    """The least that the worst zone can be overloaded by, over all assignments; None where a zone must get nothing.
-
-    An endpoint may serve any zone wherever it is, so an assignment is a zone for each endpoint, and which endpoint is
-    which does not matter.
-    """
+    """The least that the worst zone can be overloaded by, over all assignments; None where a zone must get nothing."""
     total = sum(demand.values())
     found = [
         max(Fraction(endpoints * weight, total * assigned.count(zone)) - 1 for zone, weight in demand.items())
@@ -46,8 +39,7 @@ def every_demand() -> Iterator[tuple[int, ...]]:
 
 @pytest.mark.parametrize("endpoints", range(1, MOST_ENDPOINTS + 1))
 def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -> None:
-    """All demands of two to four zones in these weights, at both thresholds; all endpoints are in the last zone, so
-    that they must move."""
+    """All demands in these weights, at both thresholds. All endpoints are in the last zone, so that they must move."""
     for weights in every_demand():
         zones = ZONES[: len(weights)]
         least = least_overload(dict(zip(zones, weights, strict=True)), endpoints)

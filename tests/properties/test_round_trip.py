@@ -1,5 +1,4 @@
-"""What is decided is what proxies do: selection over the encoded slices gives back the allocation (design, "Round
-trip"), nobody is left without an endpoint, and no endpoint or traffic gets lost on the way."""
+"""What is decided is what proxies do: selection over the encoded slices gives back the allocation."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -86,8 +85,7 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
 @examples(100)
 @given(clusters(setting=SUBSETTING, others=False))
 def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster: Cluster) -> None:
-    """For each zone where traffic starts: as many endpoints from each zone as those groups have, by their weights;
-    all ready ones where it consumes none."""
+    """As many from each zone as those groups have, by their weights; all ready ones where it consumes none."""
     for family in cluster.plan().families:
         allocation = family.decision.allocation
         if allocation is None or family.decision.approach is not Approach.SUBSETTING:
@@ -146,8 +144,7 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
 @examples(100)
 @given(clusters(setting=SUBSETTING, tidy=True, others=False))
 def test_no_endpoint_is_overloaded_by_the_threshold_where_the_algorithm_heeds_one(cluster: Cluster) -> None:
-    """Of what our own proxies send, where there is nothing but numbers. The proposal's local-opt heeds none, and its
-    local-shared does not ask a group of zones without endpoints, which may be at up to 50 %."""
+    """local-opt heeds none, and local-shared does not ask a group of zones without endpoints."""
     threshold = cluster.configuration.subsetting.overload_threshold
     for family in cluster.plan().families:
         decision, traffic = family.decision, family.traffic
@@ -192,8 +189,7 @@ def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cl
 @examples(20)
 @given(cluster=clusters())
 def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(consumer: str, cluster: Cluster) -> None:
-    """For every proxy of every age, with slices of others beside ours: ready ones if any, else those that still serve
-    while they terminate; of its own node alone where the internal policy is Local."""
+    """Ready ones if any, else those that still serve while they terminate; where the policy is Local, of its node."""
     service = cluster.service
     policies = policies_of(service)
     gates = cluster.configuration.gates
@@ -304,10 +300,7 @@ def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
 @examples(80)
 @given(clusters(tidy=True, others=False))
 def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> None:
-    """A zone's overload is expected over consumed endpoints, less 1, as the words of the design define it.
-
-    A zone consumes every endpoint of every group that it is in, with however little weight.
-    """
+    """A zone consumes every endpoint of every group that it is in, with however little weight."""
     for family in cluster.plan().families:
         allocation, traffic = family.decision.allocation, family.traffic
         if allocation is None or traffic is None or HEURISTICS[family.decision.heuristic or ""].node_hints:

@@ -1,5 +1,4 @@
-"""The same cluster gives the same plan, whatever the order of the input and the names of the zones; and a plan that was
-carried out leaves nothing to do."""
+"""Whatever the order of the input, the plan is the same; and one that was carried out leaves nothing to do."""
 
 import dataclasses
 import re
@@ -146,8 +145,7 @@ def test_what_is_no_longer_in_force_is_refused_in_the_same_words_as_before() -> 
 @examples(100)
 @given(clusters(setting=BALANCED, tidy=True, others=False), st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
 def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, drawn: bytes) -> None:
-    """KEP-2433: slices are only updated where a Node's coming or going crosses the overload threshold. The tolerance
-    for traffic that leaves its zone is this project's own: here everything is tolerated."""
+    """KEP-2433. The tolerance for traffic that leaves its zone is this project's own: here everything is tolerated."""
     hints = dataclasses.replace(cluster.configuration.hints, in_zone_tolerance=Fraction(1))
     cluster = cluster.with_(configuration=dataclasses.replace(cluster.configuration, hints=hints))
     before = cluster.settled()
@@ -209,8 +207,7 @@ def shuffled(cluster: Cluster, random: Random) -> Cluster:
 @examples(80)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random) -> None:
-    """Nodes, Pods and slices in another order: the same allocation, slices, events and traffic; and the same rules,
-    messages and conditions, or every sync would write conditions."""
+    """Also for rules, messages and conditions, or every sync would write conditions."""
     one, other = in_order(cluster.plan()), in_order(shuffled(cluster, random).plan())
     for this, that in zip(one.families, other.families, strict=True):
         for field in ("changes", "traffic", "replaced", "others"):
@@ -257,8 +254,7 @@ def with_zones_renamed(things: Things, type_: type[Things]) -> Things:
 @examples(50)
 @given(clusters())
 def test_other_names_for_zones_in_the_same_order_rename_the_result(cluster: Cluster) -> None:
-    """Names of zones break ties and do nothing else: even the messages are the same but for them. Only new slices of
-    a group are called after a hash of its zones."""
+    """Even the messages. Only new slices of a group are called after a hash of its zones."""
     elsewhere = cluster.with_(
         nodes=with_zones_renamed(cluster.nodes, tuple[Node, ...]),
         slices=with_zones_renamed(cluster.slices, tuple[EndpointSlice, ...]),

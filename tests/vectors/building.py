@@ -180,10 +180,7 @@ def plan(
     configuration: Configuration = UPSTREAM,
     trigger_time: str | None = None,
 ) -> ServicePlan:
-    """Plan a Service. ``told`` are the conditions that the plan before left.
-
-    Upstream remembers in memory that a Service has hints; here its conditions do.
-    """
+    """``told`` are the conditions that the plan before left: upstream remembers in memory that a Service has hints."""
     cluster_state = ClusterState(
         upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
@@ -246,9 +243,6 @@ def decision_for(service: Service, packed: PackedSlices, *, nodes: Iterable[Node
 
 
 def _strict(endpoint: Endpoint) -> Endpoint:
-    """Upstream's controller counts an endpoint as ready only where it says so; a decision here follows the API.
-
-    Endpoints that are made from Pods always say so: the difference shows only in these cases.
-    """
+    """Upstream counts an endpoint as ready only where it says so, as those made from Pods always do."""
     conditions = endpoint.conditions or EndpointConditions()
     return replace(endpoint, conditions=replace(conditions, ready=False)) if conditions.ready is None else endpoint

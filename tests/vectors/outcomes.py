@@ -12,10 +12,7 @@ from zoneward.slices.plan import ServicePlan
 
 
 def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str] = (), where: str = "") -> None:
-    """Raises AssertionError that names every expected field that came out otherwise.
-
-    An expected field that is neither in ``got`` nor ``skipped`` is a fault too: none is passed over by accident.
-    """
+    """Names every expected field that came out otherwise; one that nobody looks at is a fault too."""
     faults = []
     for field, want in expected.items():
         if field in skipped:

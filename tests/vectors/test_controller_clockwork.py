@@ -284,8 +284,7 @@ def requeues(state: DecisionSummary, old: Demand, new: Demand, *, configuration:
 
 
 def node_update_trigger(case: Case) -> None:
-    """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand. Upstream has the
-    old numbers until a Node comes or goes."""
+    """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand."""
     node = a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": True})
     excluded = next(iter(NODE_EXCLUDED_LABELS))
     states: Mapping[str, tuple[Node | None, Node | None]] = {

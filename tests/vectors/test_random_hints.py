@@ -43,6 +43,8 @@ def reconcile(case: Case) -> None:
         with_ports = any("ports" in each for each in expected.get("endpoints", ()))
         got = came_out(planned, with_ports=with_ports)
         check(got, wanted(expected), skipped=CONTROLLERS, where=f"step {number}")
+        # Upstream has any of these, for its order is random.
+        assert got["hints_by_zone"] in expected.get("hints_by_zone_any", [got["hints_by_zone"]])
 
 
 def came_out(planned: ServicePlan, *, with_ports: bool) -> dict[str, object]:
@@ -80,7 +82,7 @@ def wanted(expected: Case) -> Case:
         # Upstream picks at random which endpoints of a zone go to another.
         del rest["hints_by_endpoint"]
     if "hints_by_zone_any" in expected:
-        rest["hints_by_zone"] = AnyOf(expected["hints_by_zone_any"])
+        rest.pop("hints_by_zone", None)
     if "writes" in rest:
         counts = dict(rest["writes"])
         counts["update"] -= counts.pop("update_without_change", 0)
@@ -90,21 +92,6 @@ def wanted(expected: Case) -> Case:
     if "endpoints" in rest:
         rest["endpoints"] = by_address(rest["endpoints"])
     return rest
-
-
-class AnyOf:
-    """Equal to each of several outcomes: upstream has all of them, for its order is random."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, outcomes: list[object]) -> None:
-        self.outcomes = outcomes
-
-    def __eq__(self, other: object) -> bool:
-        return other in self.outcomes
-
-    def __repr__(self) -> str:
-        return f"any of {self.outcomes}"
 
 
 def by_kind(documents: list[dict[str, Any]]) -> defaultdict[str, list[Any]]:

@@ -140,8 +140,7 @@ def reconciled(given: Case) -> ServicePlan:
 
 
 def packed_service(shape: Case, *, target_port: list[int] | None = None, labels: Case | None = None) -> Service:
-    """The Service of a case; ``target_port`` (old and new) and ``labels`` are what changes after its slices were
-    written."""
+    """The Service of a case; ``target_port`` (old and new) and ``labels`` are what changes afterwards."""
     old, new = target_port or (None, None)
     ports = tuple(
         ServicePort(
@@ -253,10 +252,7 @@ def ports_before(shapes: list[Case] | None) -> tuple[EndpointPort, ...] | None:
 def endpoint_before(
     name: str, pod: Pod | None, service: Service, zone_of: Mapping[str, str | None], *, changed: bool
 ) -> Endpoint:
-    """The endpoint that was written for a Pod; ``changed`` if the Pod's readiness was the opposite then.
-
-    A Pod that is gone was ready, on a Node like the others'.
-    """
+    """The endpoint that was written for a Pod; ``changed`` if its readiness was the opposite."""
     ready = pod is None or any(condition.status == "True" for condition in pod.status.conditions or ())
     node = pod.spec.node_name if pod else "node-1"
     return structs.an_endpoint(

@@ -80,8 +80,7 @@ def hint_source(given: Case) -> str | None:
 
 
 def routing_by_policy(given: Case) -> dict[str, str]:
-    """``topology`` where hints choose, ``local`` where the policy does: one endpoint is here, one elsewhere in the
-    zone, one in another zone."""
+    """``topology`` where hints choose, ``local`` where the policy does."""
     policies = {"internal": given["internal_traffic_policy"], "external": given["external_traffic_policy"]}
     service = a_service(
         type="NodePort",
