@@ -174,7 +174,6 @@ def test_a_directory_without_a_parent_can_t_be_made(tmp_path: Path) -> None:
 
 
 def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
-    """As on a full disk: the error comes from the thread that writes."""
 
     def fail() -> None:
         inputs = some_inputs(2)

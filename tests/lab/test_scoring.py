@@ -89,7 +89,6 @@ def drawn(zones: int, rows: int) -> tuple[Integers, Integers]:
 
 @pytest.mark.parametrize("written", [*ALGORITHMS, "local:startingThreshold=0,overloadThreshold=0.1"])
 def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
-    """Over 560 random inputs of two to eight zones."""
     contender = only(written)
     plainly = replace(contender, interpreted=True)
     for zones in range(2, 9):
@@ -135,7 +134,6 @@ def test_a_zone_that_reaches_nobody_in_its_own_zone_falls_back() -> None:
     ],
 )
 def test_with_fewer_endpoints_than_it_takes_to_start_all_share_one_group(written: str, start: int, groups: int) -> None:
-    """Of a slice each, by three equal zones."""
     below, enough = ([number // 3, (number + 1) // 3, (number + 2) // 3] for number in (start - 1, start))
     assert columns(written, [1, 1, 1], below) == columns("random", [1, 1, 1], below)
     assert columns(written, [1, 1, 1], enough)[SLICES] == groups

@@ -227,7 +227,6 @@ def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
 
 
 def first(number: int) -> Simulation:
-    """What a simulation of 100 chunks says that was stopped after so many."""
     whole = simulate(WANTED, Steps([Quick(each) for each in range(number)]), runner=ThreadRunner(1))
     return replace(whole, of=1000, whole=1000, partial=True)
 

@@ -164,19 +164,15 @@ def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node
 
 def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
     name, zone_name = f"node-{number:02}", f"zone-{zone + 1}"
-    match kind:
-        case "not ready":
-            return a_node(name, zone_name, cpu=cpu, ready=False)
-        case "control plane":
-            return a_node(name, zone_name, cpu=cpu, labels={names.NODE_EXCLUDED_LABELS[0]: ""})
-        case "no zone":
-            return a_node(name, None, cpu=cpu)
-        case "no cpu":
-            return a_node(name, zone_name, cpu=None)
-        case "no status":
-            return Node(metadata=NodeMeta(name=name, labels={names.ZONE_LABEL: zone_name}))
-        case _:
-            return a_node(name, zone_name, cpu=cpu)
+    if kind == "no status":
+        return Node(metadata=NodeMeta(name=name, labels={names.ZONE_LABEL: zone_name}))
+    return a_node(
+        name,
+        None if kind == "no zone" else zone_name,
+        cpu=None if kind == "no cpu" else cpu,
+        ready=kind != "not ready",
+        labels={names.NODE_EXCLUDED_LABELS[0]: ""} if kind == "control plane" else None,
+    )
 
 
 @st.composite

@@ -187,7 +187,6 @@ def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> Non
 
 
 def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None:
-    """Proxies see an address once, whoever stands behind it, and it is chance whose hint they read."""
     shared = tuple(a_pod(f"host-{number}", "node-a", ips=("10.1.0.1",)) for number in (1, 2, 3))
     cluster = AUTO.with_(pods=(*pods_in({"a": 2, "b": 1}), *shared))
     decision = decided(cluster)

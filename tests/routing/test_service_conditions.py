@@ -63,7 +63,6 @@ CASES: Final[Mapping[str, tuple[Cluster, Reported]]] = {
 
 @pytest.mark.parametrize("what", CASES)
 def test_conditions_say_what_was_understood_and_what_was_done(what: str) -> None:
-    """Programmed begins with what the Service requests: that is how it is remembered."""
     cluster, (accepted, programmed) = CASES[what]
     expected = [
         Condition(type=type_, status=each[0], reason=each[1], message=each[2])

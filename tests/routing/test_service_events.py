@@ -287,7 +287,6 @@ def test_every_reason_that_voids_hints_has_words() -> None:
 
 
 def test_nothing_is_told_of_subsetting_by_default() -> None:
-    """Nothing would remember that it was: such a Service has no condition."""
     for starting in (Fraction(1, 2), Fraction(3)):
         subsetting = SubsettingSettings(starting_threshold=starting)
         now = NOT_ASKED.with_(configuration=Configuration(default_approach="Subsetting", subsetting=subsetting))

@@ -1,9 +1,9 @@
 """What leads to a sync, how often, from how fresh a cache, and what metrics count: the controller's part of
 ``slices_packing.json``, ``hints_auto.json`` and ``traffic_distribution.json``."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import TriggerTimeTracker
 from zoneward.controller.sync_counts import SliceTotals, family_totals
-from zoneward.kube.names import NODE_EXCLUDED_LABELS, ZONE_LABEL
+from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
@@ -226,7 +226,7 @@ def with_ips(pod: LivePod, *ips: str) -> LivePod:
 
 KEPT: Final = {
     "auto-nodechange-02": "30 % are kept, and zone-c is 29 % above fair",
-    "auto-nodechange-06": "a Node without CPU: Nodes are summarize instead, two in each zone",
+    "auto-nodechange-06": "a Node without CPU: Nodes are counted instead, two in each zone",
     "auto-nodechange-07": "30 % are kept, and zone-c is 25 % above fair",
 }
 """Where upstream asks again for one threshold of 20 %, and for the loss of all hints where a Node has no CPU."""
@@ -285,16 +285,15 @@ def requeues(state: DecisionSummary, old: Demand, new: Demand, *, configuration:
 
 def node_update_trigger(case: Case) -> None:
     """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand."""
-    node = a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": True})
-    excluded = next(iter(NODE_EXCLUDED_LABELS))
+    node = structs.a_node("n", "zone-a")
     states: Mapping[str, tuple[Node | None, Node | None]] = {
         "add": (None, node),
         "delete": (node, None),
-        "ready_condition_changed": (node, a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": False})),
-        "zone_label_changed": (node, relabelled(node, {ZONE_LABEL: "zone-b"})),
-        "allocatable_cpu_changed": (node, a_node({"name": "n", "zone": "zone-a", "cpu": "8", "ready": True})),
-        "control_plane_label_changed": (node, relabelled(node, {excluded: ""})),
-        "other_label_changed": (node, relabelled(node, {"other": "label"})),
+        "ready_condition_changed": (node, structs.a_node("n", "zone-a", ready=False)),
+        "zone_label_changed": (node, structs.a_node("n", "zone-b")),
+        "allocatable_cpu_changed": (node, structs.a_node("n", "zone-a", cpu=8)),
+        "control_plane_label_changed": (node, structs.a_node("n", "zone-a", labels={NODE_EXCLUDED_LABELS[0]: ""})),
+        "other_label_changed": (node, structs.a_node("n", "zone-a", labels={"other": "label"})),
     }
     assert list(states) == case["input"]["node_events"]
     ours = {"allocatable_cpu_changed", "control_plane_label_changed"}
@@ -302,14 +301,10 @@ def node_update_trigger(case: Case) -> None:
     assert got == {event: refresh or event in ours for event, refresh in case["expected"]["refresh"].items()}
 
 
-def relabelled(node: Node, labels: dict[str, str]) -> Node:
-    return replace(node, metadata=replace(node.metadata, labels={**(node.metadata.labels or {}), **labels}))
-
-
-def totals(given: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """After each step. A step says what a Service has by ports, or that it is deleted."""
+def metric_totals(case: Case) -> None:
+    """A step says what a Service has by ports, or that it is deleted."""
+    given, accounts, got = case["input"], SliceTotals(), []
     assert given["pair"] == ["endpoints", "slices"]
-    accounts = SliceTotals()
     for step in given["steps"]:
         for word, value in step.items():
             if word == "delete":
@@ -318,15 +313,9 @@ def totals(given: Mapping[str, Any]) -> Iterator[dict[str, int]]:
                 groups = [(endpoints, slices) for endpoints, slices in value]
                 count = family_totals(groups, max_endpoints=given["max_endpoints_per_slice"])
                 accounts.put(("ns", word), {"IPv4": count})
-        yield {
-            "desired_slices": accounts.desired_slices,
-            "actual_slices": accounts.slices,
-            "endpoints": accounts.endpoints,
-        }
-
-
-def metric_totals(case: Case) -> None:
-    check({"totals_per_step": list(totals(case["input"]))}, case["expected"])
+        desired, actual = accounts.desired_slices, accounts.slices
+        got.append({"desired_slices": desired, "actual_slices": actual, "endpoints": accounts.endpoints})
+    check({"totals_per_step": got}, case["expected"])
 
 
 def services_count_sequence(case: Case) -> None:

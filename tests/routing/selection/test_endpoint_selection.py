@@ -64,7 +64,6 @@ ALL: Final = {"10.0.0.1", "10.0.0.2"}
 
 
 def test_a_proxy_that_does_not_know_its_zone_uses_all() -> None:
-    """KEP-2433 § Kube-Proxy: it has to determine the zone it runs in. Hints for nodes need none."""
     endpoints = hinted(hints("a", nodes=["n1"]), hints("a", nodes=["n2"]))
     assert chosen(*endpoints, zone=None, node="n3") == ("all", ALL)
     assert chosen(*endpoints, zone="", node="n3") == ("all", ALL)
