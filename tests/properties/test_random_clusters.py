@@ -1,9 +1,14 @@
-"""Random clusters are worth something only if they reach every outcome."""
+"""Random clusters are worth something only if they reach every outcome, and are the same in every run."""
 
+import importlib
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters
 
 from zoneward.routing.algorithms.heuristics import HEURISTICS
@@ -69,3 +74,21 @@ def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> No
     assert seen["kept"] >= 5, seen
     assert seen["lost"] >= 1, seen
     assert seen["lent"] >= 25, seen
+
+
+def drawn() -> list[int]:
+    found: list[int] = []
+    given(st.integers())(lambda number: found.append(number))()
+    return found
+
+
+def test_a_module_that_is_loaded_meanwhile_changes_no_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = drawn()
+    constants = tmp_path / "numbers_of_its_own.py"
+    constants.write_text("\n".join(f"N{number} = {number}" for number in range(10_000, 11_000)))
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        importlib.import_module(constants.stem)
+        assert drawn() == before
+    finally:
+        sys.modules.pop(constants.stem, None)

@@ -52,14 +52,12 @@ def a_slice(
 
 def tracker(case: Case) -> None:
     for has_version in (False, True):
-        if "tracked" in case["input"]:
-            _stale(case, has_version=has_version)
-        else:
-            _handled(case, has_version=has_version)
+        run = _stale if "tracked" in case["input"] else _handled
+        check(run(case["input"], has_version=has_version), case["expected"])
 
 
-def _stale(case: Case, *, has_version: bool) -> None:
-    given, found = case["input"], EndpointSliceTracker()
+def _stale(given: Case, *, has_version: bool) -> dict[str, object]:
+    found = EndpointSliceTracker()
     for uid, generation in (given["tracked"] or {}).items():
         if generation == "deleted":
             found.deletion_expected(a_slice(uid, 1, has_version=has_version))
@@ -71,15 +69,15 @@ def _stale(case: Case, *, has_version: bool) -> None:
         )
         for each in given["cached_slices"]
     ]
-    check({"stale": found.is_stale(SERVICE, cached)}, case["expected"])
+    return {"stale": found.is_stale(SERVICE, cached)}
 
 
-def _handled(case: Case, *, has_version: bool) -> None:
+def _handled(given: Case, *, has_version: bool) -> dict[str, object]:
     def the(field: str) -> EndpointSlice:
         namespace, name, uid, generation = given[field]
         return a_slice(uid, generation, owner=(namespace, name), has_version=has_version)
 
-    given, found = case["input"], EndpointSliceTracker()
+    found = EndpointSliceTracker()
     found.written(the("recorded"))
     if "deletion_expected_for" in given:
         found.deletion_expected(the("deletion_expected_for"))
@@ -90,7 +88,7 @@ def _handled(case: Case, *, has_version: bool) -> None:
     if "deleted" in given:
         got["deletion_was_expected"] = found.deleted(the("deleted"))
         got["has_recorded_after"] = found.has(the("recorded"))
-    check(got, case["expected"])
+    return got
 
 
 def stale_sync(case: Case) -> None:
