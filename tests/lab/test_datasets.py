@@ -130,7 +130,6 @@ def test_every_row_of_kep_permuted_is_one_of_kep_with_its_endpoints_in_some_orde
 
 
 def orders(inputs: Inputs) -> Integers:
-    """Which of the six orders the endpoints of a row stand in; rows with equal numbers are left out."""
     found = np.argsort(inputs.supply, axis=1)[[len(set(row)) == 3 for row in inputs.supply.tolist()]]
     number = {order: index for index, order in enumerate(permutations(range(3)))}
     return np.array([number[tuple(row)] for row in found.tolist()])

@@ -204,15 +204,9 @@ def _random_pod(number: int, node: int, kind: str) -> Pod:
 
 
 _CLUSTER_IP: Final = "10.96.0.1"
+_POLICY: Final = (*(None,) * 4, "Cluster", "Local")
 _POLICIES: Final = st.sampled_from(
-    list(
-        product(
-            (None, None, None, None, "Cluster", "Local"),
-            (None, None, None, None, "Cluster", "Local"),
-            (None, None, None, False, True),
-            (_CLUSTER_IP, _CLUSTER_IP, _CLUSTER_IP, names.HEADLESS),
-        )
-    )
+    list(product(_POLICY, _POLICY, (None, None, None, False, True), (*(_CLUSTER_IP,) * 3, names.HEADLESS)))
 )
 """Of external and internal traffic, whether endpoints that are not ready are published, and the address."""
 _LABELS: Final[tuple[dict[str, str] | None, ...]] = (None, None, None, {"team": "web"}, {names.ZONE_LABEL: "zone-1"})

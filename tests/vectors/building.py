@@ -140,7 +140,6 @@ def an_existing_slice(
     owner_uid: str = UID,
     ports: tuple[EndpointPort, ...] | Literal["as-the-service"] | None = "as-the-service",
 ) -> EndpointSlice:
-    """A slice that the built-in controller wrote for a Service; ``labels`` instead of those that it would mirror."""
     slice_ = structs.a_slice(
         name,
         *endpoints,
@@ -204,7 +203,6 @@ class Hinted:
 
 
 def packed_from(slices: Mapping[str, list[Case]], service: Service) -> PackedSlices:
-    """Slices of a case (``id``, ``endpoints``) by what happens to them."""
     create, update, unchanged = (
         [
             an_existing_slice(shape["id"], [an_endpoint(each) for each in shape["endpoints"]], service=service)

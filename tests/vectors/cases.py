@@ -34,7 +34,6 @@ def load(name: str) -> list[Case]:
 
 
 def by_name(*runners: Callable[[Case], None]) -> dict[str, Callable[[Case], None]]:
-    """What runs cases, by their kind: each is named after it."""
     return {each.__name__: each for each in runners}
 
 

@@ -39,7 +39,6 @@ def writes(plan: ServicePlan) -> dict[str, int]:
 
 
 def metric_label(plan: ServicePlan) -> dict[str, str]:
-    """Upstream's labels of the slices that one sync changes; all families of a Service have the same."""
     labels = sync_labels(plan.service, plan.families[0].decision)
     return {"topology": labels.topology, "traffic_distribution": labels.traffic_distribution}
 
@@ -90,7 +89,6 @@ def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
 
 
 def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[ServiceEvent, ...]:
-    """Expected events in full: upstream appends the numbers, then the address type, to the stem of a message."""
     return tuple(event_meant(each, address_type=address_type) for each in expected)
 
 

@@ -22,7 +22,6 @@ reachable, or the flag is set. Here both hold, so the flag says nothing about th
 
 
 def check_selection(case: Case) -> None:
-    """Raises AssertionError where the selection of a case's node differs from upstream's."""
     given, expected = case["input"], case["expected"]
     service = selected_service(given["service"])
     node = given["node"]

@@ -265,7 +265,6 @@ def with_hints(hints: Mapping[str, int], *, is_on: bool) -> DecisionSummary:
 
 
 def node_update_sequence(case: Case) -> None:
-    """The second sync comes because the Nodes' zones may turn hints on; what it leads to is seen elsewhere."""
     given = case["input"]
     service, (first, second_) = asking_service(given["service"]), given["steps"]
     before = {each["name"]: each for each in first["nodes"]}

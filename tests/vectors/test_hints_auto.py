@@ -72,7 +72,6 @@ def ready_total(case: Case) -> None:
 
 
 def readiness_only(shapes: list[Case]) -> PackedSlices:
-    """New slices of so many endpoints that are ready, and so many that are not."""
     ready, unready = (
         replace(structs.an_endpoint(zone="zone-a", ready=each, serving=each, terminating=False), addresses=None)
         for each in (True, False)

@@ -48,7 +48,6 @@ def reconcile(case: Case) -> None:
 
 
 def came_out(planned: ServicePlan, *, with_ports: bool) -> dict[str, object]:
-    """What a step came to. Its endpoints are shown with their ports only in the cases that are about ports."""
     after = outcomes.slices_after(planned)
     endpoints = endpoints_in(after)
     return {

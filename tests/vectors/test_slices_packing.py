@@ -214,7 +214,6 @@ def address_of(name: str) -> str:
 def existing_slices(
     shapes: Iterable[Case], service: Service, pods: list[Pod], zone_of: Mapping[str, str | None]
 ) -> list[EndpointSlice]:
-    """The slices that a reconcile finds. Where one does not say which Pods it holds, it holds the next ones."""
     slices = []
     known = {pod.metadata.name: pod for pod in pods}
     rest = iter(pods)

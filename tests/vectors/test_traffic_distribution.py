@@ -83,7 +83,6 @@ def services_counted(planned: ServicePlan) -> dict[str, int]:
 
 
 def service_transition(case: Case) -> None:
-    """A Service whose settings change, or a gate that does, with the slices of each step left to the next."""
     steps = case["input"]["steps"]
     if "event" in steps[0]:
         gate_transition(case)

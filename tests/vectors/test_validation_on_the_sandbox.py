@@ -186,7 +186,6 @@ def test_the_sandbox_is_as_upstream(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
-    """The answer to creating it; what is created is gone again afterwards."""
     answer = sandbox.api.send("POST", path, thing)
     assert answer.code in (201, 422), answer.object
     if answer.code == 201:
@@ -206,7 +205,6 @@ def wrong(answer: Answer) -> list[tuple[str, str]]:
 
 
 def of(switches: Mapping[str, bool]) -> ServerGates:
-    """As the option ``--feature-gates`` gives them."""
     return parse_gates(f"{name}={str(is_on).lower()}" for name, is_on in switches.items())
 
 
