@@ -24,7 +24,6 @@ from zoneward.routing.configuration import Configuration, FeatureGates, HintsSet
 
 
 def examples(number: int) -> settings:
-    """How a property is run: so many random clusters; what reproduces a failure is printed."""
     return settings(
         max_examples=number,
         deadline=None,
@@ -273,7 +272,6 @@ _SUBSETTING_SETTINGS: Final = st.sampled_from(
 
 @st.composite
 def subsetting_settings(draw: st.DrawFn) -> SubsettingSettings:
-    """Settings with which a handful of endpoints is often enough to start."""
     as_hints = draw(st.sampled_from((False, False, True)))
     starting, padding, overload, tolerance = draw(_SUBSETTING_SETTINGS)
     return SubsettingSettings(
@@ -351,7 +349,6 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
 
 @st.composite
 def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
-    """The cluster as it may have been: some Pods and Nodes not there yet, others gone since, another setting."""
     absent = draw(st.integers(0, 2 ** len(now.pods) - 1)) & draw(st.integers(0, 2 ** len(now.pods) - 1))
     pods = tuple(pod for number, pod in enumerate(now.pods) if not absent >> number & 1)
     pods += draw(pods_of(nodes=len(now.nodes), most=draw(st.sampled_from((0, 4, 12))), kinds=_READY, first=60))
@@ -414,7 +411,6 @@ def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[Endpoi
 
 @st.composite
 def _slices_of_others(draw: st.DrawFn, zones: int) -> tuple[EndpointSlice, ...]:
-    """A slice of somebody else, with hints or without, perhaps with an address that a Pod has."""
     some = st.tuples(st.integers(1, zones), st.sampled_from((None, None, 1, zones)), st.integers(0, 8))
     endpoints = [
         an_endpoint(

@@ -71,7 +71,6 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
 @examples(100)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
-    """An endpoint in a zone without demand too, so none idles; but ``Require`` leaves it at home."""
     demand = cluster.cluster_state.demand
     # Whatever is on although a Node has no CPU counts Nodes, whether hints would or not.
     zones = set((demand.by_count if demand.without_cpu else demand).zones)
@@ -87,7 +86,6 @@ def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
 
 
 def content(each: EndpointSlice) -> tuple[object, ...]:
-    """All of a slice but the time of its last change."""
     annotations = dict(each.metadata.annotations or {})
     annotations.pop(names.TRIGGER_TIME_ANNOTATION, None)
     return (
@@ -147,7 +145,6 @@ def test_an_event_is_told_only_when_something_changed(cluster: Cluster, other: C
 
 
 def state(cluster: Cluster) -> tuple[object, ...]:
-    """What is remembered about a Service: what its slices are for, and what its conditions say."""
     in_force = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in cluster.slices}
     conditions = (cluster.service.status.conditions or ()) if cluster.service.status else ()
     settings = {each.message for each in conditions if each.type == names.ACCEPTED_CONDITION}
@@ -156,7 +153,6 @@ def state(cluster: Cluster) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
 def test_a_service_that_is_being_deleted_loses_no_endpoint_to_a_group_that_has_no_slice(algorithm: str) -> None:
-    """Who asks for subsetting and deletes the Service in one go gets no slices for groups any more."""
     before = Cluster(service=a_service(), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 6, "b": 6})).settled()
     service = a_service(subsetting="Auto", algorithm=algorithm, deleting=True)
     cluster = before.with_(service=service)

@@ -61,7 +61,6 @@ class Server:
 
 
 def encoded(thing: Object) -> bytes:
-    """As JSON with a version that is not set yet: to encode takes longer than all else here."""
     metadata = thing.get("metadata")
     assert isinstance(metadata, dict)
     return written(thing | {"metadata": metadata | {"resourceVersion": _VERSION}})

@@ -39,7 +39,6 @@ NOWHERE = "zone-without-any-node"
 
 
 def ready_by_address(family: FamilyPlan) -> list[Endpoint]:
-    """The ready endpoints that proxies see: those that serve a port, each address once."""
     return [endpoint for endpoint in endpoints_of_all_ports(family.slices) if is_ready(endpoint)]
 
 

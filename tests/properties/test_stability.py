@@ -28,7 +28,6 @@ LATER = "2026-11-21T09:00:00Z"
 
 
 def decided(plan: ServicePlan) -> list[tuple[object, ...]]:
-    """What was decided, without the numbers that tell what changed."""
     return [
         (
             *(family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
@@ -43,10 +42,6 @@ def beside_replaced(cluster: Cluster, plan: ServicePlan) -> Cluster:
     """The cluster while a plan is being carried out: the built-in controller's slices go only after ours stand."""
     replaced = tuple(each for family in plan.families for each in family.replaced)
     return cluster.with_(service=told(cluster.service, plan), slices=(*slices_after(plan), *replaced))
-
-
-def as_it_is(cluster: Cluster) -> Cluster:
-    return cluster
 
 
 def without_pods(cluster: Cluster) -> Cluster:
@@ -99,8 +94,8 @@ def shared_groups_in_no_order() -> Cluster:
 @pytest.mark.parametrize(
     ("moment", "settle", "number"),
     [
-        pytest.param(as_it_is, Cluster.after, 150, id="as it is"),
-        pytest.param(as_it_is, beside_replaced, 80, id="beside replaced slices"),
+        pytest.param(Cluster.with_, Cluster.after, 150, id="as it is"),
+        pytest.param(Cluster.with_, beside_replaced, 80, id="beside replaced slices"),
         pytest.param(without_pods, Cluster.after, 60, id="without Pods"),
         pytest.param(being_deleted, Cluster.after, 60, id="being deleted"),
         pytest.param(from_a_file, Cluster.after, 60, id="from a file"),
@@ -173,7 +168,6 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
 
 
 def in_order(plan: ServicePlan) -> ServicePlan:
-    """The same plan with everything sorted that has no order."""
 
     def by_name(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
         return tuple(sorted(slices, key=lambda each: each.metadata.name))
@@ -242,7 +236,6 @@ def without_new_names(plan: ServicePlan) -> ServicePlan:
 
 
 def traffic_of(plan: ServicePlan) -> list[ExpectedTraffic | None]:
-    """Without what hangs on the order of names: sums of doubles differ by it."""
     return [rounded(family.traffic) if family.traffic else None for family in plan.families]
 
 

@@ -38,7 +38,6 @@ def by_name(*runners: Callable[[Case], None]) -> dict[str, Callable[[Case], None
 
 
 def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, RunIn]) -> None:
-    """Raises AssertionError that names every case and kind that is not accounted for once."""
     kind_of: dict[str, str] = {}
     faults = []
     for case in cases:

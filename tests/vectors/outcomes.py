@@ -52,7 +52,6 @@ def endpoints_removed(plan: ServicePlan) -> int:
 
 
 def pods_left_out(plan: ServicePlan) -> str:
-    """What the plan says about Pods whose Node is gone: upstream's reconcile returns them as an error."""
     rules = [rule for family in plan.families for rule in family.decision.rules if rule.rule == "pod-nodes"]
     return "; ".join(rule.detail for rule in rules if not rule.passed)
 

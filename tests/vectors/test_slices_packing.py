@@ -113,7 +113,6 @@ def shown(endpoint: Endpoint) -> Case:
 
 
 def same_on_all(values: list[Any]) -> Any:
-    """The value that all have; otherwise all of them, which equals no expected value."""
     return values[0] if values and all(each == values[0] for each in values) else values
 
 

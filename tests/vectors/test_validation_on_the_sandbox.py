@@ -48,7 +48,6 @@ def service_traffic_distribution(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def service_traffic_distribution_scope(case: Case, sandboxes: Sandboxes) -> None:
-    """Types that cannot be headless are refused for that; the distribution is never what is wrong."""
     given, accepted = case["input"], []
     for type_, is_headless in product(given["service_types"], given["headless"]):
         service = a_service("cart", distribution=given["value"])
@@ -134,7 +133,6 @@ def generation(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
-    """The sandbox is Kubernetes 1.36: all of them are on, whether they can be off or not."""
     served = sandboxes(CURRENT).api.get("/version")
     now = (int(served["major"]), int(served["minor"]))
     assert {GATES[name] for name in case["expected"]} == {field.name for field in fields(ServerGates)}
