@@ -15,6 +15,12 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 ABSENT: Final = object()
+_SERVICE_SPEC: Final = {
+    *("allocateLoadBalancerNodePorts", "clusterIP", "clusterIPs", "externalIPs", "externalName"),
+    *("externalTrafficPolicy", "healthCheckNodePort", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"),
+    *("loadBalancerClass", "loadBalancerIP", "loadBalancerSourceRanges", "ports", "publishNotReadyAddresses"),
+    *("sessionAffinity", "sessionAffinityConfig", "topologyKeys", "type"),
+}
 
 
 def a_namespace(name: str) -> Object:
@@ -89,6 +95,7 @@ def a_service(
     **more: Any,
 ) -> Object:
     """A Service. ``more`` are other fields of its spec."""
+    assert more.keys() <= _SERVICE_SPEC, f"no fields of a Service: {more.keys() - _SERVICE_SPEC}"
     spec: Object = {"ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}]}
     if selector is not None:
         spec["selector"] = dict(selector)

@@ -214,11 +214,12 @@ def an_endpoint(
     terminating: bool | None = None,
     hinted: Hints | None = None,
     pod: str | None = None,
+    namespace: str = NAMESPACE,
 ) -> Endpoint:
     return Endpoint(
         addresses=(address,),
         conditions=EndpointConditions(ready=ready, serving=serving, terminating=terminating),
-        target_ref=ObjectReference(kind="Pod", namespace=NAMESPACE, name=pod, uid=f"uid-of-{pod}") if pod else None,
+        target_ref=ObjectReference(kind="Pod", namespace=namespace, name=pod, uid=f"uid-of-{pod}") if pod else None,
         node_name=node,
         zone=zone,
         hints=hinted,

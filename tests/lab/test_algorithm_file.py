@@ -29,7 +29,6 @@ def tried(tmp_path: Path, code: str, name: str = "rule") -> CheckedAlgorithm:
 
 
 def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -> None:
-    """PreferSameZone, written again."""
     found = tried(tmp_path, HEAD + SAME_ZONE)
     assert (found.note, found.rule.name, found.rule.interpreted) == ("", "rule", False)
     (mine,), (theirs,) = parse_contenders([], own=found.rule), parse_contenders(["PreferSameZone"])
@@ -58,15 +57,9 @@ def test_a_rule_that_means_something_else_when_compiled_runs_as_plain_python(tmp
     assert "compiled it gives something else" in found.note
 
 
-def test_underscores_in_a_name_are_hyphens_in_tables(tmp_path: Path) -> None:
-    (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", "own_zone_first"))
-    assert load_algorithm_file(f"{tmp_path / 'my.py'}:own_zone_first").unchecked.name == "own-zone-first"
-
-
 # What a file holds -> what is said behind its name.
 CAN_T_BE_LOADED: dict[str, tuple[str, str]] = {
     "no such function": ("x = 3\n", ": expected a function rule, found none"),
-    "no function": ("rule = 3\n", ": expected a function rule, found none"),
     "a class": ("class rule: ...\n", ": expected a function rule, found none"),
     "too few arguments": (
         "def rule(demand, supply): ...\n",
@@ -75,7 +68,6 @@ CAN_T_BE_LOADED: dict[str, tuple[str, str]] = {
     "a mistake in the syntax": ("x = 1\ndef rule(:\n", ": line 2: invalid syntax"),
     "a module that is missing": ("import nowhere_at_all\n", ": ModuleNotFoundError: No module named 'nowhere_at_all'"),
     "an error": ("1 // 0\n", ": ZeroDivisionError: integer division or modulo by zero"),
-    "an exit": ("raise SystemExit(3)\n", ": SystemExit: 3"),
     "no text": ("\0\n", ": SyntaxError: source code string cannot contain null bytes"),
 }
 
@@ -93,7 +85,6 @@ def test_what_can_t_be_loaded_is_told_in_a_line(tmp_path: Path, what: str) -> No
 GROUPS = 14
 WRONG: dict[str, tuple[str, str]] = {
     "no answer": ("    pass", f"expected a number of groups from -1 to {GROUPS}, got null"),
-    "true": ("    return True", f"expected a number of groups from -1 to {GROUPS}, got true"),
     "too many groups": ("    return 15", f"expected a number of groups from -1 to {GROUPS}, got 15"),
     "an endpoint that is lost": (
         "    return 1",
@@ -107,24 +98,15 @@ WRONG: dict[str, tuple[str, str]] = {
         "    composition[0] = -1\n    return 1",
         "expected whole numbers of endpoints, got -1",
     ),
-    "half an endpoint": (
-        "    composition[0] = 0.5\n    return 1",
-        "expected whole numbers of endpoints, got 0.5",
-    ),
     "a negative weight": (
         "    for zone in range(6):\n        composition[zone] = supply[zone]\n    weights[1] = -1.0\n    return 1",
         "expected weights of 0 or more, got 0.0, -1.0, 0.0, 0.0, 0.0, 0.0",
-    ),
-    "a weight without end": (
-        "    composition[:6] = supply\n    weights[1] = float('inf')\n    return 1",
-        "expected weights of 0 or more, got 0.0, inf, 0.0, 0.0, 0.0, 0.0",
     ),
     "a group that nobody consumes": (
         "    for zone in range(6):\n        composition[zone] = supply[zone]\n    return 1",
         "expected a zone that consumes group 1, all weights are 0",
     ),
     "an error": ("    return 1 // 0", "ZeroDivisionError: integer division or modulo by zero"),
-    "an exit": ("    raise SystemExit(3)", "SystemExit: 3"),
     "an index beyond": ("    composition[10**6] = 1", "IndexError: list assignment index out of range"),
     "other inputs": ("    supply[0] = 1", "TypeError: 'tuple' object does not support item assignment"),
 }  # fmt: skip

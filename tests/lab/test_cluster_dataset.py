@@ -8,7 +8,6 @@ from tests.clusters import Cluster
 
 from zoneward.kube.input_error import InputError
 from zoneward.lab.datasets import Inputs, cluster_dataset
-from zoneward.routing.demand import Demand
 
 
 def rows_of(*clusters: Cluster) -> Inputs:
@@ -40,16 +39,10 @@ def test_each_service_has_a_row_in_order() -> None:
 
 
 def test_an_endpoint_outside_the_zones_goes_where_it_is_needed_most() -> None:
-    """Zone d has a node that is not ready, and no traffic starts there."""
     cluster = cluster_in({"a": 1, "b": 1, "c": 1, "d": 2})
     away = a_node("node-d", "d", ready=False)
     inputs = rows_of(cluster.with_(nodes=(*cluster.nodes, away)))
     assert inputs.supply.tolist() == [[3, 1, 1]], "a, with half of the demand, lacks most, twice"
-
-
-def test_services_without_endpoints_are_left_out() -> None:
-    inputs = rows_of(cluster_in({"a": 1}), cluster_in({}, name="empty"))
-    assert list(inputs.names) == ["shop/cart"]
 
 
 def test_a_dual_stack_service_has_a_row_for_each_family() -> None:
@@ -71,10 +64,3 @@ def test_one_zone_is_nothing_to_compare() -> None:
 def test_without_a_service_that_can_be_predicted_there_is_nothing_to_score() -> None:
     with pytest.raises(InputError, match="expected Services whose traffic can be predicted, found none"):
         rows_of(cluster_in({}))
-
-
-def test_no_ready_node_is_no_zone() -> None:
-    cluster = cluster_in({"a": 1})
-    nothing: Demand = cluster.with_(nodes=()).cluster_state.demand
-    with pytest.raises(InputError, match="got 0"):
-        cluster_dataset([cluster.plan()], nothing)

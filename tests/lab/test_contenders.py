@@ -42,64 +42,27 @@ def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: CustomAlgori
     return [each.label for each in found(written, sweeps=sweeps, own=own)]
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
 def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
     assert labels(["all"]) == [*SIX, "ProportionalZoneCPU", "PreferSameZone", "cluster-wide"] == list(ALGORITHMS)
     assert {*SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name} == {*SIX}
 
 
-@pytest.mark.parametrize(
-    ("alias", "label"),
-    [
-        ("Original", "random"),
-        ("Local", "local-kep-tool"),
-        ("LocalShared", "local-shared"),
-        ("LocalWeighted", "local-weighted"),
-        ("LocalOpt", "local-opt"),
-        ("none", "cluster-wide"),
-    ],
-)
-def test_a_name_of_the_proposals_tool_stands_for_ours(alias: str, label: str) -> None:
-    assert only(alias) == only(label)
-    assert only(alias).label == label
+def test_a_name_of_the_proposals_tool_stands_for_ours() -> None:
+    theirs = ["Original", "Local", "LocalShared", "LocalWeighted", "LocalOpt", "none"]
+    ours = ["random", "local-kep-tool", "local-shared", "local-weighted", "local-opt", "cluster-wide"]
+    assert labels(theirs) == ours
+    assert found(theirs) == found(ours)
 
 
-def test_machine_code_has_a_name_of_its_own_for_each_rule() -> None:
-    """Under the same name another rule's would be found."""
-    everybody = found(["all"])
-    assert len({each.key for each in everybody}) == len({each.rule for each in everybody})
-    assert len({(each.key, each.rule) for each in everybody}) == len({each.key for each in everybody})
-    assert all(each.key.isidentifier() for each in everybody)
-    assert not any(each.interpreted for each in everybody)
+STARTS = {"local": 3, "local-kep-tool": 3, "local-shared": 1, "ProportionalZoneCPU": 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "starting_threshold", "overload"),
-    [
-        ("random", "0", "1/2"),
-        ("local", "3", "1/2"),
-        ("local-kep-tool", "3", "1/2"),
-        ("local-shared", "1", "1/2"),
-        ("local-weighted", "0", "1/2"),
-        ("local-opt", "0", "1/2"),
-        ("ProportionalZoneCPU", "1", "1/5"),
-        ("PreferSameZone", "0", "1/2"),
-        ("cluster-wide", "0", "1/2"),
-    ],
-)
-def test_defaults_are_those_of_the_proposals(name: str, starting_threshold: str, overload: str) -> None:
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_defaults_are_those_of_the_proposals(name: str) -> None:
     one = only(name)
-    assert (one.label, one.starting_threshold, one.overload_threshold, one.max_endpoints_per_slice) == (
-        name,
-        Fraction(starting_threshold),
-        Fraction(overload),
-        100,
-    )
-
-
-# --- parameters -------------------------------------------------------------------------------------------------------
+    overload = Fraction(1, 5) if name == "ProportionalZoneCPU" else Fraction(1, 2)
+    assert (one.label, one.max_endpoints_per_slice) == (name, 100)
+    assert (one.starting_threshold, one.overload_threshold) == (Fraction(STARTS.get(name, 0)), overload)
 
 
 @pytest.mark.parametrize("name", HAVING)
@@ -117,8 +80,10 @@ def test_an_algorithm_takes_its_own_parameters_and_no_others(name: str, paramete
     ("written", "expected"),
     [
         (["random,local"], ["random", "local"]),
-        (["random", "local"], ["random", "local"]),
-        ([" random , local "], ["random", "local"]),
+        ([" random , local ", "local"], ["random", "local"]),
+        (["LocalShared", "local-shared"], ["local-shared"]),
+        (["local", "all"], ["local", *(name for name in ALGORITHMS if name != "local")]),
+        (["local:startingThreshold=2", "local:startingThreshold=2.0"], ["local:startingThreshold=2"]),
         (["local:startingThreshold=2,random"], ["local:startingThreshold=2", "random"]),
         (
             ["local:startingThreshold=2,overloadThreshold=0.3,local-opt:startingThreshold=1,all"],
@@ -130,31 +95,7 @@ def test_commas_stand_between_names_and_between_parameters(written: list[str], e
     assert labels(written) == expected
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        (["local", "local"], ["local"]),
-        (["LocalShared", "local-shared"], ["local-shared"]),
-        (["local", "all"], ["local", *(name for name in ALGORITHMS if name != "local")]),
-        (["local:startingThreshold=2", "local:startingThreshold=2.0"], ["local:startingThreshold=2"]),
-        (
-            ["local:overloadThreshold=1,startingThreshold=2", "local:startingThreshold=2,overloadThreshold=1"],
-            ["local:startingThreshold=2,overloadThreshold=1"],
-        ),
-    ],
-)
-def test_who_is_asked_for_twice_takes_part_once(written: list[str], expected: list[str]) -> None:
-    """In the place where it was asked for first."""
-    assert labels(written) == expected
-
-
-def test_two_that_differ_in_the_seventh_digit_both_take_part() -> None:
-    both = found(["local:overloadThreshold=1/3", "local:overloadThreshold=0.3333333"])
-    assert [each.overload_threshold for each in both] == [Fraction(1, 3), Fraction(3333333, 10_000_000)]
-    assert len({each.label for each in both}) == 2
-
-
-@examples(200)
+@examples(100)
 @given(
     st.sampled_from(ALGORITHMS),
     st.fixed_dictionaries(
@@ -179,9 +120,6 @@ def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values:
         }[parameter] == value
 
 
-# --- sweeps -----------------------------------------------------------------------------------------------------------
-
-
 def test_sweeps_are_crossed() -> None:
     assert labels(["local"], ["startingThreshold=1,2", "overloadThreshold=0.2,0.5"]) == [
         "local:startingThreshold=1,overloadThreshold=0.2",
@@ -199,7 +137,7 @@ def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> N
     ]
 
 
-@examples(100)
+@examples(60)
 @given(
     st.lists(st.sampled_from(ALGORITHMS), min_size=1, unique=True),
     st.dictionaries(st.sampled_from(PARAMETERS), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)),
@@ -210,9 +148,6 @@ def test_as_many_as_the_grids_of_their_parameters_have_points(names: list[str], 
     sizes = [prod(len(values) for key, values in grid.items() if key in HAVING[name]) for name in names]
     assert len(swept) == sum(sizes)
     assert len({each.label for each in swept}) == len(swept)
-
-
-# --- a rule of one's own ----------------------------------------------------------------------------------------------
 
 
 def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
@@ -233,12 +168,6 @@ def test_an_own_rule_may_have_every_parameter() -> None:
     assert (mine.rule, mine.interpreted, mine.parameters) == (same_zone, True, (1, 10, 1, 10))
 
 
-def test_an_own_rule_is_not_among_all() -> None:
-    assert labels(["all,mine"], own=OWN) == [*ALGORITHMS, "mine"]
-
-
-# --- bad input --------------------------------------------------------------------------------------------------------
-
 ONE_OF = (
     "expected one of all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, "
     "PreferSameZone, cluster-wide"
@@ -251,16 +180,11 @@ THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpoin
     [
         ("", f"--algorithm: {ONE_OF}, got ''"),
         ("locale", f"--algorithm: {ONE_OF}, got 'locale'"),
-        ("LOCAL", f"--algorithm: {ONE_OF}, got 'LOCAL'"),
-        ("local,", f"--algorithm: {ONE_OF}, got ''"),
-        ("local,,random", f"--algorithm: {ONE_OF}, got ''"),
-        ("mine", f"--algorithm: {ONE_OF}, got 'mine'"),
         ("RequireZone", f"--algorithm: {ONE_OF}, got 'RequireZone'"),
         ("all:maxEndpointsPerSlice=3", f"--algorithm: {ONE_OF}, got 'all'"),
         ("local,startingThreshold=3", f"--algorithm: {ONE_OF}, got 'startingThreshold=3'"),
         ("local:startingThreshold", f"--algorithm: local: {THREE}, got 'startingThreshold'"),
         ("local:starting_threshold=3", f"--algorithm: local: {THREE}, got 'starting_threshold=3'"),
-        ("local:=3", f"--algorithm: local: {THREE}, got '=3'"),
         ("Local:starting_threshold=3", f"--algorithm: local-kep-tool: {THREE}, got 'starting_threshold=3'"),
         (
             "random:startingThreshold=3",
@@ -271,7 +195,7 @@ THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpoin
                 f"local:startingThreshold={value}",
                 f"--algorithm: startingThreshold: expected a number from 0 to 1000, got '{value}'",
             )
-            for value in ("", "three", "-1", "1000.001", "1e2", "1E2", "nan", "inf", "1/0", "0x10", "1" * 21)
+            for value in ("", "three", "-1", "1000.001", "1e2", "nan", "inf", "1/0", "0x10", "1" * 21)
         ),
         *(
             (
@@ -297,9 +221,7 @@ SWEPT += "NUMBER[,NUMBER...]"
     [
         ("local", "", f"--sweep: {SWEPT}, got ''"),
         ("local", "startingThreshold", f"--sweep: {SWEPT}, got 'startingThreshold'"),
-        ("local", "starting_threshold=1", f"--sweep: {SWEPT}, got 'starting_threshold=1'"),
         ("local", "startingThreshold=", "--sweep: startingThreshold: expected a number from 0 to 1000, got ''"),
-        ("local", "startingThreshold=1,,2", "--sweep: startingThreshold: expected a number from 0 to 1000, got ''"),
         ("local", "startingThreshold=1-5", "--sweep: startingThreshold: expected a number from 0 to 1000, got '1-5'"),
         (
             "local",

@@ -24,36 +24,26 @@ GOOD = b"name,a,b\none,1 2,3 4\n"
 # What is wrong with the third line -> (the line, what is said of it).
 BAD_ROWS: dict[str, tuple[bytes, str]] = {
     "a missing column": (b"x,1 2", "b: expected 3 columns, got 2"),
-    "all columns missing": (b"x", "a: expected 3 columns, got 1"),
     "an empty line": (b"", "a: expected 3 columns, got an empty line"),
     "an extra column": (b"x,1 2,3 4,5 6", "expected 3 columns, got 4"),
-    "an extra comma": (b"x,1 2,3 4,", "expected 3 columns, got 4"),
     "text for nodes": (b"x,one 2,3 4", "a: expected nodes as a whole number from 0 to 1,000,000, got 'one'"),
     "text for endpoints": (b"x,1 2,3 four", "b: expected endpoints as a whole number from 0 to 1,000,000, got 'four'"),
-    "a fraction": (b"x,1 2,3 4.5", "b: expected endpoints as a whole number from 0 to 1,000,000, got '4.5'"),
     "digits of another script": (
         "x,1 2,3 \u0664".encode(),
         "b: expected endpoints as a whole number from 0 to 1,000,000, got '\u0664'",
     ),
-    "negative nodes": (b"x,-1 2,3 4", "a: expected nodes as a whole number from 0 to 1,000,000, got '-1'"),
-    "negative endpoints": (b"x,1 2,3 -4", "b: expected endpoints as a whole number from 0 to 1,000,000, got '-4'"),
-    "an absurd count": (b"x,1 2,1000001 4", "b: expected nodes as a whole number from 0 to 1,000,000, got '1000001'"),
     "more than 64 bits": (
         b"x,1 2,3 99999999999999999999",
         "b: expected endpoints as a whole number from 0 to 1,000,000, got '99999999999999999999'",
     ),
     "one number in a cell": (b"x,1 2,3", "b: expected nodes and endpoints with a space between, got '3'"),
-    "three numbers in a cell": (b"x,1 2 3,3 4", "a: expected nodes and endpoints with a space between, got '1 2 3'"),
-    "an empty cell": (b"x,,3 4", "a: expected nodes and endpoints with a space between, got ''"),
     "zero nodes in all zones": (b"x,0 2,0 4", "expected a node in one of the zones, got none"),
     "not UTF-8 in the name": (b"x\xff,1 2,3 4", "expected UTF-8, got byte 0xff"),
-    "not UTF-8 in a cell": (b"x,1 \xfe2,3 4", "expected UTF-8, got byte 0xfe"),
     "a quote that does not end": (
         b'"x,1 2,3 4',
         "expected quotes in pairs around cells, and doubled within, got '\"x,1 2,3 4'",
     ),
     "a line one byte too long": (b"x" * (MOST_BYTES - 7) + b",1 2,3 4", "expected at most 2,048 bytes, got more"),
-    "a line too long": (b"x" * MOST_BYTES + b",1 2,3 4", "expected at most 2,048 bytes, got more"),
     "a line too long in its last number": (
         b"x,1 2,3 " + b"0" * MOST_BYTES + b"4",
         "expected at most 2,048 bytes, got more",
@@ -63,22 +53,14 @@ BAD_ROWS: dict[str, tuple[bytes, str]] = {
 # What is wrong with the file -> (its content, what is said of it).
 BAD_FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "expected a first line such as name,zone1,zone2, got an empty file"),
-    "a blank first line": (
-        b"\nname,a,b\none,1 2,3 4",
-        "row 1: expected a first line such as name,zone1,zone2, got '' first",
-    ),
     "no first line": (b"one,1 2,3 4", "row 1: expected a first line such as name,zone1,zone2, got 'one' first"),
     "name not first": (b"a,name,b\n", "row 1: expected a first line such as name,zone1,zone2, got 'a' first"),
-    "no zone": (b"name\none\n", "row 1: expected 2 to 30 zones, got 0"),
-    "one zone": (b"name,a\none,1 2\n", "row 1: expected 2 to 30 zones, got 1"),
     "31 zones": (f"name,{','.join(map(str, range(31)))}\n".encode(), "row 1: expected 2 to 30 zones, got 31"),
     "a zone twice": (b"name,a,b, a\n", "row 1: expected zones with names of their own, got 'a'"),
-    "a zone without name": (b"name,a,b,\n", "row 1: expected zones with names of their own, got ''"),
     "a first line that is not UTF-8": (b"name,a,\xe9\n", "row 1: expected UTF-8, got byte 0xe9"),
     "UTF-16": ("name,a,b\n".encode("utf-16"), "row 1: expected UTF-8, got byte 0xff"),
     "an endless first line": (b"name,a," * 10_000, "row 1: expected at most 16,384 bytes, got more"),
     "no row": (b"name,a,b\n", "expected a row after the first line, got none"),
-    "no row but blank lines": (b"name,a,b\r\n\r\n \n\n", "expected a row after the first line, got none"),
 }
 
 
@@ -113,11 +95,8 @@ def _plain(count: int) -> bytes:
     return ("name,a,b\n" + "".join(f"{line}\n" for line in lines)).encode()
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
 def test_example_of_the_proposals_tool_is_read(tmp_path: Path) -> None:
-    """The row of the issue: a name with spaces, a zone without endpoints, a space after commas."""
+    """A name with spaces, a zone without endpoints, a space after commas."""
     path = _written(tmp_path, b"name, zone1, zone2, zone3\n1 zone empty, 30 100, 30 100, 30 0\n")
     assert _chunks(CsvDataset(path)) == [[(0, "1 zone empty", [30, 30, 30], [100, 100, 0])]]
 
@@ -125,7 +104,6 @@ def test_example_of_the_proposals_tool_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("untidy", [False, True])
 @pytest.mark.parametrize("zones", [2, 3, 30])
 def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> None:
-    """What a CSV writer wrote comes back equal, whatever its names, line ends and spaces."""
     rng = random.Random(f"{zones} {untidy}")
     names = ["plain", "two words", "", "Zürich 東京", *(['a, "b"', "a,b", '"'] if untidy else [])]
     text = StringIO()
@@ -149,7 +127,6 @@ def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> No
 
 
 def test_zones_take_part_in_the_order_of_their_names(tmp_path: Path) -> None:
-    """As in clusters, and in the proposal's tool: letter for letter."""
     path = _written(tmp_path, b"name,zone2,zone10,Zone3\nx,1 2,3 4,5 6\n")
     assert _rows(CsvDataset(path)) == [(0, "x", [5, 3, 1], [6, 4, 2])]
 
@@ -187,13 +164,9 @@ def test_fast_and_literal_reading_agree() -> None:
     assert bad > 1000
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("wrong", BAD_ROWS)
 @pytest.mark.parametrize("more", [b"", b"\nlast,1 2,3 4\n", b"\r\nlast,1 2,3 4\r\nworse,,\r\n"])
 def test_bad_row_is_named(tmp_path: Path, wrong: str, more: bytes) -> None:
-    """One line with the file, the row as editors count it, the column, what was expected and what is there."""
     line, said = BAD_ROWS[wrong]
     if not line and not more:
         more = b"\nlast,1 2,3 4\n"
@@ -203,14 +176,12 @@ def test_bad_row_is_named(tmp_path: Path, wrong: str, more: bytes) -> None:
 
 @pytest.mark.parametrize("wrong", BAD_FILES)
 def test_bad_file_is_refused_at_once(tmp_path: Path, wrong: str) -> None:
-    """Before anything is scored."""
     content, said = BAD_FILES[wrong]
     path = _written(tmp_path, content)
     assert _refusal(lambda: CsvDataset(path)) == f"{path}: {said}"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    """A pipe is not waited for."""
     os.mkfifo(tmp_path / "pipe")
     assert _refusal(lambda: CsvDataset(tmp_path / "none")) == f"{tmp_path}/none: no such file or directory"
     assert _refusal(lambda: CsvDataset(tmp_path)) == f"{tmp_path}: expected a CSV file, got a directory"
@@ -220,7 +191,6 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_thousand_million_rows_need_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line says which option helps, and that one does."""
     assert csv_files.MOST_ROWS == 999_999_999
     monkeypatch.setattr(csv_files, "MOST_ROWS", 9)
     path = _written(tmp_path, _plain(10))
@@ -230,7 +200,6 @@ def test_thousand_million_rows_need_a_sample(tmp_path: Path, monkeypatch: pytest
 
 
 def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several, in whichever chunk, and however it is bad; those before are given."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 10)
     lines = _plain(100).splitlines()
     lines[38] = b"\xff,1 2,3 4"
@@ -243,7 +212,6 @@ def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_file_that_changes_is_refused(tmp_path: Path) -> None:
-    """Rows that were counted have to be there."""
     path = _written(tmp_path, _plain(10))
     for dataset in (CsvDataset(path), CsvDataset(path, sample=5)):
         path.write_bytes(_plain(3))
@@ -252,11 +220,7 @@ def test_file_that_changes_is_refused(tmp_path: Path) -> None:
         path.write_bytes(_plain(10))
 
 
-# --- invalid rows left out --------------------------------------------------------------------------------------------
-
-
 def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kinds of them; the others keep their numbers, and a chunk of bad ones is none."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 7)
     good = _plain(40).splitlines()[1:]
     bad = [line for line, _ in BAD_ROWS.values()]
@@ -272,18 +236,13 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pyte
 
 
 def test_only_invalid_rows_are_refused(tmp_path: Path) -> None:
-    """There is nothing to score."""
     path = _written(tmp_path, b"name,a,b\nx\ny\n")
     said = "expected a valid row, got 2 that are not"
     assert _refusal(lambda: list(CsvDataset(path, skip_invalid=True).chunks())) == f"{path}: {said}"
 
 
-# --- chunks and samples -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("sample", [None, 1, 7, 40, 100, 1000])
 def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: int | None) -> None:
-    """Read in pieces of any size the rows are the same, and end up in the same chunks of the wanted size."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 16)
     path = _written(tmp_path, _plain(100))
     whole = _chunks(CsvDataset(path, sample=sample, seed=5))
@@ -296,7 +255,6 @@ def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_sample_takes_one_row_of_each_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows that the file has under the numbers drawn, by the seed; the others are not looked at."""
     path = _written(tmp_path, _plain(1000))
     everything = _rows(CsvDataset(path))
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 32)

@@ -1,6 +1,5 @@
 """Chunks of rows as tallies, and tallies put together: nothing is lost, and nothing depends on who counted what."""
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from tests.properties.random_clusters import examples
 
 from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.datasets import Inputs
-from zoneward.lab.scoring import score_columns, slices_share, totals
+from zoneward.lab.scoring import score_columns, totals
 from zoneward.lab.tally import (
     QUANTILE_BINS,
     SimulationSpec,
@@ -25,7 +24,7 @@ from zoneward.lab.tally import (
     merge_tallies,
     tally_chunk,
 )
-from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
+from zoneward.routing.simulation_results import ENCODINGS
 
 CONTENDERS = parse_contenders(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
 EVERYTHING = SimulationSpec(
@@ -48,7 +47,6 @@ def drawn(rows: int, *, zones: int = 3, seed: object = 0, first: int = 0) -> Inp
 
 
 def cut(inputs: Inputs, *edges: int) -> list[Inputs]:
-    """The same rows in pieces."""
     return [
         Inputs(inputs.numbers[a:b], inputs.demand[a:b], inputs.supply[a:b], inputs.names[a:b])
         for a, b in pairwise((0, *edges, len(inputs.numbers)))
@@ -60,7 +58,6 @@ def tallies(wanted: SimulationSpec, pieces: Sequence[Inputs]) -> list[Tally]:
 
 
 def same(one: Tally, other: Tally) -> bool:
-    """To the last bit."""
     return (
         {name: counts.tolist() for name, counts in one.counts.items()}
         == {name: counts.tolist() for name, counts in other.counts.items()}
@@ -77,11 +74,7 @@ def as_rows(worst: WorstInputs) -> list[tuple[float, int, str, tuple[int, ...], 
     )
 
 
-# --- merging ----------------------------------------------------------------------------------------------------------
-
-
 def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None:
-    """To the last bit, however they were gathered on the way."""
     each = tallies(EVERYTHING, cut(drawn(1000), 100, 101, 350, 800))
     at_once = merge_tallies(EVERYTHING, each)
     assert len(at_once.sums) == 1
@@ -100,7 +93,6 @@ def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None
 
 @pytest.mark.parametrize("by", ["", "endpoints", "zones"])
 def test_pieces_add_up_to_the_whole(by: str) -> None:
-    """Counts and worst rows exactly; sums of doubles but for their last bits."""
     wanted = replace(EVERYTHING, by=by)
     inputs = drawn(1000)
     (whole,) = tallies(wanted, [inputs])
@@ -124,58 +116,19 @@ def test_a_piece_without_a_row_that_can_be_scored_adds_nothing_but_their_number(
     assert same(both, merge_tallies(EVERYTHING, each[:1]))
 
 
-# --- worst rows -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("most", [1, 7, 100, 5000])
-@pytest.mark.parametrize("edges", [(), (500,), (3, 4, 5, 6, 7, 8, 900)])
-def test_the_worst_rows_are_the_first_of_all_by_total_and_number(most: int, edges: tuple[int, ...]) -> None:
-    """Many rows have the same total here, and those with the lowest numbers come first: as sorted in plain Python."""
-    wanted = replace(EVERYTHING, worst=most)
-    inputs = drawn(1000, first=5000)
-    found = merge_tallies(wanted, tallies(wanted, cut(inputs, *edges)))
-    assert {*found.worst} == {*wanted.encoded_contenders}
-    for (contender, encoding), worst in found.worst.items():
-        columns = score_columns(CONTENDERS[contender], inputs.demand, inputs.supply)
-        endpoints = inputs.supply.sum(axis=1)
-        slices = slices_share(CONTENDERS[contender], columns, endpoints) if encoding == SLICE_GROUPS else 1.0
-        rows = sorted(
-            (total, number, f"input {number}", tuple(demand), tuple(supply))
-            for total, number, demand, supply in zip(
-                totals(columns, slices).tolist(),
-                inputs.numbers.tolist(),
-                inputs.demand.tolist(),
-                inputs.supply.tolist(),
-                strict=True,
-            )
-            if any(demand) and any(supply)
-        )
-        assert as_rows(worst) == rows[:most]
-    ties = [total for total, *_ in as_rows(found.worst[1, HINTS])]
-    assert most < 7 or len(set(ties)) < len(ties)
-
-
-# --- histograms -------------------------------------------------------------------------------------------------------
-
-
 def bin_of(credit: float) -> int:
     (found,) = np.flatnonzero(_histogram(np.array([credit]))).tolist()
     return int(found)
 
 
-@examples(500)
-@given(st.floats(-99.99, 100))
-def test_a_credit_is_in_the_bin_of_its_hundredth(credit: float) -> None:
+@examples(150)
+@given(st.floats(-99.99, 100), st.floats(-500_000, -99.99))
+def test_a_credit_is_in_the_bin_of_its_hundredth_and_a_low_one_of_its_thousandth(credit: float, low: float) -> None:
     assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.005 + 1e-9, rel=0)
+    assert bin_credit(bin_of(low)) == pytest.approx(low, abs=0.001 * (100 - low), rel=0)
 
 
-@examples(500)
-@given(st.floats(-500_000, -99.99))
-def test_a_very_low_credit_is_in_the_bin_of_its_thousandth(credit: float) -> None:
-    assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.001 * (100 - credit), rel=0)
-
-
-@examples(200)
+@examples(100)
 @given(st.lists(st.floats(-500_000, 100), min_size=1))
 def test_no_credit_is_left_out_and_bins_go_down(credits_: list[float]) -> None:
     counts = _histogram(np.array(credits_))
@@ -183,15 +136,6 @@ def test_no_credit_is_left_out_and_bins_go_down(credits_: list[float]) -> None:
     assert counts.sum() == len(credits_)
     bins = [bin_of(credit) for credit in sorted(credits_, reverse=True)]
     assert bins == sorted(bins)
-
-
-def test_bins_stand_in_order_down_to_half_a_million_below_nothing() -> None:
-    middles = [bin_credit(number) for number in range(QUANTILE_BINS)]
-    assert all(one > other for one, other in pairwise(middles))
-    assert middles[0] == 100
-    assert middles[-1] < -500_000
-    assert max(one - other for one, other in pairwise(middles[:20_000])) == pytest.approx(0.01)
-    assert not any(math.isnan(each) for each in middles)
 
 
 def test_the_lowest_total_that_there_may_be_is_in_a_bin_of_its_size() -> None:

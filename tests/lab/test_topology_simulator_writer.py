@@ -124,10 +124,7 @@ def written_for(algorithm: str, drawn: list[Drawn]) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("algorithm", "nodes", "endpoints", "printed"),
-    [
-        ("LocalShared", [5, 1, 9], [27, 9, 0], "60.0707"),
-        ("LocalWeighted", [8, 8, 5, 8, 4], [2, 0, 0, 2, 0], "65.5682"),
-    ],
+    [("LocalShared", [5, 1, 9], [27, 9, 0], "60.0707"), ("LocalWeighted", [8, 8, 5, 8, 4], [2, 0, 0, 2, 0], "65.5682")],
 )
 def test_a_score_is_the_one_that_the_proposals_tool_prints(
     algorithm: str, nodes: list[int], endpoints: list[int], printed: str

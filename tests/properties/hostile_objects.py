@@ -2,12 +2,12 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from typing import Any, Final
 
-from tests.builders.objects import a_node, a_pod, a_service
+from tests.builders.objects import a_node, a_pod, a_service, a_slice
 
 from zoneward.client.resources import CACHED_RESOURCES, ENDPOINTS, LEASES
 from zoneward.controller.handover.endpoints_object import OVER_CAPACITY_ANNOTATION
@@ -53,7 +53,6 @@ ANNOTATIONS: Final = (
 
 
 def written(thing: Any) -> bytes:
-    """JSON, with what is `Raw` as it is."""
     raw: list[str] = []
 
     def put(value: Any) -> Any:
@@ -70,24 +69,14 @@ def written(thing: Any) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def a_slice(name: str, *, service: str, address: str = "10.1.0.9", zone: str = "a") -> Object:
-    labels = {names.SERVICE_NAME_LABEL: service, names.MANAGED_BY_LABEL: "endpointslice-controller.k8s.io"}
-    return {
-        "metadata": {"name": name, "namespace": "default", "labels": labels, "uid": f"uid-{name}", "annotations": {}},
-        "addressType": "IPv4",
-        "ports": [{"name": "", "port": 8080, "protocol": "TCP", "appProtocol": "http"}],
-        "endpoints": [
-            {
-                "addresses": [address],
-                "conditions": {"ready": True, "serving": True, "terminating": False},
-                "nodeName": "n1",
-                "zone": zone,
-                "hostname": "h",
-                "targetRef": {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"},
-                "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]},
-            }
-        ],
-    }
+def _a_slice(name: str, *, service: str) -> Object:
+    slice_ = a_slice(name, service=service, addresses=["10.1.0.9"], node="n1", zone="a", manager=names.BUILT_IN_MANAGER)
+    slice_["metadata"] |= {"uid": f"uid-{name}", "annotations": {}}
+    slice_["ports"] = [{"name": "", "port": 8080, "protocol": "TCP", "appProtocol": "http"}]
+    target = {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"}
+    hints = {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]}
+    slice_["endpoints"][0] |= {"hostname": "h", "targetRef": target, "hints": hints}
+    return slice_
 
 
 def an_endpoints(name: str) -> Object:
@@ -140,8 +129,7 @@ def a_lease(name: str) -> Object:
     }
 
 
-def objects(name: str) -> dict[str, Object]:
-    """One of each kind, by the plural, all of whose fields somebody reads are there."""
+def _a_service(name: str) -> Object:
     service = a_service(name, selector={"app": name}, annotations=dict.fromkeys(ANNOTATIONS, "Auto"))
     service["metadata"] |= {"uid": f"uid-{name}", "labels": {"l": "v"}, "finalizers": ["f"], "ownerReferences": []}
     service["metadata"]["creationTimestamp"] = "2026-11-22T20:00:00Z"
@@ -166,22 +154,35 @@ def objects(name: str) -> dict[str, Object]:
         "loadBalancer": {"ingress": [{"ip": "192.0.2.2", "ipMode": "VIP"}]},
         "conditions": [{"type": "x", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": None}],
     }
-    node = a_node(name, zone="a")
+    return service
+
+
+def _a_node(name: str) -> Object:
+    node = a_node(name, zone="a", address="192.0.2.9")
     node["metadata"]["uid"] = f"uid-{name}"
-    node["status"] |= {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}], "allocatable": {"cpu": "4"}}
-    node.setdefault("spec", {})["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    node["spec"] = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+    return node
+
+
+def _a_pod(name: str) -> Object:
     pod = a_pod(f"{name}-p", node=name, ips=["10.1.0.8"], labels={"app": name})
     pod["metadata"]["uid"] = f"uid-{name}-p"
     pod["spec"] |= {"hostname": "h", "subdomain": name, "initContainers": [{"ports": [{"containerPort": 1}]}]}
-    pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
-    return {
-        "services": service,
-        "nodes": node,
-        "pods": pod,
-        "endpointslices": a_slice(f"{name}-s", service=name),
-        ENDPOINTS.plural: an_endpoints(name),
-        LEASES.plural: a_lease(name),
-    }
+    return pod
+
+
+_MAKE: Final[dict[str, Callable[[str], Object]]] = {
+    "services": _a_service,
+    "nodes": _a_node,
+    "pods": _a_pod,
+    "endpointslices": lambda name: _a_slice(f"{name}-s", service=name),
+    ENDPOINTS.plural: an_endpoints,
+    LEASES.plural: a_lease,
+}
+
+
+def an_object(plural: str, name: str) -> Object:
+    return _MAKE[plural](name)
 
 
 def an_adopted_service(name: str) -> Object:
@@ -191,7 +192,6 @@ def an_adopted_service(name: str) -> Object:
 
 
 def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all that an object holds."""
     pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
     for key, value in pairs:
         yield (*path, key)
@@ -215,9 +215,8 @@ def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
 
 
 def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0) -> Iterator[Object]:
-    """Objects of a kind, named ``bad-0`` and so on, each with one hostile field: every field there is with every value;
-    or, with ``numbers``, so many with two to four."""
-    plain = objects("bad")[plural]
+    """Objects of a kind, each with one hostile field: every field with every value; or so many with two to four."""
+    plain = an_object(plural, "bad")
     paths = [path for path in places(plain) if path not in _KEPT]
     if numbers is None:
         wishes = [[(path, value)] for path in paths for value in VALUES]
@@ -227,7 +226,7 @@ def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0
             for _ in range(count)
         ]
     for number, wanted in enumerate(wishes):
-        thing = objects(f"bad-{number}")[plural]
+        thing = an_object(plural, f"bad-{number}")
         for path, value in wanted:
             with suppress(KeyError, IndexError, TypeError):
                 # A field may be in what another one replaced.

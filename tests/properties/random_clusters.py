@@ -20,16 +20,10 @@ from tests.clusters import Cluster, slices_after
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
-from zoneward.routing.configuration import (
-    Configuration,
-    FeatureGates,
-    HintsSettings,
-    SubsettingSettings,
-)
+from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 
 
 def examples(number: int) -> settings:
-    """How a property is run: so many random clusters; what reproduces a failure is printed."""
     return settings(
         max_examples=number,
         deadline=None,
@@ -54,8 +48,7 @@ _STRANGE: Final = (*_MIXED, "gone", "host", "host leaving", "other port", "no po
 
 
 class Setting(NamedTuple):
-    """What a Service says: the new topology annotation, the old one, ``trafficDistribution``, ``topologyKeys``, and
-    the annotations for subsetting, its algorithm and its starting threshold."""
+    """The annotations, the field ``trafficDistribution`` and ``topologyKeys`` of a Service."""
 
     mode: str | None = None
     old: str | None = None
@@ -84,10 +77,7 @@ _OWN_ZONE: Final = (
     Setting("Banana", distribution="PreferSameZone"),
     Setting(distribution="PreferSameZone", subsetting="Banana"),
 )
-_OWN_NODE: Final = (
-    Setting(distribution="PreferSameNode"),
-    Setting("zoneward.dev/PreferSameNode"),
-)
+_OWN_NODE: Final = (Setting(distribution="PreferSameNode"), Setting("zoneward.dev/PreferSameNode"))
 _NOTHING: Final = (
     Setting(),
     Setting("Banana"),
@@ -158,7 +148,6 @@ ANY_SETTING: Final = st.one_of(
 
 @st.composite
 def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node, ...]:
-    """At least a Node for each zone ``zone-1``, ``zone-2``, ..., and up to 16 in all, of these kinds."""
     made = draw(st.binary(min_size=zones, max_size=MOST_NODES))
     placed = draw(st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
     return tuple(
@@ -174,24 +163,19 @@ def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node
 
 def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
     name, zone_name = f"node-{number:02}", f"zone-{zone + 1}"
-    match kind:
-        case "not ready":
-            return a_node(name, zone_name, cpu=cpu, ready=False)
-        case "control plane":
-            return a_node(name, zone_name, cpu=cpu, labels={names.NODE_EXCLUDED_LABELS[0]: ""})
-        case "no zone":
-            return a_node(name, None, cpu=cpu)
-        case "no cpu":
-            return a_node(name, zone_name, cpu=None)
-        case "no status":
-            return Node(metadata=NodeMeta(name=name, labels={names.ZONE_LABEL: zone_name}))
-        case _:
-            return a_node(name, zone_name, cpu=cpu)
+    if kind == "no status":
+        return Node(metadata=NodeMeta(name=name, labels={names.ZONE_LABEL: zone_name}))
+    return a_node(
+        name,
+        None if kind == "no zone" else zone_name,
+        cpu=None if kind == "no cpu" else cpu,
+        ready=kind != "not ready",
+        labels={names.NODE_EXCLUDED_LABELS[0]: ""} if kind == "control plane" else None,
+    )
 
 
 @st.composite
 def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str], first: int = 0) -> tuple[Pod, ...]:
-    """Up to ``most`` Pods of these kinds, numbered from ``first``."""
     # Bytes alone are mostly few: what it is like in a zone with many endpoints would hardly be seen.
     least = draw(st.sampled_from((0, most // 4, most // 2)))
     chosen = draw(st.binary(min_size=least, max_size=most))
@@ -219,15 +203,9 @@ def _random_pod(number: int, node: int, kind: str) -> Pod:
 
 
 _CLUSTER_IP: Final = "10.96.0.1"
+_POLICY: Final = (*(None,) * 4, "Cluster", "Local")
 _POLICIES: Final = st.sampled_from(
-    list(
-        product(
-            (None, None, None, None, "Cluster", "Local"),
-            (None, None, None, None, "Cluster", "Local"),
-            (None, None, None, False, True),
-            (_CLUSTER_IP, _CLUSTER_IP, _CLUSTER_IP, names.HEADLESS),
-        )
-    )
+    list(product(_POLICY, _POLICY, (None, None, None, False, True), (*(_CLUSTER_IP,) * 3, names.HEADLESS)))
 )
 """Of external and internal traffic, whether endpoints that are not ready are published, and the address."""
 _LABELS: Final[tuple[dict[str, str] | None, ...]] = (None, None, None, {"team": "web"}, {names.ZONE_LABEL: "zone-1"})
@@ -294,7 +272,6 @@ _SUBSETTING_SETTINGS: Final = st.sampled_from(
 
 @st.composite
 def subsetting_settings(draw: st.DrawFn) -> SubsettingSettings:
-    """Settings with which a handful of endpoints is often enough to start."""
     as_hints = draw(st.sampled_from((False, False, True)))
     starting, padding, overload, tolerance = draw(_SUBSETTING_SETTINGS)
     return SubsettingSettings(
@@ -350,7 +327,6 @@ def clusters(
 
 @st.composite
 def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
-    """The same cluster with slices from before: of us, of the built-in controller, of both, or of nobody."""
     who = draw(st.sampled_from(("nobody", "us", "us", "us twice", "built-in", "both", "us, meddled with")))
     slices: tuple[EndpointSlice, ...] = ()
     service = now.service
@@ -373,7 +349,6 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
 
 @st.composite
 def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
-    """The cluster as it may have been: some Pods and Nodes not there yet, others gone since, another setting."""
     absent = draw(st.integers(0, 2 ** len(now.pods) - 1)) & draw(st.integers(0, 2 ** len(now.pods) - 1))
     pods = tuple(pod for number, pod in enumerate(now.pods) if not absent >> number & 1)
     pods += draw(pods_of(nodes=len(now.nodes), most=draw(st.sampled_from((0, 4, 12))), kinds=_READY, first=60))
@@ -398,21 +373,13 @@ def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
 
 
 _WRITTEN_AS_ZONES: Final = (
-    "zone-1,zone-2",
-    "zone-1=0.75,zone-2=0.250000",
-    "zone-2,zone-1",
-    "zone-1=0",
-    "zone-1,zone-1",
-    "zone-3=0.5",
-    "zone-1=",
-    ",",
-    "",
+    *("zone-1,zone-2", "zone-1=0.75,zone-2=0.250000", "zone-2,zone-1", "zone-1=0", "zone-1,zone-1"),
+    *("zone-3=0.5", "zone-1=", ",", ""),
 )
 
 
 @st.composite
 def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[EndpointSlice, ...]:
-    """Our slices after somebody had a hand in them."""
     result = []
     for number, each in enumerate(slices):
         annotations, endpoints = each.metadata.annotations, each.endpoints or ()
@@ -444,7 +411,6 @@ def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[Endpoi
 
 @st.composite
 def _slices_of_others(draw: st.DrawFn, zones: int) -> tuple[EndpointSlice, ...]:
-    """A slice of somebody else, with hints or without, perhaps with an address that a Pod has."""
     some = st.tuples(st.integers(1, zones), st.sampled_from((None, None, 1, zones)), st.integers(0, 8))
     endpoints = [
         an_endpoint(

@@ -37,7 +37,6 @@ def snapshot_of(cluster: Cluster) -> Snapshot:
 
 
 def with_objects(cluster: Cluster, snapshot: Snapshot) -> Cluster:
-    """The cluster as commands find it in a snapshot: a slice that does not name the Service is none of its own."""
     (service,) = snapshot.services
     pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
     return cluster.with_(service=service, nodes=snapshot.nodes, pods=pods, slices=slices)
@@ -96,7 +95,6 @@ def port_told(port: EndpointPort, names: dict[str, str]) -> tuple[object, ...]:
 
 
 def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named: bool) -> object:
-    """Slices with their content, in no order; ``named`` for those that were there before."""
     return Counter(
         repr(
             (
@@ -112,10 +110,7 @@ def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named
 
 
 def is_traffic_by_chance(family: FamilyPlan) -> bool:
-    """Whether an address is in a new slice and in one of somebody else that begins with the Service's name as well.
-
-    The first by name counts, and the hash in the name of the new one decides: it is another one for another UID.
-    """
+    """Whether an address is in a new slice, whose name is a hash of the UID, and in somebody else's like it."""
     new = {address for each in endpoints_in(family.changes.create) for address in each.addresses or ()}
     alike = [each for each in family.others if each.metadata.name.startswith((f"{SERVICE}-", "service-"))]
     return any(address in new for each in endpoints_in(alike) for address in each.addresses or ())

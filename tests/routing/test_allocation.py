@@ -10,19 +10,6 @@ from zoneward.routing.placement.groups import ZoneGroup, own_group
 ZONES = ("a", "b", "c")
 OWN = tuple(map(own_group, ZONES))
 EVERYBODY = ZoneGroup(ZONES, (1.0, 1.0, 1.0))
-ALLOCATION = Allocation(ZONES, OWN, (2, 0, 0, 1, 0, 1, 0, 0, 3))
-"""Zone a serves itself twice and b once, b has none, c serves b once and itself three times."""
-SHARED = Allocation(ZONES, (*OWN, ZoneGroup(("a", "c"), (1.0, 1.0))), (2, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0))
-"""Zones a and c share an endpoint of a and one of b; the own group of c is empty."""
-
-
-def test_as_a_map_zeros_and_zones_without_endpoints_are_left_out() -> None:
-    assert ALLOCATION.as_map() == {"a": {"a": 2, "b": 1}, "c": {"b": 1, "c": 3}}
-    assert Allocation((), (), ()).as_map() == {}
-
-
-def test_as_a_map_the_consumer_of_a_shared_group_is_all_its_zones() -> None:
-    assert SHARED.as_map() == {"a": {"a": 2, "a,c": 1}, "b": {"b": 1, "a,c": 1}}
 
 
 def run(heuristic: Heuristic, supply: list[int]) -> Allocation | None:
@@ -49,7 +36,6 @@ def test_weights_are_those_that_slices_keep() -> None:
 
 
 def test_a_shared_group_that_is_empty_is_left_out() -> None:
-    """Room for three groups more, and one of them in use."""
     counts = [2, 0, 0, 1, 0, 0, 0, 1, 0, 0]
     weights = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.25, 1.0, 1.0]
     found = allocation_of(("a", "b"), 5, counts, weights)
@@ -59,7 +45,6 @@ def test_a_shared_group_that_is_empty_is_left_out() -> None:
 
 
 def test_a_shared_group_that_one_zone_consumes_is_part_of_its_own() -> None:
-    """Also where another's weight is too small for the digits that slices keep."""
     counts = [2, 0, 0, 1, 0, 3, 4, 0]
     weights = [1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 4e-7, 1.0]
     found = allocation_of(("a", "b"), 4, counts, weights)

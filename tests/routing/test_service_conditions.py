@@ -9,26 +9,15 @@ from tests.builders.structs import a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster, only_family
 
 from zoneward.kube.objects import Condition, Pod, Service
-from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.decision import Decision
-from zoneward.routing.service_conditions import find_condition, worst_family
+from zoneward.routing.service_conditions import worst_family
 
 ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
-OFF: Final = Configuration(
-    gates=FeatureGates(
-        topology_aware_hints=False, service_traffic_distribution=False, prefer_same_traffic_distribution=False
-    )
-)
 
 
-def a_cluster(service: Service, *, pods: int = 2, configuration: Configuration | None = None) -> Cluster:
-    return Cluster(
-        service=service,
-        nodes=nodes_in({"a": 4, "b": 4}),
-        pods=pods_in({"a": pods, "b": pods}),
-        configuration=configuration if configuration is not None else Configuration(),
-    )
+def a_cluster(service: Service, *, pods: int = 2) -> Cluster:
+    return Cluster(service=service, nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": pods, "b": pods}))
 
 
 Reported = tuple[tuple[str, str, str], tuple[str, str, str]]
@@ -41,11 +30,7 @@ CASES: Final[Mapping[str, tuple[Cluster, Reported]]] = {
         a_cluster(a_service("Auto")),
         (
             ("True", "Accepted", "service.kubernetes.io/topology-mode: Auto"),
-            (
-                "True",
-                "Enabled",
-                "Hints/ProportionalZoneCPU: every zone has its fair share; 4 endpoints for 2 zones",
-            ),
+            ("True", "Enabled", "Hints/ProportionalZoneCPU: every zone has its fair share; 4 endpoints for 2 zones"),
         ),
     ),
     "Auto, in vain": (
@@ -62,17 +47,6 @@ CASES: Final[Mapping[str, tuple[Cluster, Reported]]] = {
             ("True", "Enabled", "TrafficDistribution/PreferSameZone: every endpoint serves its own zone"),
         ),
     ),
-    "a distribution, in vain": (
-        a_cluster(a_service(distribution="PreferSameNode"), pods=0),
-        (
-            ("True", "Accepted", "spec.trafficDistribution: PreferSameNode"),
-            ("False", "NoReadyEndpoints", "TrafficDistribution/PreferSameNode: no endpoint is ready"),
-        ),
-    ),
-    "an unknown value": (
-        a_cluster(a_service("Banana")),
-        (("False", "UnknownValue", UNKNOWN), ("False", "UnknownValue", UNKNOWN)),
-    ),
     "an unknown value beside one that works": (
         a_cluster(a_service("Banana", distribution="PreferSameZone")),
         (
@@ -84,19 +58,11 @@ CASES: Final[Mapping[str, tuple[Cluster, Reported]]] = {
         a_cluster(a_service("Auto", keys=("*",))),
         (("False", "TopologyKeys", OVERRIDDEN), ("False", "TopologyKeys", OVERRIDDEN)),
     ),
-    "a gate that is off": (
-        a_cluster(a_service(distribution="PreferClose"), configuration=OFF),
-        (
-            ("False", "FeatureGateOff", "the feature gate ServiceTrafficDistribution is off"),
-            ("False", "FeatureGateOff", "the feature gate ServiceTrafficDistribution is off"),
-        ),
-    ),
 }
 
 
 @pytest.mark.parametrize("what", CASES)
 def test_conditions_say_what_was_understood_and_what_was_done(what: str) -> None:
-    """Programmed begins with what the Service requests: that is how it is remembered."""
     cluster, (accepted, programmed) = CASES[what]
     expected = [
         Condition(type=type_, status=each[0], reason=each[1], message=each[2])
@@ -105,29 +71,11 @@ def test_conditions_say_what_was_understood_and_what_was_done(what: str) -> None
     assert list(cluster.plan().conditions) == expected
 
 
-@pytest.mark.parametrize(
-    "service",
-    [
-        a_service(),
-        a_service("Disabled"),
-        a_service(keys=("*",)),
-        a_service("Auto", type_="ExternalName"),
-        a_service("Auto", selects=False),
-    ],
-    ids=["nothing set", "switched off", "topologyKeys", "ExternalName", "no selector"],
-)
-def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions(service: Service) -> None:
-    assert a_cluster(service).plan().conditions == ()
-
-
-def test_a_condition_is_found_by_its_type() -> None:
-    """The first, as nobody should write two."""
-    conditions = (Condition(type="Ready", status="True"), Condition(type=ACCEPTED, status="False"))
-    assert find_condition(conditions, ACCEPTED) == conditions[1]
-    assert find_condition(conditions, PROGRAMMED) is None
-
-
-# --- which family they report -----------------------------------------------------------------------------------------
+def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions() -> None:
+    """Nor does one that has no slices of ours."""
+    nothing = (a_service(), a_service("Disabled"), a_service(keys=("*",)))
+    for service in (*nothing, a_service("Auto", type_="ExternalName"), a_service("Auto", selects=False)):
+        assert a_cluster(service).plan().conditions == ()
 
 
 def decision(mode: str | None, pods: tuple[Pod, ...]) -> Decision:
@@ -146,26 +94,16 @@ EMPTY = decision("Auto", ())
 UNREADY = decision("Auto", (a_pod("starting", ready=False),))
 
 
-@pytest.mark.parametrize(("first", "second"), list(product(BY_SEVERITY, repeat=2)))
-def test_conditions_report_the_worst_family_and_of_equals_the_first(first: str, second: str) -> None:
-    ranks = list(BY_SEVERITY)
-    worst = worst_family({"IPv4": BY_SEVERITY[first], "IPv6": BY_SEVERITY[second]})
-    assert worst is not None
-    assert worst[0] == ("IPv6" if ranks.index(second) > ranks.index(first) else "IPv4")
-    assert worst[1] is BY_SEVERITY[max(first, second, key=ranks.index)]
+def test_conditions_report_the_worst_family_and_of_equals_the_first() -> None:
+    for (rank, first), (other, second) in product(enumerate(BY_SEVERITY.values()), repeat=2):
+        worst = ("IPv6", second) if other > rank else ("IPv4", first)
+        assert worst_family({"IPv4": first, "IPv6": second}) == worst
 
 
-@pytest.mark.parametrize("outcome", BY_SEVERITY)
-def test_a_family_without_endpoints_does_not_count(outcome: str) -> None:
-    """Neither its outcome nor the first place changes that."""
-    for families in ({"IPv4": EMPTY, "IPv6": BY_SEVERITY[outcome]}, {"IPv6": BY_SEVERITY[outcome], "IPv4": EMPTY}):
-        assert worst_family(families) == ("IPv6", BY_SEVERITY[outcome])
-
-
-def test_a_family_whose_endpoints_are_not_ready_counts() -> None:
+def test_a_family_without_endpoints_does_not_count_unless_no_family_has_any() -> None:
+    for outcome in BY_SEVERITY.values():
+        for families in ({"IPv4": EMPTY, "IPv6": outcome}, {"IPv6": outcome, "IPv4": EMPTY}):
+            assert worst_family(families) == ("IPv6", outcome)
     assert worst_family({"IPv4": BY_SEVERITY["in force"], "IPv6": UNREADY}) == ("IPv6", UNREADY)
-
-
-def test_where_no_family_has_endpoints_the_worst_counts() -> None:
     assert worst_family({"IPv4": EMPTY, "IPv6": EMPTY}) == ("IPv4", EMPTY)
     assert worst_family({"IPv4": decision(None, ()), "IPv6": EMPTY}) == ("IPv6", EMPTY)

@@ -67,74 +67,40 @@ def has_hints(cluster: Cluster) -> bool:
     return any(endpoint.hints for endpoint in endpoints_in(slices_of(cluster)))
 
 
-# --- KEP-4444 § Version Skew Strategy ---------------------------------------------------------------------------------
-
 OLD_PROXY: Final = "annotation"
 """Until KEP-4444 proxies honored hints only beside the annotation."""
 NEW_PROXY: Final = "zone-hints"
 
 
-def new_controller_both() -> None:
-    """The annotation wins, so the hints are those of the old controller, which suit the old proxy."""
-    assert slices_of(a_cluster(BOTH, NEW)) == slices_of(a_cluster(AUTO, BEFORE_4444))
-    assert used_on_node_a(a_cluster(BOTH, NEW), OLD_PROXY) == SHARE_OF_A
-
-
-def new_controller_field() -> None:
-    """Hints are there, and the old proxy ignores them, because it sees no annotation."""
-    assert has_hints(a_cluster(FIELD, NEW))
-    assert used_on_node_a(a_cluster(FIELD, NEW), OLD_PROXY) == ALL
-
-
-def new_controller_annotation() -> None:
-    assert slices_of(a_cluster(AUTO, NEW)) == slices_of(a_cluster(AUTO, BEFORE_4444))
-    assert used_on_node_a(a_cluster(AUTO, NEW), OLD_PROXY) == SHARE_OF_A
-
-
-def old_controller_both() -> None:
-    """Hints come from the annotation, and the new proxy takes them for what they are."""
-    assert used_on_node_a(a_cluster(BOTH, BEFORE_4444), NEW_PROXY) == SHARE_OF_A
-
-
-def old_controller_field() -> None:
-    """The old controller sets no hints, so the new proxy routes as it would without."""
-    assert not has_hints(a_cluster(FIELD, BEFORE_4444))
-    assert used_on_node_a(a_cluster(FIELD, BEFORE_4444), NEW_PROXY) == ALL
-
-
-def old_controller_annotation() -> None:
-    assert used_on_node_a(a_cluster(AUTO, BEFORE_4444), NEW_PROXY) == SHARE_OF_A
-
-
-KEP_4444: Final[Mapping[str, Callable[[], None]]] = {
-    "new kube-controller-manager, old kube-proxy: both are set": new_controller_both,
-    "new kube-controller-manager, old kube-proxy: only trafficDistribution is set": new_controller_field,
-    "new kube-controller-manager, old kube-proxy: only topology-mode is set": new_controller_annotation,
-    "old kube-controller-manager, new kube-proxy: both are set": old_controller_both,
-    "old kube-controller-manager, new kube-proxy: only trafficDistribution is set": old_controller_field,
-    "old kube-controller-manager, new kube-proxy: only topology-mode is set": old_controller_annotation,
+KEP_4444: Final[Mapping[str, tuple[Service, Configuration, str, Used]]] = {
+    "new kube-controller-manager, old kube-proxy: both are set": (BOTH, NEW, OLD_PROXY, SHARE_OF_A),
+    # Hints are there, and the old proxy ignores them, because it sees no annotation.
+    "new kube-controller-manager, old kube-proxy: only trafficDistribution is set": (FIELD, NEW, OLD_PROXY, ALL),
+    "new kube-controller-manager, old kube-proxy: only topology-mode is set": (AUTO, NEW, OLD_PROXY, SHARE_OF_A),
+    "old kube-controller-manager, new kube-proxy: both are set": (BOTH, BEFORE_4444, NEW_PROXY, SHARE_OF_A),
+    "old kube-controller-manager, new kube-proxy: only trafficDistribution is set": (
+        *(FIELD, BEFORE_4444, NEW_PROXY, ALL),
+    ),
+    "old kube-controller-manager, new kube-proxy: only topology-mode is set": (
+        *(AUTO, BEFORE_4444, NEW_PROXY, SHARE_OF_A),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", KEP_4444)
 def test_skew_of_kep_4444(case: str) -> None:
-    KEP_4444[case]()
-
-
-def test_all_six_cases_of_kep_4444_are_here() -> None:
-    """Each of two kinds of skew with each of three settings."""
-    skews = ("new kube-controller-manager, old kube-proxy", "old kube-controller-manager, new kube-proxy")
-    settings = ("both are set", "only trafficDistribution is set", "only topology-mode is set")
-    assert list(KEP_4444) == [f"{skew}: {setting}" for skew in skews for setting in settings]
+    """The annotation wins where both are set, and its hints are those of the old controller."""
+    service, controller, proxy, used = KEP_4444[case]
+    cluster = a_cluster(service, controller)
+    assert used_on_node_a(cluster, proxy) == used
+    assert has_hints(cluster) is not (service is FIELD and controller is BEFORE_4444)
+    assert service is FIELD or slices_of(cluster) == slices_of(a_cluster(AUTO, BEFORE_4444))
 
 
 def test_with_a_new_api_server_alone_the_field_is_as_if_it_were_not_there() -> None:
     """KEP-4444: older kube-controller-manager and kube-proxy silently ignore it."""
     assert slices_of(a_cluster(FIELD, BEFORE_4444)) == slices_of(a_cluster(a_service(), BEFORE_4444))
     assert used_on_node_a(a_cluster(FIELD, BEFORE_4444), OLD_PROXY) == ALL
-
-
-# --- KEP-3015 § Upgrade / Downgrade Strategy, § Version Skew Strategy -------------------------------------------------
 
 
 def old_controller_new_values() -> None:
@@ -199,11 +165,3 @@ KEP_3015: Final[Mapping[str, Callable[[], None]]] = {
 @pytest.mark.parametrize("case", KEP_3015)
 def test_skew_of_kep_3015(case: str) -> None:
     KEP_3015[case]()
-
-
-# --- KEP-2433 § Version Skew Strategy ---------------------------------------------------------------------------------
-
-
-def test_a_proxy_from_before_hints_goes_on_consuming_all_endpoints() -> None:
-    for service in (AUTO, FIELD, SAME_NODE):
-        assert used_on_node_a(a_cluster(service, NEW), "no-hints") == ALL

@@ -26,23 +26,18 @@ def labels(plan: ServicePlan) -> list[str]:
     return sorted((each.metadata.labels or {}).get(names.ZONE_LABEL, "") for each in slices)
 
 
-@pytest.mark.parametrize("value", ["Auto", "Prefer", "Require"])
-def test_an_external_policy_of_local_disables_subsetting(value: str) -> None:
-    """KEP-2004 § Risks: an endpoint on a Node could be given to another zone; groups that are there go."""
-    settled = a_cluster(a_service(subsetting=value)).settled()
+@pytest.mark.parametrize("value", ["Auto", "Require", None])
+def test_an_external_policy_of_local_disables_subsetting(value: str | None) -> None:
+    """KEP-2004 § Risks: an endpoint on a Node could be given to another zone; groups that are there go. None is the
+    controller's default."""
+    configuration = Configuration(default_approach="ClusterWide" if value else "Subsetting")
+    settled = a_cluster(a_service(subsetting=value), configuration).settled()
     assert labels(settled.plan()) == ["a", "b", "c"]
     service = a_service(subsetting=value, external="Local", type_="LoadBalancer", node_port=30080)
     plan = settled.with_(service=service).plan()
     decision = only_family(plan).decision
     assert (decision.active, decision.reason) == (False, Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL)
     assert [(rule.rule, rule.passed) for rule in decision.rules][-1] == ("external-traffic-policy", False)
-    assert labels(plan) == [""]
-
-
-def test_an_external_policy_of_local_disables_the_default_too() -> None:
-    service = a_service(external="Local", type_="LoadBalancer", node_port=30080)
-    plan = a_cluster(service, Configuration(default_approach="Subsetting")).plan()
-    assert only_family(plan).decision.reason is Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL
     assert labels(plan) == [""]
 
 
@@ -54,10 +49,3 @@ def test_an_internal_policy_of_local_leaves_the_slices_as_they_are(value: str) -
     assert only_family(plan).decision.active
     assert not written(plan)
     assert ("internal-traffic-policy", False) in [(rule.rule, rule.passed) for rule in only_family(plan).decision.rules]
-
-
-def test_a_default_needs_no_condition() -> None:
-    """Conditions report what a Service itself requests."""
-    plan = a_cluster(a_service(), Configuration(default_approach="Subsetting")).plan()
-    assert only_family(plan).decision.active
-    assert plan.conditions == ()

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from tests.builders.structs import a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster, only_family
 
 from zoneward.kube import names
@@ -47,20 +47,11 @@ def test_a_candidate_is_what_plan_says(approach: str) -> None:
 
 
 def test_the_score_is_the_proposals() -> None:
-    """Three zones, 8, 4 and 3 endpoints, 5 expected each: local makes it 5 each, in three slices where one would do."""
     found = by_name(compare(a_cluster(a=8, b=4, c=3)))
     in_zone = (1 + 4 / 5 + 3 / 5) / 3
     assert found["local"].score == pytest.approx(45 * in_zone + 40 + 15 / 3)
     assert found["ProportionalZoneCPU"].score == pytest.approx(45 * in_zone + 40 + 15)
     assert found["none"].score == pytest.approx(45 / 3 + 40 + 15)
-
-
-def test_overload_makes_the_score_negative_where_it_is_bad_enough() -> None:
-    found = by_name(compare(a_cluster(a=28, b=1, c=1)))["PreferSameZone"]
-    assert found.traffic is not None
-    assert found.traffic.max_overload == pytest.approx(9)
-    assert found.score is not None
-    assert found.score < 0
 
 
 def test_of_equal_scores_the_one_with_the_fewest_writes_is_best() -> None:
@@ -73,7 +64,6 @@ def test_of_equal_scores_the_one_with_the_fewest_writes_is_best() -> None:
 
 
 def test_what_would_not_be_active_is_never_best() -> None:
-    """Three endpoints: no subsetting, no Auto for four zones; PreferSameZone leaves two zones to all."""
     comparison = compare(a_cluster(a=1), "none", "local", "ProportionalZoneCPU")
     assert comparison.best is not None
     assert comparison.best.approach == "none"
@@ -90,13 +80,6 @@ def test_nobody_is_best_where_nothing_can_be_predicted() -> None:
     assert {each.score for each in comparison.candidates} == {None}
 
 
-def test_today_is_what_the_service_asks_for_itself() -> None:
-    cluster = a_cluster(a=5, b=5, c=5).with_(service=a_service(subsetting="Auto", algorithm="local-opt"))
-    comparison = compare(cluster)
-    assert comparison.today.decision.heuristic == "local-opt"
-    assert comparison.today.traffic == by_name(comparison)["local-opt"].traffic
-
-
 def test_none_is_cluster_wide_even_where_the_controllers_default_is_subsetting() -> None:
     configuration = Configuration(
         default_approach="Subsetting", subsetting=SubsettingSettings(starting_threshold=Fraction(1))
@@ -104,22 +87,3 @@ def test_none_is_cluster_wide_even_where_the_controllers_default_is_subsetting()
     comparison = compare(a_cluster(a=5, b=5, c=5).with_(configuration=configuration))
     assert comparison.today.decision.heuristic == "local"
     assert by_name(comparison)["none"].decision.heuristic is None
-
-
-def test_slices_of_the_built_in_controller_count_as_deleted() -> None:
-    cluster = a_cluster(a=1)
-    theirs = a_slice("cart-x", an_endpoint(pod="a-0000"), manager=names.BUILT_IN_MANAGER)
-    found = by_name(compare(cluster.with_(slices=(theirs,))))["none"]
-    assert (found.created, found.deleted) == (1, 1)
-
-
-def test_each_address_family_is_compared_for_itself() -> None:
-    cluster = Cluster(
-        service=a_service(families=("IPv4", "IPv6")),
-        nodes=nodes_in({"a": 4, "b": 4}),
-        pods=pods_in({"a": 2, "b": 2}, dual_stack=True),
-    )
-    comparisons = compare_service(
-        cluster.service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state, approaches=("none",)
-    )
-    assert [each.address_type for each in comparisons] == ["IPv4", "IPv6"]

@@ -12,9 +12,8 @@ from zoneward.routing.demand import compute_demand
 from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.decide import decide
-from zoneward.slices.encode import encode, encode_group, is_headless, mirrored_labels, slice_labels, slice_template
+from zoneward.slices.encode import encode, is_headless, mirrored_labels, slice_labels, slice_template
 from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints
-from zoneward.slices.pack import labels_differ
 
 SERVICE = a_service("Auto", families=DUAL_STACK, ports=[ServicePort(name="http", port=80, target_port="web")])
 PLACES = (("a", 1, True), ("a", 2, False), ("b", 1, True), ("b", 2, True))
@@ -93,31 +92,7 @@ def test_each_endpoint_gets_the_slice_group_that_was_decided_for_it() -> None:
     assert groups == {"p0": own_group("a"), "p1": own_group("b"), "p2": own_group("b"), "p3": own_group("b")}
 
 
-@pytest.mark.parametrize(
-    ("group", "label", "annotation"),
-    [
-        (None, None, None),
-        (own_group("a"), "a", None),
-        (ZoneGroup(("a", "b"), (1.0, 1.0)), "a", "a,b"),
-        (ZoneGroup(("a", "b"), (0.25, 0.75)), "b", "a=0.250000,b=0.750000"),
-    ],
-    ids=["all zones", "one zone", "shared", "weighted"],
-)
-def test_a_slice_group_has_a_label_and_an_annotation(
-    group: ZoneGroup | None, label: str | None, annotation: str | None
-) -> None:
-    labels, annotations = encode_group(TEMPLATE, group)
-    assert labels.get(names.ZONE_LABEL) == label
-    assert annotations == {names.APPROACH_ANNOTATION: "Hints/x", names.ZONES_ANNOTATION: annotation}
-
-
 OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": "us"}
-
-
-def test_a_slice_has_the_services_labels_and_says_whose_it_is() -> None:
-    service = a_service(labels={"team": "web"})
-    assert slice_labels(service, manager="us") == {"team": "web", **OURS}
-    assert slice_labels(a_service(), manager="us") == OURS
 
 
 @pytest.mark.parametrize(("cluster_ip", "headless"), [("None", True), ("", False), (None, False), ("10.96.0.1", False)])
@@ -133,16 +108,3 @@ def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
     service = a_service(labels={label: "theirs", "team": "web"})
     assert slice_labels(service, manager="us") == {"team": "web", **OURS}
     assert mirrored_labels({label: "theirs", "team": "web"}) == {"team": "web"}
-
-
-def test_mirrored_labels_that_differ_need_a_write() -> None:
-    assert labels_differ({"team": "web", **OURS}, {"team": "shop", **OURS})
-    assert labels_differ(OURS, {"team": "web", **OURS})
-    assert labels_differ({"team": "web", **OURS}, OURS)
-    assert labels_differ(None, {"team": "web"})
-
-
-def test_reserved_labels_alone_need_none() -> None:
-    """As upstream: a slice is not rewritten because a Service became headless."""
-    assert not labels_differ(None, OURS)
-    assert not labels_differ({**OURS, names.HEADLESS_LABEL: ""}, OURS)

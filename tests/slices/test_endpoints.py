@@ -4,33 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import (
-    DUAL_STACK,
-    IPV4,
-    IPV6,
-    a_pod,
-    a_service,
-    a_slice,
-    an_endpoint,
-    hints,
-)
+from tests.builders.structs import IPV4, IPV6, a_pod, a_service, a_slice, an_endpoint, hints
 
-from zoneward.kube.objects import (
-    ContainerPort,
-    Endpoint,
-    EndpointPort,
-    Pod,
-    PodIP,
-    Service,
-    ServicePort,
-)
-from zoneward.slices.endpoints import (
-    EndpointBuilder,
-    ServiceEndpoints,
-    address_types,
-    endpoint_of,
-    without_hints,
-)
+from zoneward.kube.objects import ContainerPort, EndpointPort, Pod, Service, ServicePort
+from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints, address_types, without_hints
+from zoneward.slices.ports import port_key
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
 
@@ -56,35 +34,6 @@ def names_and_gone(found: ServiceEndpoints) -> tuple[list[str], set[str]]:
     return sorted(each.name for each in found.by_identity.values()), found.node_gone
 
 
-def the_endpoint(pod: Pod, service: Service | None = None) -> Endpoint:
-    endpoint = endpoint_of(pod, service or a_service(), zone="a", address_type="IPv4")
-    assert endpoint is not None
-    return endpoint
-
-
-# --- families ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("families", "cluster_ip", "expected"),
-    [
-        (IPV4, "10.96.0.1", IPV4),
-        (IPV6, "fd00::1", IPV6),
-        (("IPv6", "IPv4"), "fd00::1", DUAL_STACK),
-        (None, "10.96.0.1", IPV4),
-        (None, "fd00::1", IPV6),
-        (None, "None", DUAL_STACK),
-        (None, None, DUAL_STACK),
-        ((), "", DUAL_STACK),
-    ],
-)
-def test_families_come_from_the_service_or_its_address_ipv4_first(
-    families: Sequence[str] | None, cluster_ip: str | None, expected: Sequence[str]
-) -> None:
-    """A headless Service that tells neither may be older than dual stack, and gets both."""
-    assert address_types(a_service(families=families, cluster_ip=cluster_ip)) == tuple(expected)
-
-
 @pytest.mark.parametrize(
     ("ips", "expected"),
     [
@@ -105,44 +54,23 @@ def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
     assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
 
 
-# --- states -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("family", "expected"), [("IPv4", ("10.0.0.1", "10.0.0.2")), ("IPv6", ("fd00::1",))])
-def test_addresses_are_those_of_the_family(family: str, expected: tuple[str, ...]) -> None:
-    pod = a_pod("p", ips=("10.0.0.1", "fd00::1", "10.0.0.2"))
-    endpoint = endpoint_of(pod, a_service(), zone="a", address_type=family)
-    assert endpoint is not None
-    assert endpoint.addresses == expected
-
-
-def test_the_single_address_counts_where_the_list_is_missing() -> None:
-    pod = replace(a_pod("p"), status=replace(a_pod("p").status, pod_ip="10.0.0.7", pod_ips=None))
-    assert the_endpoint(pod).addresses == ("10.0.0.7",)
-    both = replace(pod, status=replace(pod.status, pod_ips=(PodIP(ip="10.0.0.8"),)))
-    assert the_endpoint(both).addresses == ("10.0.0.8",)
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
+    """Unless its Service publishes what is not ready, or no Nodes are known."""
     found = endpoints(a_pod("p"), a_pod("z", "node-gone"), a_pod("y", "node-gone"))
     assert names_and_gone(found) == (["p"], {"y", "z"})
+    for found in (
+        endpoints(a_pod("p", "node-gone"), service=a_service(publish_not_ready=True)),
+        endpoints(a_pod("p", "node-gone"), nodes={}, keep=True),
+    ):
+        assert names_and_gone(found) == (["p"], set())
 
 
-def test_a_service_that_publishes_what_is_not_ready_keeps_pods_without_a_node() -> None:
-    service = a_service(publish_not_ready=True)
-    found = endpoints(a_pod("p", "node-gone"), service=service)
-    assert names_and_gone(found) == (["p"], set())
-
-
-def test_where_no_nodes_are_known_nobody_is_left_out() -> None:
-    found = endpoints(a_pod("p", "node-gone"), nodes={}, keep=True)
-    assert names_and_gone(found) == (["p"], set())
-
-
-# --- groups -----------------------------------------------------------------------------------------------------------
+def test_every_field_of_a_port_tells_groups_apart() -> None:
+    """An absent protocol is TCP, and an absent name the empty one."""
+    http = EndpointPort(name="http", protocol="TCP", port=80)
+    for field, value in {"name": "web", "protocol": "UDP", "port": 81, "app_protocol": "kubernetes.io/ws"}.items():
+        assert port_key([replace(http, **{field: value})]) != port_key([http])
+    assert port_key([EndpointPort(port=80)]) == port_key([EndpointPort(name="", protocol="TCP", port=80)])
 
 
 def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
@@ -160,14 +88,6 @@ def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> N
     }
 
 
-def test_host_network_pods_that_share_an_address_are_endpoints_each() -> None:
-    """Normal in a cluster, and no error: they differ by the Pod behind them."""
-    assert names_and_gone(endpoints(a_pod("p"), a_pod("q"))) == (["p", "q"], set())
-
-
-# --- endpoints of slices ----------------------------------------------------------------------------------------------
-
-
 def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports() -> None:
     one, ports = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p"), (EndpointPort(name="http", port=9090),)
     found = endpoints()
@@ -182,9 +102,3 @@ def test_endpoints_of_slices_are_added_once_without_hints_and_with_their_ports()
     expected = [without_hints(one), an_endpoint("10.0.0.2"), an_endpoint("10.0.0.3")]
     assert [each.endpoint for each in found.by_identity.values()] == expected
     assert [(group.size, group.ports == ports) for group in found.port_groups.values()] == [(2, False), (1, True)]
-
-
-def test_without_hints_an_endpoint_is_the_same_in_all_else() -> None:
-    bare = replace(an_endpoint("10.0.0.1", node="n", pod="p"), hostname="h")
-    assert without_hints(replace(bare, hints=hints("a", nodes=["n"]))) == bare
-    assert without_hints(bare) is bare

@@ -58,10 +58,7 @@ def test_slices_of_the_controller_that_is_replaced_say_nothing() -> None:
 
 def test_slices_that_we_wrote_under_another_label_say_what_they_were_written_for() -> None:
     """Whether our slices carry the built-in controller's label changes nothing about what is in force."""
-    there = [
-        a_slice("s1", ONE, in_force=AUTO),
-        a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"}),
-    ]
+    there = [a_slice("s1", ONE, in_force=AUTO), a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"})]
     found = existing([], there)
     assert found.in_force == AUTO
     assert found.previous_groups() == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
@@ -82,7 +79,6 @@ def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
 
 @pytest.mark.parametrize("hinted", [hints("b", "a"), hints("a", "b", "a")])
 def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -> None:
-    """In name order, each once, all with the weight 1."""
     endpoint = an_endpoint("10.0.0.1", hinted=hinted)
     assert existing([a_slice("s1", endpoint)]).previous_groups() == {
         identity(endpoint): ZoneGroup(("a", "b"), (1.0, 1.0))
@@ -102,7 +98,6 @@ def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
 
 
 def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:
-    """Where hints tell the groups, an endpoint without one is in none: it is not ready."""
     found = existing([a_slice("s1", BARE, in_force="Subsetting/random")])
     assert found.previous_groups() == {identity(BARE): EVERY_ZONE}
     assert existing([a_slice("s1", ONE, BARE, in_force="Subsetting/local")]).previous_groups().keys() == {identity(ONE)}

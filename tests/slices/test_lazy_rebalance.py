@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 import pytest
 from hypothesis import assume, event, given
@@ -108,15 +108,6 @@ def a_cluster(
     )
 
 
-# --- a rolling update -------------------------------------------------------------------------------------------------
-
-Surge = Literal["new one first", "old one first"]
-Places = Literal["in the same zone", "in any zone"]
-EVEN: Final[Mapping[str, int]] = {"a": 67, "b": 67, "c": 66}
-UNEVEN: Final[Mapping[str, int]] = {"a": 100, "b": 60, "c": 40}
-"""200 Pods in three zones that expect 66.7 each."""
-
-
 @dataclass(frozen=True)
 class Churn:
     """What a rolling update came to: slices changed, endpoints moved, and the share of traffic in its zone after it."""
@@ -126,32 +117,27 @@ class Churn:
     in_zone: float
 
 
-def rolling_update(pods: Mapping[str, int], *, lazy: bool, surge: Surge, places: Places) -> Churn:
+def rolling_update(pods: Mapping[str, int], *, lazy: bool, any_zone: bool) -> Churn:
     """Every Pod is replaced, one at a time, in an order (and, in any zone, to places) by chance but always the same.
 
-    The controller looks after every Pod that comes or goes, so there are 400 plans.
-    """
+    The controller looks after every Pod that comes or goes."""
     chance = Random(2004)
     old = list(pods_in(pods))
     chance.shuffle(old)
     nodes = [pod.spec.node_name for pod in old]
-    if places == "in any zone":
+    if any_zone:
         chance.shuffle(nodes)
-    new = [
-        a_pod(f"new-{number:04}", node, ips=(f"10.200.{number // 250}.{number % 250 + 1}",))
-        for number, node in enumerate(nodes)
-    ]
     cluster = a_cluster(pods).settled()
     running = {pod.metadata.name: pod for pod in old}
     slices = moved = 0
     in_zone = 0.0
-    for leaving, coming in zip(old, new, strict=True):
-        steps = [(coming.metadata.name, coming), (leaving.metadata.name, None)]
-        for name, pod in steps if surge == "new one first" else reversed(steps):
-            if pod is None:
-                del running[name]
+    for number, (leaving, node) in enumerate(zip(old, nodes, strict=True)):
+        coming = a_pod(f"new-{number:04}", node, ips=(f"10.200.0.{number + 1}",))
+        for step in (coming, leaving):
+            if step is coming:
+                running[coming.metadata.name] = coming
             else:
-                running[name] = pod
+                del running[leaving.metadata.name]
             before = cluster.slices if lazy else stripped(cluster.slices)
             cluster = cluster.with_(slices=before, pods=tuple(running.values()))
             plan = cluster.plan()
@@ -162,38 +148,22 @@ def rolling_update(pods: Mapping[str, int], *, lazy: bool, surge: Surge, places:
             assert family.traffic is not None
             in_zone = family.traffic.in_zone
             cluster = cluster.after(plan)
-    assert {*running} == {pod.metadata.name for pod in new}
     return Churn(slices, moved, in_zone)
 
 
-@pytest.mark.parametrize(
-    ("pods", "places", "surge"),
-    [
-        pytest.param(UNEVEN, "in the same zone", "new one first", id="uneven, in the same zone"),
-        pytest.param(UNEVEN, "in any zone", "old one first", id="uneven, in any zone"),
-        pytest.param(EVEN, "in any zone", "new one first", id="even, in any zone"),
-    ],
-)
-def test_a_rolling_update_changes_fewer_slices_than_without_laziness(
-    pods: Mapping[str, int], places: Places, surge: Surge
-) -> None:
-    """200 Pods, one at a time. At least one slice changes each time; laziness comes within one in ten of that.
-
-    (With as many Pods in each zone, each new one beside the old one it replaces, no algorithm has anything to do.)
-    """
-    lazy = rolling_update(pods, lazy=True, surge=surge, places=places)
-    without = rolling_update(pods, lazy=False, surge=surge, places=places)
-    assert 400 <= lazy.changed < without.changed
-    assert lazy.changed <= 440
+@pytest.mark.parametrize("any_zone", [False, True], ids=["in the same zone", "in any zone"])
+def test_a_rolling_update_changes_fewer_slices_than_without_laziness(any_zone: bool) -> None:
+    """80 Pods in zones that expect 26.7 each. At least one slice changes each time; laziness is near that."""
+    lazy, without = (
+        rolling_update({"a": 40, "b": 24, "c": 16}, lazy=lazy, any_zone=any_zone) for lazy in (True, False)
+    )
+    assert 160 <= lazy.changed < without.changed
+    assert lazy.changed <= 176
     assert lazy.moved < without.moved
     assert lazy.in_zone >= without.in_zone - float(SubsettingSettings().in_zone_tolerance)
 
 
-# --- one update -------------------------------------------------------------------------------------------------------
-
-
 def test_an_update_that_would_overload_somebody_is_a_full_rebalance() -> None:
-    """Zone c is left with two of ten, 67 % more than fair: one endpoint moves to it, and two slices are written."""
     settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
     plan = settled.with_(pods=pods_in({"a": 4, "b": 4, "c": 2})).plan()
     family = only_family(plan)
@@ -238,9 +208,6 @@ def test_another_algorithm_is_a_full_rebalance(before: str, after: str) -> None:
     assert family.decision.moved == len(moved_by(family, settled))
 
 
-# --- random updates ---------------------------------------------------------------------------------------------------
-
-
 @st.composite
 def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGORITHMS) -> Cluster:
     """A settled cluster of two to four zones in which some Pods have gone and others have come, after an update or two
@@ -271,7 +238,7 @@ def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGO
     return cluster
 
 
-@examples(120)
+@examples(80)
 @given(updates())
 def test_a_lazy_update_moves_and_overloads_nobody_and_writes_only_where_somebody_came_or_went(cluster: Cluster) -> None:
     """And whoever came is in one of the groups that there were, or in one that a zone needs for itself."""
@@ -291,7 +258,7 @@ def test_a_lazy_update_moves_and_overloads_nobody_and_writes_only_where_somebody
     assert all(zones in before.values() or len(zones) == 1 for zones in map(after.__getitem__, came))
 
 
-@examples(120)
+@examples(80)
 @given(updates())
 def test_laziness_moves_less_than_a_full_rebalance_and_costs_no_more_than_the_tolerance(cluster: Cluster) -> None:
     """It never moves an endpoint that a full rebalance leaves. Traffic is predicted for our own proxies, for both plans
@@ -307,7 +274,7 @@ def test_laziness_moves_less_than_a_full_rebalance_and_costs_no_more_than_the_to
     assert behind <= float(cluster.configuration.subsetting.in_zone_tolerance) + 1e-9
 
 
-@examples(120)
+@examples(80)
 @given(updates(), st.sampled_from(ALGORITHMS))
 def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, algorithm: str) -> None:
     """Counted from slices before and after; half of the updates come with another algorithm."""
@@ -315,9 +282,6 @@ def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, 
         family = only_family(each.plan())
         if family.decision.active:
             assert family.decision.moved == len(moved_by(family, each))
-
-
-# --- the fewest moves -------------------------------------------------------------------------------------------------
 
 
 def fewest_moves(before: Mapping[str, Zones], after: Mapping[str, Zones]) -> int:
@@ -364,10 +328,9 @@ def small_updates(draw: st.DrawFn) -> Cluster:
     return cluster.settled().with_(pods=some_pods())
 
 
-@examples(100)
+@examples(60)
 @given(small_updates())
 def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> None:
-    """Found by trying all ways; both where laziness gave up and where there was nothing to be lazy about."""
     before = groups_in(cluster.slices)
     for family in (only_family(cluster.plan()), full(cluster)):
         if family.decision.active and not laziness(family):

@@ -72,13 +72,6 @@ def fates(changes: SliceChanges) -> tuple[list[list[int]], dict[str, list[int]],
     )
 
 
-# --- where endpoints go -----------------------------------------------------------------------------------------------
-
-
-def test_new_endpoints_fill_new_slices_in_the_order_of_their_identity() -> None:
-    assert fates(packed([], some(5, 1, 4, 2, 3))) == ([[1, 2, 3], [4, 5]], {}, [], [])
-
-
 @pytest.mark.parametrize("names_", [("s1", "s2"), ("s2", "s1")])
 def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(names_: tuple[str, str]) -> None:
     """Two more: one slice would have room for another besides, one is filled exactly, and one has no room."""
@@ -88,13 +81,7 @@ def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(n
     assert fates(changes) == ([], {fitting: [2, 3, 7, 8]}, [roomy, "s3"], [])
 
 
-def test_what_fits_nowhere_whole_gets_a_slice_of_its_own() -> None:
-    existing = [a_slice("s1", *some(1, 2)), a_slice("s2", *some(3, 4))]
-    assert fates(packed(existing, some(1, 2, 3, 4, 5, 6))) == ([[5, 6]], {}, ["s1", "s2"], [])
-
-
 def test_a_slice_that_loses_all_is_used_for_what_would_be_created() -> None:
-    """An update costs readers less than a delete and a create."""
     changes = packed([a_slice("s1", *some(1))], some(2))
     assert fates(changes) == ([], {"s1": [2]}, [], [])
     assert changes.update[0].metadata.owner_references == a_slice("s1").metadata.owner_references
@@ -109,9 +96,6 @@ def test_a_slice_with_too_many_endpoints_is_left_alone_but_not_filled() -> None:
 def test_an_endpoint_that_two_slices_hold_stays_in_the_first_by_name() -> None:
     existing = [a_slice("s2", *some(1, 2)), a_slice("s1", *some(1))]
     assert fates(packed(existing, some(1, 2))) == ([], {"s2": [2]}, ["s1"], [])
-
-
-# --- what makes a slice change ----------------------------------------------------------------------------------------
 
 
 def test_what_is_in_force_is_remembered_on_every_slice() -> None:
@@ -133,9 +117,6 @@ def test_other_annotations_and_all_other_metadata_stay() -> None:
     assert updated.metadata == metadata
 
 
-# --- owners and ports -------------------------------------------------------------------------------------------------
-
-
 def test_a_slice_of_an_earlier_service_is_deleted_and_never_reused() -> None:
     existing = [a_slice("s1", *some(1), owner="uid-of-an-earlier-one")]
     assert fates(packed(existing, some(1))) == ([[1]], {}, [], ["s1"])
@@ -144,12 +125,7 @@ def test_a_slice_of_an_earlier_service_is_deleted_and_never_reused() -> None:
 
 @pytest.mark.parametrize(
     ("owner", "uid", "expected"),
-    [
-        (UID, UID, True),
-        ("other", UID, False),
-        (None, UID, True),
-        ("other", "", True),
-    ],
+    [(UID, UID, True), ("other", UID, False), (None, UID, True), ("other", "", True)],
     ids=["its own", "another's", "nobody's", "a Service from a file"],
 )
 def test_a_slice_belongs_to_the_service_unless_it_says_otherwise(owner: str | None, uid: str, expected: bool) -> None:
@@ -167,19 +143,6 @@ def test_slices_are_shared_by_endpoints_with_the_same_ports_alone() -> None:
     assert fates(changes) == ([], {"s2": [2, 1]}, [], ["s1"])
 
 
-def test_the_order_of_ports_in_a_slice_does_not_matter() -> None:
-    ports = (*HTTP, EndpointPort(name="dns", protocol="UDP", port=53))
-    assert fates(packed([a_slice("s1", *some(1), ports=ports[::-1])], some(1), ports=ports)) == ([], {}, ["s1"], [])
-
-
-# --- placeholder ------------------------------------------------------------------------------------------------------
-
-
-def test_a_service_without_endpoints_has_one_empty_slice() -> None:
-    (created,) = packed([], []).create
-    assert (created.endpoints, created.ports, created.address_type) == ((), (), "IPv4")
-
-
 def test_the_empty_slice_stays_where_it_is_one_already() -> None:
     (placeholder,) = packed([], []).create
     assert fates(packed([placeholder], [])) == ([], {}, [placeholder.metadata.name], [])
@@ -188,22 +151,9 @@ def test_the_empty_slice_stays_where_it_is_one_already() -> None:
 
 
 def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None:
-    """What becomes of the first is what it is already, so there is nothing to write."""
     (placeholder,) = packed([], []).create
     other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
     assert fates(packed([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])
-
-
-# --- writes -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_new_slice_belongs_to_its_service() -> None:
-    (created,) = packed([], some(1)).create
-    owner = OwnerReference(
-        api_version="v1", kind="Service", name="cart", uid=UID, controller=True, block_owner_deletion=True
-    )
-    assert created.metadata.owner_references == (owner,)
-    assert created.metadata.namespace == "shop"
 
 
 def test_a_service_from_a_file_owns_nothing() -> None:

@@ -49,11 +49,7 @@ def pods_of(slices: Sequence[EndpointSlice]) -> list[str]:
     return sorted(one.target_ref.name for one in endpoints_in(slices) if one.target_ref)
 
 
-# --- new slices -------------------------------------------------------------------------------------------------------
-
-
 def test_a_service_without_slices_gets_ours() -> None:
-    """With our manager label, its labels, its owner reference, hints, and what is in force."""
     plan = CLUSTER.with_(service=a_service("Auto", labels={"team": "web"})).plan()
     (created,) = only_family(plan).changes.create
     assert created.metadata.labels == {
@@ -67,33 +63,23 @@ def test_a_service_without_slices_gets_ours() -> None:
     assert [port.port for port in created.ports or ()] == [8080]
 
 
-# --- slices of the built-in controller --------------------------------------------------------------------------------
-
-
 def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -> None:
-    """Ours are created beside them; which would have to go is said."""
-    existing = BUILT_IN
-    family = only_family(CLUSTER.with_(slices=existing).plan())
-    assert family.replaced == existing
+    """Ours are created beside them; which would have to go is said, and no address counts twice."""
+    family = only_family(CLUSTER.with_(slices=BUILT_IN).plan())
+    assert family.replaced == BUILT_IN
+    assert family.slices == family.changes.after
+    assert family.traffic == only_family(CLUSTER.plan()).traffic
     changes = family.changes
     assert (len(changes.create), changes.update, changes.unchanged, changes.delete) == (1, (), (), ())
     assert (changes.create[0].metadata.labels or {})[names.MANAGED_BY_LABEL] == names.MANAGER
-    assert changes.create[0].metadata.name not in {each.metadata.name for each in existing}
+    assert changes.create[0].metadata.name not in {each.metadata.name for each in BUILT_IN}
 
 
 def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
-    """Slices then carry the built-in controller's label, and ours would be there twice."""
     existing = only_family(CLUSTER.plan()).slices
     family = only_family(CLUSTER.with_(slices=existing, configuration=Configuration().as_upstream()).plan())
     assert family.replaced == existing
     assert {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in family.slices} == {names.BUILT_IN_MANAGER}
-
-
-def test_replaced_slices_do_not_count_beside_ours() -> None:
-    """They are gone when ours stand: neither in prediction nor in selection do addresses count twice."""
-    family = only_family(CLUSTER.with_(slices=BUILT_IN).plan())
-    assert family.slices == family.changes.after
-    assert family.traffic == only_family(CLUSTER.plan()).traffic
 
 
 def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:
@@ -108,9 +94,6 @@ def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> 
     assert hinted_zones(family.changes.create) == swapped
     (threshold,) = [rule for rule in family.decision.rules if rule.rule == "threshold-in-force"]
     assert threshold.detail == "not in force yet: starts below 20 %"
-
-
-# --- slices of others -------------------------------------------------------------------------------------------------
 
 
 def others(*endpoints: Endpoint, manager: str | None = "example.com") -> Cluster:
@@ -152,32 +135,17 @@ VOIDING: Final[Mapping[str, tuple[Cluster, bool, str]]] = {
 
 @pytest.mark.parametrize("what", VOIDING)
 def test_a_rule_says_whether_slices_of_others_void_hints(what: str) -> None:
-    """It says so exactly where proxies heed no hint: one ready endpoint without a hint is enough."""
     cluster, passed, detail = VOIDING[what]
     plan = cluster.plan()
     assert rules_named("slices-of-others", plan) == [Rule("slices-of-others", passed, detail)]
+    assert only_family(plan).void_hints == (None if passed else VOID)
     traffic = only_family(plan).traffic
     assert traffic is not None
     ready = sum(1 for share in traffic.load if share)
     assert all(zone.consumed == ready for zone in traffic.zones.values()) == (not passed)
 
 
-def test_where_nothing_is_hinted_there_is_nothing_to_void() -> None:
-    cluster = others(an_endpoint("10.9.9.9")).with_(service=a_service())
-    assert [rule.passed for rule in rules_named("slices-of-others", cluster.plan())] == [True]
-
-
-# --- slices of an earlier Service -------------------------------------------------------------------------------------
-
 EARLIER: Final = CLUSTER.with_(service=a_service("Auto", uid="uid-of-an-earlier-one")).settled()
-
-
-def test_slices_of_an_earlier_service_are_deleted_and_not_reused() -> None:
-    family = only_family(CLUSTER.with_(slices=EARLIER.slices).plan())
-    assert family.changes.delete == EARLIER.slices
-    assert len(family.changes.create) == 1
-    assert not family.changes.update
-    assert family.changes.create[0].metadata.name != EARLIER.slices[0].metadata.name
 
 
 def test_slices_of_an_earlier_service_say_nothing_about_what_is_in_force() -> None:
@@ -190,9 +158,6 @@ def test_slices_of_an_earlier_service_say_nothing_about_what_is_in_force() -> No
     assert only_family(now.with_(service=a_service("Auto")).plan()).decision.reason is Reason.OVERLOAD
 
 
-# --- families that went -----------------------------------------------------------------------------------------------
-
-
 def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None:
     both = CLUSTER.with_(
         service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
@@ -203,11 +168,7 @@ def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None
     assert not both.plan().surplus
 
 
-# --- kinds of Services ------------------------------------------------------------------------------------------------
-
-
 def test_an_external_name_has_no_slices() -> None:
-    """Ours from before it was one are deleted; the built-in controller's are its own."""
     ours = CLUSTER.settled().slices
     cluster = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=(*BUILT_IN, *ours))
     plan = cluster.plan()
@@ -219,9 +180,11 @@ MANUAL: Final = a_slice(
 )
 
 
-def test_a_service_without_selector_is_looked_at_and_never_touched() -> None:
-    cluster = CLUSTER.with_(service=a_service("Auto", selects=False), slices=(MANUAL,))
-    plan = cluster.plan()
+@pytest.mark.parametrize("selector", [None, {}])
+def test_a_service_without_selector_is_looked_at_and_never_touched(selector: dict[str, str] | None) -> None:
+    service = a_service("Auto")
+    service = replace(service, spec=replace(service.spec, selector=selector))
+    plan = CLUSTER.with_(service=service, slices=(MANUAL,)).plan()
     assert not written(plan)
     assert (plan.conditions, plan.events) == ((), ())
     family = only_family(plan)
@@ -241,12 +204,6 @@ def test_a_service_that_was_adopted_is_planned_as_it_was_before() -> None:
     plan = CLUSTER.with_(service=adopted).plan()
     assert endpoints_in(slices_after(plan)) == endpoints_in(slices_after(CLUSTER.plan()))
     assert only_family(plan).decision.active
-
-
-def test_an_empty_selector_is_none() -> None:
-    service = a_service("Auto")
-    service = replace(service, spec=replace(service.spec, selector={}))
-    assert only_family(CLUSTER.with_(service=service).plan()).decision.reason is Reason.NO_SELECTOR
 
 
 def test_a_service_without_selector_and_slices_is_told_of_once() -> None:
@@ -273,9 +230,6 @@ def test_the_internal_policy_local_is_a_rule() -> None:
     assert rules_named("internal-traffic-policy", CLUSTER.plan()) == []
 
 
-# --- pods that are not there ------------------------------------------------------------------------------------------
-
-
 def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
     pods = tuple(a_pod(f"lost-{number}", "node-gone", ips=(f"10.9.9.{number}",)) for number in range(5))
     plan = CLUSTER.with_(pods=(*CLUSTER.pods, *pods)).plan()
@@ -286,7 +240,6 @@ def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
 
 
 def test_pods_without_the_named_port_are_a_rule() -> None:
-    """They are listed without it, and no proxy sends them anything."""
     service = a_service("Auto", ports=[ServicePort(name="http", port=80, target_port="web")])
     web = a_pod("web", "node-a", ips=("10.9.9.9",), ports=[ContainerPort(name="web", container_port=8080)])
     plan = CLUSTER.with_(service=service, pods=(*CLUSTER.pods, web)).plan()
@@ -297,21 +250,13 @@ def test_pods_without_the_named_port_are_a_rule() -> None:
     assert rules_named("target-ports", CLUSTER.with_(service=service, pods=(web,)).plan()) == []
 
 
-def test_void_hints_are_told_by_the_slices_of_others_that_void_them() -> None:
-    assert only_family(others(an_endpoint("10.9.9.9")).plan()).void_hints == VOID
-    assert only_family(others(an_endpoint("10.9.9.9", hinted=hints("a"))).plan()).void_hints is None
-    assert only_family(CLUSTER.plan()).void_hints is None
-
-
 def test_without_nodes_in_the_snapshot_no_pod_is_left_out() -> None:
-    """Nothing says then that a Node is gone."""
     plan = CLUSTER.with_(nodes=()).plan()
     assert len(pods_of(slices_after(plan))) == 4
     assert only_family(plan).decision.reason is Reason.NO_READY_NODES
 
 
 def test_without_pods_in_the_snapshot_endpoints_come_from_slices() -> None:
-    """From ours and from the built-in controller's, each once, and with hints of our own."""
     existing = BUILT_IN
     family = only_family(CLUSTER.with_(pods=(), pods_known=False, slices=existing).plan())
     assert pods_of(family.changes.create) == ["a-0000", "a-0001", "b-0000", "b-0001"]
@@ -321,32 +266,11 @@ def test_without_pods_in_the_snapshot_endpoints_come_from_slices() -> None:
     assert not written(both.plan())
 
 
-# --- the service as a whole -------------------------------------------------------------------------------------------
-
-
-def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
-    pods = (*pods_in({"a": 1}, dual_stack=True), *CLUSTER.pods[1:])
-    plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=pods).plan()
-    assert [family.decision.active for family in plan.families] == [True, False]
-    assert plan.worst_family == "IPv6"
-    assert CLUSTER.plan().worst_family == "IPv4"
-
-
-def test_other_nodes_than_those_of_demand_still_have_pods() -> None:
-    """A control-plane Node adds no demand, but its Pods serve."""
-    nodes = (*CLUSTER.nodes, a_node("node-c", "c", labels={names.NODE_EXCLUDED_LABELS[0]: ""}))
-    plan = CLUSTER.with_(nodes=nodes, pods=pods_in({"a": 1, "b": 1, "c": 2})).plan()
-    assert sorted(hinted_zones(slices_after(plan)).values()) == ["a", "a", "b", "b"]
-
-
-# --- changes of the cluster -------------------------------------------------------------------------------------------
-
 TWO_NODES = [a_node("n1", "a"), a_node("n2", "b")]
 STATE = ClusterState(demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
 
 
 def test_demand_the_first_node_and_settings_affect_all_services() -> None:
-    """Where no Node is known, Pods count without one."""
     others = [
         with_fields(STATE, demand=compute_demand([a_node("n1", "a", cpu=8), TWO_NODES[1]])),
         with_fields(STATE, demand=compute_demand([*TWO_NODES, a_node("n3", "a")])),

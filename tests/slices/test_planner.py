@@ -278,10 +278,9 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
             pair.planner.update_cluster(pair.cluster.cluster_state)
 
 
-@examples(75)
+@examples(50)
 @given(clusters(), st.data())
 def test_whatever_happens_the_kept_plan_is_the_plan_anew(cluster: Cluster, data: st.DataObject) -> None:
-    """Pods, Nodes, slices and settings change, plans are carried out in whole or in part, and others interfere."""
     pair = Pair(cluster)
     pair.write(pair.plan())
     for _ in range(data.draw(st.integers(1, 12))):
@@ -319,7 +318,6 @@ def flipped(pod: Pod) -> Pod:
 
 @pytest.mark.parametrize("service", SETTINGS.values(), ids=SETTINGS)
 def test_a_flip_leaves_all_other_slices_alone(service: Service) -> None:
-    """Only the slice that lists the Pod is looked into, and only that one is written."""
     pair = settled(service, pods_in({"a": 40, "b": 40, "c": 40}))
     assert len(pair.slices) >= 12
     assert pair.planner.pending_slices == 0
@@ -335,7 +333,6 @@ def test_a_flip_leaves_all_other_slices_alone(service: Service) -> None:
 
 @pytest.mark.parametrize("service", SETTINGS.values(), ids=SETTINGS)
 def test_what_no_endpoint_depends_on_opens_no_slice(service: Service) -> None:
-    """The Service's status, demand that comes out alike, and Nodes that none of its Pods is on."""
     pair = settled(service, pods_in({"a": 40, "b": 40, "c": 40}))
     conditions = (Condition(type="Other", status="True"),)
     pair.service(replace(service, status=ServiceStatus(conditions=(*conditions, *pair.plan().conditions))))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders.structs import IPV4, a_node, a_pod, a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.builders.structs import IPV4, a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in, only_family, slices_after, written
 
 from zoneward.kube import names
@@ -138,8 +138,6 @@ def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     return found
 
 
-# --- labels, annotations and names ------------------------------------------------------------------------------------
-
 GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
     "local": {("a", None): {"a": 8}, ("b", None): {"b": 7}, ("c", None): {"a": 2}, ("d", None): {"a": 1, "b": 1}},
     "local-shared": {("a", None): {"a": 8}, ("b", None): {"b": 7}, ("c", "c,d"): {"a": 3, "b": 1}},
@@ -167,7 +165,6 @@ GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
 
 @pytest.mark.parametrize("approach", APPROACHES)
 def test_own_groups_carry_a_label_and_shared_ones_an_annotation_as_well(approach: str) -> None:
-    """One slice a group, and on each the approach in force."""
     cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     slices = only_family(cluster.plan()).changes.after
     found = {label_of(each): dict(Counter(end.zone or "" for end in each.endpoints or ())) for each in slices}
@@ -197,7 +194,6 @@ def test_many_zones_with_long_names_fit_into_labels(approach: str) -> None:
 
 
 def test_a_zone_s_own_group_is_labelled_where_it_is_the_only_zone() -> None:
-    """Of what all zones consume alike, one zone is none: another may come, whose proxies are not meant."""
     cluster = a_cluster(REQUIRE, {"a": 4}, {"a": 3})
     assert set(labels_in(cluster.settled().slices).values()) == {own("a")}
     # A second zone has Pods of its own, and nobody moves.
@@ -207,20 +203,11 @@ def test_a_zone_s_own_group_is_labelled_where_it_is_the_only_zone() -> None:
     assert [label_of(each) for each in written(wider.plan())] == [own("b")]
 
 
-def test_every_approach_is_in_the_tables() -> None:
-    assert GROUPS.keys() == SEEN.keys() == set(APPROACHES)
-
-
-@pytest.mark.parametrize("approach", [*APPROACHES, None])
-def test_a_zone_label_on_the_service_is_never_mirrored(approach: str | None) -> None:
+def test_a_zone_label_on_the_service_is_never_mirrored() -> None:
     """Other labels are; an own slice that has it gets rid of it; with compat upstream it is mirrored."""
-    service = the_service(approach) if approach else a_service()
+    plain = a_cluster("local", FOUR, {"a": 11, "b": 8})
     labels = {names.ZONE_LABEL: "banana", "team": "web"}
-    service = replace(service, metadata=replace(service.metadata, labels=labels))
-    plain = a_cluster(approach or "local", FOUR, {"a": 11, "b": 8}).with_(
-        service=the_service(approach) if approach else a_service()
-    )
-    cluster = plain.with_(service=service)
+    cluster = plain.with_(service=replace(plain.service, metadata=replace(plain.service.metadata, labels=labels)))
     slices = only_family(cluster.plan()).changes.after
     assert labels_in(slices) == labels_in(only_family(plain.plan()).changes.after)
     assert all((each.metadata.labels or {})["team"] == "web" for each in slices)
@@ -228,13 +215,9 @@ def test_a_zone_label_on_the_service_is_never_mirrored(approach: str | None) -> 
         replace(each, metadata=replace(each.metadata, labels={**(each.metadata.labels or {}), **labels}))
         for each in cluster.settled().slices
     )
-    cleaned = cluster.with_(slices=spoilt)
-    assert labels_in(cleaned.settled().slices) == labels_in(slices)
+    assert labels_in(cluster.with_(slices=spoilt).settled().slices) == labels_in(slices)
     upstream = cluster.with_(configuration=cluster.configuration.as_upstream(), slices=())
     assert set(labels_in(slices_after(upstream.plan())).values()) == {("banana", None)}
-
-
-# --- a proxy that knows the proposal's rule alone ---------------------------------------------------------------------
 
 
 class Seen(NamedTuple):
@@ -273,7 +256,6 @@ SEEN: Final[Mapping[str, Seen]] = {
 
 @pytest.mark.parametrize("approach", APPROACHES)
 def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
-    """Endpoint for endpoint, with the traffic that stays in its zone and the worst overload, worked out by hand."""
     cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     family = only_family(cluster.plan())
     expected = SEEN[approach]
@@ -287,22 +269,6 @@ def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
     assert sent.dropped == 0
 
 
-@pytest.mark.parametrize("approach", WEIGHTED)
-def test_weights_are_for_our_own_proxy(approach: str) -> None:
-    """It overloads nobody by more than local would; one that ignores weights uses the zone on the label alone."""
-    cluster = a_cluster(approach, EVEN, {"a": 6, "b": 6, "c": 1})
-    family = only_family(cluster.plan())
-    assert traffic(cluster, "zoneward").max_overload == pytest.approx(0, abs=1e-5)
-    # 13 / 3 expected of four, in zones that their part of a shared endpoint is not labelled for.
-    assert traffic(cluster, "zone-slices").max_overload == pytest.approx(1 / 12)
-    weights = {weight for zone in EVEN for _, weight in use(family, "zoneward", zone)[1]}
-    assert weights > {1.0}
-    assert {weight for zone in EVEN for _, weight in use(family, "zone-slices", zone)[1]} == {1.0}
-
-
-# --- encoding: hints --------------------------------------------------------------------------------------------------
-
-
 def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]:
     return Counter(
         tuple(zone.name for zone in (endpoint.hints.for_zones or ()) if endpoint.hints)
@@ -311,23 +277,11 @@ def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]
     )
 
 
-@pytest.mark.parametrize("approach", WEIGHTED)
-def test_hints_are_refused_for_algorithms_with_weights(approach: str) -> None:
-    """As a rule where a Service asks for one; in the configuration it is refused as a whole, elsewhere."""
-    family = only_family(a_cluster(approach, FOUR, {"a": 11, "b": 8}, encoding="hints").plan())
-    assert (family.decision.active, family.decision.reason) == (False, Reason.HINTS_WITHOUT_WEIGHTS)
-    assert ("hint-weights", False) in [(rule.rule, rule.passed) for rule in family.decision.rules]
-    assert not hinted_zones_of(family.slices)
-
-
-@pytest.mark.parametrize("approach", ["local-shared", "random"])
 @pytest.mark.parametrize("sharing", [MAX_ZONE_HINTS, MAX_ZONE_HINTS + 1])
-def test_hints_are_refused_above_eight_zones_in_one(approach: str, sharing: int) -> None:
-    """Eight zones share a group, or all zones do, and nine may not: the API takes no more names in a hint."""
-    zones = [f"z{number}" for number in range(sharing)]
-    # With local-shared, zone z0 has all endpoints of its own, and zones without any share one group beside it.
-    extra = [f"z{sharing}"] if approach == "local-shared" else []
-    cluster = a_cluster(approach, dict.fromkeys((*zones, *extra), 4), {zones[0]: 60}, encoding="hints")
+def test_hints_are_refused_above_eight_zones_in_one(sharing: int) -> None:
+    """Eight zones share a group beside zone z0, which has all endpoints; nine may not, as the API takes no more."""
+    zones = [f"z{number}" for number in range(sharing + 1)]
+    cluster = a_cluster("local-shared", dict.fromkeys(zones, 4), {zones[0]: 60}, encoding="hints")
     family = only_family(cluster.plan())
     if sharing <= MAX_ZONE_HINTS:
         assert family.decision.active
@@ -344,7 +298,6 @@ def test_hints_are_refused_above_eight_zones_in_one(approach: str, sharing: int)
 
 @pytest.mark.parametrize("approach", UNWEIGHTED)
 def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
-    """Groups are read back from labels as from hints; nothing of the other encoding is left."""
     grouped, hinted = (
         a_cluster(approach, FOUR, {"a": 11, "b": 8}, encoding=encoding) for encoding in ("slice-groups", "hints")
     )
@@ -356,9 +309,6 @@ def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
             expected = use(only_family(before.plan()), "zoneward", zone)[1]
             assert use(family, "zoneward", zone)[1] == expected
         assert labels_in(family.slices) == labels_in(only_family(after.plan()).slices)
-
-
-# --- endpoints that do not count --------------------------------------------------------------------------------------
 
 
 def not_ready(pods: Iterable[Pod], *some: str) -> tuple[Pod, ...]:
@@ -384,30 +334,21 @@ def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
     assert min(traffic_.load) == 0
 
 
-def test_pods_that_share_an_address_share_a_hint() -> None:
-    """One that had none would void the hints of all, whichever of the two a proxy takes."""
-    twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
-    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding="hints")
-    family = only_family(cluster.with_(pods=(*cluster.pods, twin)).plan())
-    hinted = {name_of(each): each.hints for each in endpoints_in(family.slices)}
-    assert hinted["a-twin"] is not None
-    assert hinted["a-twin"] == hinted["a-0000"]
-    assert all(hinted.values())
-
-
-def test_pods_that_share_an_address_share_a_slice_group() -> None:
+@pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
+def test_pods_that_share_an_address_share_a_group(encoding: Encoding) -> None:
     """On the host's network: a proxy sees the address once, whoever it takes it for."""
     twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
     pods = (*pods_in({"a": 5, "b": 5, "c": 5}), twin)
-    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}).with_(pods=pods)
+    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).with_(pods=pods)
     slices = cluster.settled().slices
+    hinted = {name_of(each): each.hints for each in endpoints_in(slices)}
+    assert hinted["a-twin"] == hinted["a-0000"]
+    assert all(hinted.values()) is (encoding == "hints")
     address = "10.97.0.1"
     assert [pod.metadata.name for pod in pods if pod.status.pod_ip == address] == ["a-0000", "a-twin"]
     assert labels_in(slices)["a-0000"] == labels_in(slices)["a-twin"]
     assert decision_of(cluster).endpoints == 16
 
-
-# --- endpoints without a zone -----------------------------------------------------------------------------------------
 
 PLACES: Final = {"without a zone": a_node("node-x", None), "where nobody asks": a_node("node-x", "x", ready=False)}
 
@@ -456,9 +397,6 @@ def test_pods_without_a_zone_stay_where_they_were_put(approach: str, where: str)
     assert [label_of(each) for each in written(plan)] == [own("c")]
 
 
-# --- ports and families -----------------------------------------------------------------------------------------------
-
-
 def with_port(pod: Pod, port: int) -> Pod:
     ips = tuple(each.ip for each in pod.status.pod_ips or ())
     return a_pod(
@@ -468,14 +406,9 @@ def with_port(pod: Pod, port: int) -> Pod:
 
 @pytest.mark.parametrize("approach", APPROACHES)
 def test_several_port_groups_share_one_allocation(approach: str) -> None:
-    """A named target port with another number in every third Pod: slices are apart by ports and by group, nobody twice.
-
-    A proxy uses the two together, and what it uses is what was decided for all of them.
-    """
     plain = a_cluster(approach, FOUR, {"a": 11, "b": 8})
     service = replace(
-        plain.service,
-        spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),)),
+        plain.service, spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),))
     )
     pods = tuple(with_port(pod, 8080 + (number % 3 == 0)) for number, pod in enumerate(plain.pods))
     cluster = plain.with_(service=service, pods=pods)
@@ -493,43 +426,16 @@ def test_several_port_groups_share_one_allocation(approach: str) -> None:
     assert not written(cluster.settled().plan())
 
 
-# --- slices of others -------------------------------------------------------------------------------------------------
-
-
-def test_slices_of_the_built_in_controller_are_replaced_by_groups() -> None:
-    """Nobody was in a group there, not even where the Service's own zone label was mirrored."""
-    built_in = a_slice(
-        "built-in",
-        *(an_endpoint("10.97.0.1", "a", pod="a-0000") for _ in range(1)),
-        manager=names.BUILT_IN_MANAGER,
-        labels={names.ZONE_LABEL: "c"},
-    )
-    cluster = a_cluster("local", EVEN, {"a": 4, "b": 4, "c": 4}).with_(slices=(built_in,))
-    family = only_family(cluster.plan())
-    assert (family.replaced, family.decision.moved) == ((built_in,), 0)
-    assert labels_in(family.slices)["a-0000"] == own("a")
-
-
-# --- KEP-2004 § Scalability -------------------------------------------------------------------------------------------
-
-MOST_MORE: Final = 3
-"""What "generally equivalent" means here: a zone's last slice may be all but empty, so three zones may have three
-slices more than their endpoints would fill."""
-
-
 def test_the_number_of_slices_per_size_of_a_service() -> None:
-    """Three equal zones: one slice below 12 endpoints, three to 100, three to five to 300, then about as many."""
-    for number in (*range(1, 16), 50, *range(97, 107), *range(197, 207), *range(295, 310), 399, 600, 1000, 1500, 3000):
+    """KEP-2004 § Scalability, three equal zones: one slice below 12 endpoints, three to 100, three to five to 300, then
+    about as many: the last slice of each zone may be all but empty."""
+    for number in (1, 11, 12, 15, 50, *range(97, 107), *range(295, 310), 399, 600, 1000, 1500, 3000):
         pods = {zone: (number + 2 - index) // 3 for index, zone in enumerate("abc")}
         cluster = a_cluster("local", EVEN, pods)
         slices = len(only_family(cluster.plan()).changes.after)
         without = len(only_family(cluster.with_(service=a_service()).plan()).changes.after)
         assert without == ceil(number / 100)
-        if number < 12:
-            assert slices == without == 1, number
-        elif number <= 100:
-            assert slices == 3, number
-        elif number <= 300:
-            assert 3 <= slices <= 5, number
-        else:
-            assert without <= slices <= without + MOST_MORE, number
+        least, most = (
+            (1, 1) if number < 12 else (3, 3) if number <= 100 else (3, 5) if number <= 300 else (without, without + 3)
+        )
+        assert least <= slices <= most, number

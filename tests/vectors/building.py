@@ -1,4 +1,5 @@
-"""Kubernetes objects from what the vectors say about them.
+"""Kubernetes objects from what the vectors say about them, and the ways into the code that the vectors take, each
+deciding as current Kubernetes does.
 
 The files agree on a few shapes, which the functions here take: a Node (``name``, ``zone``, ``cpu``, ``ready``,
 ``labels``), an endpoint (``id``, ``addresses``, ``zone``, ``node``, ``ready``, ``existing_hints``), an annotation
@@ -6,41 +7,43 @@ The files agree on a few shapes, which the functions here take: a Node (``name``
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
 from tests.builders import structs
 from tests.vectors.cases import Case
 
 from zoneward.kube import names
 from zoneward.kube.objects import (
+    Condition,
     Container,
     ContainerPort,
     Endpoint,
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
-    ForNode,
-    ForZone,
-    Hints,
     Node,
-    NodeCondition,
-    ObjectMeta,
-    ObjectReference,
-    OwnerReference,
     Pod,
-    PodIP,
-    PodMeta,
-    PodSpec,
-    PodStatus,
     Service,
-    ServicePort,
-    ServiceSpec,
+    ServiceEvent,
+    ServiceStatus,
+    identity,
+    node_zone,
 )
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
+from zoneward.routing.service_conditions import conditions_of
+from zoneward.routing.service_events import upstream_events_of
+from zoneward.slices import upstream_hints
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.decide import decide
+from zoneward.slices.pack import PackedSlices
+from zoneward.slices.plan import ServicePlan, plan_service
 
 UID: Final = "uid-1"
-SOME_TIME: Final = "2026-01-02T03:04:05Z"
-PORTS: Final = (ServicePort(name="http", port=80, target_port=8080),)
-"""The ports of a Service where a case says nothing about them."""
 
 
 def a_node(shape: Case) -> Node:
@@ -54,25 +57,18 @@ def a_service(
     *,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
-    deletion_timestamp: str | None = None,
+    deleting: bool = False,
     **spec: Any,
 ) -> Service:
     """A Service with a selector, by ``namespace/name``; ``spec`` are fields of its spec."""
     namespace, name = key.split("/")
-    metadata = ObjectMeta(
-        namespace=namespace,
-        name=name,
-        uid=UID,
-        annotations=dict(annotations or {}),
-        labels=dict(labels or {}),
-        deletion_timestamp=deletion_timestamp,
+    service = structs.a_service(
+        name=name, namespace=namespace, uid=UID, annotations=annotations, labels=labels, type_=None, deleting=deleting
     )
-    defaults = {"selector": {"app": name}, "cluster_ip": "10.96.0.1", "ip_families": ("IPv4",), "ports": PORTS}
-    return Service(metadata=metadata, spec=ServiceSpec(**(defaults | spec)))
+    return replace(service, spec=replace(service.spec, **spec))
 
 
 def asking_service(shape: Case, **spec: Any) -> Service:
-    """The Service of a case about hints: ``key``, ``annotation`` and ``traffic_distribution``."""
     return a_service(
         shape.get("key", "ns/svc"),
         annotations=annotations_of(shape),
@@ -92,30 +88,16 @@ def a_pod(
     ips: Iterable[str],
     namespace: str = "ns",
     node: str | None = None,
-    ready: bool = True,
-    terminating: bool = False,
-    phase: str = "Running",
-    hostname: str | None = None,
-    subdomain: str | None = None,
     containers: Iterable[Case] = (),
+    **fields: Any,
 ) -> Pod:
     """A Pod. ``containers`` have a ``type`` and ``ports``."""
-    main = [each for each in containers if each["type"] == "container"]
-    init = [each for each in containers if each["type"] != "container"]
-    spec = PodSpec(
-        node_name=node or "",
-        hostname=hostname or "",
-        subdomain=subdomain or "",
-        containers=tuple(map(a_container, main)),
-        init_containers=tuple(map(a_container, init)),
+    main = [a_container(each) for each in containers if each["type"] == "container"]
+    init = [a_container(each) for each in containers if each["type"] != "container"]
+    given = {field: value for field, value in fields.items() if value is not None}
+    return structs.a_pod(
+        name, node or "", namespace=namespace, ips=tuple(ips), containers=main, init_containers=init, **given
     )
-    status = PodStatus(
-        phase=phase,
-        conditions=(NodeCondition(type="Ready", status=str(ready)),),
-        pod_ips=tuple(PodIP(ip=ip) for ip in ips),
-    )
-    metadata = PodMeta(name=name, namespace=namespace, deletion_timestamp=SOME_TIME if terminating else None)
-    return Pod(metadata=metadata, spec=spec, status=status)
 
 
 def a_container(shape: Case) -> Container:
@@ -128,36 +110,24 @@ def a_container(shape: Case) -> Container:
 
 
 def pod_behind(shape: Case, *, namespace: str) -> Pod:
-    """The Pod that an endpoint stands for."""
     return a_pod(
         shape["id"], ips=shape["addresses"], namespace=namespace, node=shape["node"], ready=shape["ready"] is True
     )
 
 
 def an_endpoint(shape: Case, *, namespace: str = "ns") -> Endpoint:
-    """An endpoint that is not terminating; its id is the name of its Pod."""
-    ready = shape["ready"]
-    conditions = EndpointConditions() if ready is None else endpoint_conditions(ready=ready)
-    hints = shape["existing_hints"]
-    return Endpoint(
-        addresses=tuple(shape["addresses"]),
-        conditions=conditions,
-        target_ref=ObjectReference(kind="Pod", namespace=namespace, name=shape["id"]),
-        node_name=shape["node"],
+    ready, hints = shape["ready"], shape["existing_hints"]
+    endpoint = structs.an_endpoint(
         zone=shape["zone"],
-        hints=hints and some_hints(zones=hints["for_zones"], nodes=hints["for_nodes"]),
+        node=shape["node"],
+        ready=ready,
+        serving=ready,
+        terminating=None if ready is None else False,
+        hinted=hints and structs.hints(*hints["for_zones"], nodes=hints["for_nodes"]),
+        pod=shape["id"],
+        namespace=namespace,
     )
-
-
-def endpoint_conditions(*, ready: bool) -> EndpointConditions:
-    """The conditions of a Pod's endpoint that is not terminating."""
-    return EndpointConditions(ready=ready, serving=ready, terminating=False)
-
-
-def some_hints(*, zones: Iterable[str], nodes: Iterable[str] = ()) -> Hints:
-    return Hints(
-        for_zones=tuple(ForZone(name=zone) for zone in zones), for_nodes=tuple(ForNode(name=node) for node in nodes)
-    )
+    return replace(endpoint, addresses=tuple(shape["addresses"]))
 
 
 def an_existing_slice(
@@ -170,27 +140,107 @@ def an_existing_slice(
     owner_uid: str = UID,
     ports: tuple[EndpointPort, ...] | Literal["as-the-service"] | None = "as-the-service",
 ) -> EndpointSlice:
-    """A slice that the built-in controller wrote for a Service; ``labels`` instead of those that it would mirror."""
-    mirrored = service.metadata.labels if labels is None else labels
-    own = {names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER, names.SERVICE_NAME_LABEL: service.metadata.name}
-    owner = OwnerReference(kind="Service", name=service.metadata.name, uid=owner_uid, controller=True)
-    return EndpointSlice(
-        metadata=ObjectMeta(
-            namespace=service.metadata.namespace,
-            name=name,
-            labels={**(mirrored or {}), **own},
-            owner_references=(owner,),
-        ),
-        address_type=address_type,
-        endpoints=tuple(endpoints),
-        ports=endpoint_ports(service) if ports == "as-the-service" else ports,
+    slice_ = structs.a_slice(
+        name,
+        *endpoints,
+        service=service.metadata.name,
+        namespace=service.metadata.namespace,
+        manager=names.BUILT_IN_MANAGER,
+        owner=owner_uid,
+        family=address_type,
     )
+    mirrored = service.metadata.labels if labels is None else labels
+    metadata = replace(slice_.metadata, labels={**(mirrored or {}), **(slice_.metadata.labels or {})})
+    return replace(slice_, metadata=metadata, ports=endpoint_ports(service) if ports == "as-the-service" else ports)
 
 
 def endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
-    """The ports in the slices of a Service whose targets are all numbers."""
     ports = []
     for each in service.spec.ports or ():
         assert isinstance(each.target_port, int)
         ports.append(EndpointPort(name=each.name, protocol=each.protocol, port=each.target_port))
     return tuple(ports)
+
+
+UPSTREAM: Final = Configuration().as_upstream()
+
+
+def upstream_demand(nodes: Iterable[Node]) -> Demand:
+    return compute_demand(nodes, missing_cpu="disable")
+
+
+def plan(
+    service: Service,
+    *,
+    nodes: Sequence[Node],
+    pods: Iterable[Pod],
+    slices: Iterable[EndpointSlice] = (),
+    told: tuple[Condition, ...] = (),
+    configuration: Configuration = UPSTREAM,
+    trigger_time: str | None = None,
+) -> ServicePlan:
+    """``told`` are the conditions that the plan before left: upstream remembers in memory that a Service has hints."""
+    cluster_state = ClusterState(
+        upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
+    )
+    return plan_service(
+        replace(service, status=ServiceStatus(conditions=told)),
+        pods=pods,
+        slices=slices,
+        cluster_state=cluster_state,
+        trigger_time=trigger_time,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Hinted:
+    """What upstream's step that sets hints comes to: slices with hints, events, and what is remembered."""
+
+    packed: PackedSlices
+    decision: Decision
+    events: tuple[ServiceEvent, ...]
+    told: tuple[Condition, ...]
+
+
+def packed_from(slices: Mapping[str, list[Case]], service: Service) -> PackedSlices:
+    create, update, unchanged = (
+        [
+            an_existing_slice(shape["id"], [an_endpoint(each) for each in shape["endpoints"]], service=service)
+            for shape in slices[key]
+        ]
+        for key in ("to_create", "to_update", "unchanged")
+    )
+    return PackedSlices(create=create, update=update, unchanged=unchanged)
+
+
+def set_hints(
+    service: Service,
+    packed: PackedSlices,
+    *,
+    nodes: Iterable[Node],
+    address_type: str = "IPv4",
+    told: tuple[Condition, ...] = (),
+) -> Hinted:
+    decision = decision_for(service, packed, nodes=nodes)
+    decisions = {address_type: decision}
+    return Hinted(
+        packed=upstream_hints.set_hints(packed, decision),
+        decision=decision,
+        events=upstream_events_of(decisions, conditions=told),
+        told=conditions_of(decisions),
+    )
+
+
+def decision_for(service: Service, packed: PackedSlices, *, nodes: Iterable[Node]) -> Decision:
+    slices = (*packed.create, *packed.update, *packed.unchanged)
+    endpoint_index = EndpointIndex(merge_addresses=False)
+    for each in slices:
+        for endpoint in each.endpoints or ():
+            endpoint_index.add(IndexedEndpoint(_strict(endpoint), identity(endpoint)))
+    return decide(service, endpoint_index, demand=upstream_demand(nodes), in_force=None, configuration=UPSTREAM)
+
+
+def _strict(endpoint: Endpoint) -> Endpoint:
+    """Upstream counts an endpoint as ready only where it says so, as those made from Pods always do."""
+    conditions = endpoint.conditions or EndpointConditions()
+    return replace(endpoint, conditions=replace(conditions, ready=False)) if conditions.ready is None else endpoint

@@ -1,12 +1,7 @@
-"""The conformance vectors in ``data``: how to read them, and the proof that none is passed over.
-
-A module that runs a file of vectors has one table from kinds to functions, one from ids that are left out to reasons,
-and two tests: `check_complete`, and one that is parametrized over the cases that are run. `test_validation` is the
-pattern.
-"""
+"""The conformance vectors in ``data``: how to read them, and the proof that none is passed over."""
 
 import gzip
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,10 +25,7 @@ class RunIn:
 
 
 def load(name: str) -> list[Case]:
-    """The cases of one file, ``.json`` (a list) or ``.jsonl`` (one a line), large ones with ``.gz``, in its order.
-
-    Raises FileNotFoundError for a file that is not there: no test passes for want of its cases.
-    """
+    """The cases of one file, ``.json`` (a list) or ``.jsonl`` (one a line), large ones with ``.gz``, in its order."""
     path = VECTORS / name
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     lines = ".jsonl" in path.suffixes
@@ -41,9 +33,11 @@ def load(name: str) -> list[Case]:
     return [{"kind": SELECTION, **case} for case in cases]
 
 
+def by_name(*runners: Callable[[Case], None]) -> dict[str, Callable[[Case], None]]:
+    return {each.__name__: each for each in runners}
+
+
 def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, RunIn]) -> None:
-    """Raises AssertionError that names every case that is neither run nor left out, or both; every id left out that no
-    case has; every kind run that no case is of; and every id that two cases share."""
     kind_of: dict[str, str] = {}
     faults = []
     for case in cases:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tests.clusters import endpoints_in
 from tests.vectors.cases import Case
 
 from zoneward.controller.sync_counts import sync_labels
@@ -11,10 +12,7 @@ from zoneward.slices.plan import ServicePlan
 
 
 def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str] = (), where: str = "") -> None:
-    """Raises AssertionError that names every expected field that came out otherwise.
-
-    An expected field that is neither in ``got`` nor ``skipped`` is a fault too: none is passed over by accident.
-    """
+    """Names every expected field that came out otherwise; one that nobody looks at is a fault too."""
     faults = []
     for field, want in expected.items():
         if field in skipped:
@@ -27,16 +25,11 @@ def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str]
         raise AssertionError("\n".join([where, *faults] if where else faults))
 
 
-# --- a plan -----------------------------------------------------------------------------------------------------------
-
-
 def slices_after(plan: ServicePlan) -> list[EndpointSlice]:
-    """Every slice of the Service's own once the plan is carried out."""
     return [each for family in plan.families for each in family.changes.after]
 
 
 def writes(plan: ServicePlan) -> dict[str, int]:
-    """How many slices are created, updated and deleted."""
     changes = [family.changes for family in plan.families]
     return {
         "create": sum(len(each.create) for each in changes),
@@ -46,7 +39,6 @@ def writes(plan: ServicePlan) -> dict[str, int]:
 
 
 def metric_label(plan: ServicePlan) -> dict[str, str]:
-    """Upstream's labels of the slices that one sync changes; all families of a Service have the same."""
     labels = sync_labels(plan.service, plan.families[0].decision)
     return {"topology": labels.topology, "traffic_distribution": labels.traffic_distribution}
 
@@ -60,16 +52,11 @@ def endpoints_removed(plan: ServicePlan) -> int:
 
 
 def pods_left_out(plan: ServicePlan) -> str:
-    """What the plan says about Pods whose Node is gone: upstream's reconcile returns them as an error."""
     rules = [rule for family in plan.families for rule in family.decision.rules if rule.rule == "pod-nodes"]
     return "; ".join(rule.detail for rule in rules if not rule.passed)
 
 
-# --- hints ------------------------------------------------------------------------------------------------------------
-
-
 def name_of(endpoint: Endpoint) -> str:
-    """The name of the Pod behind an endpoint."""
     assert endpoint.target_ref is not None
     return endpoint.target_ref.name
 
@@ -83,14 +70,9 @@ def node_hints(endpoint: Endpoint) -> list[str]:
 
 
 def hints_of(endpoint: Endpoint) -> dict[str, list[str]] | None:
-    """Both kinds of hints, or None where the endpoint has none at all."""
     if endpoint.hints is None:
         return None
     return {"for_zones": zone_hints(endpoint), "for_nodes": node_hints(endpoint)}
-
-
-def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:
-    return [endpoint for each in slices for endpoint in each.endpoints or ()]
 
 
 def hints_per_zone(slices: Iterable[EndpointSlice]) -> dict[str, int]:
@@ -102,15 +84,10 @@ def hints_per_node(slices: Iterable[EndpointSlice]) -> dict[str, int]:
 
 
 def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
-    """Hints to another zone than the endpoint's own."""
     return sum(zone != endpoint.zone for endpoint in endpoints_in(slices) for zone in zone_hints(endpoint))
 
 
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
 def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[ServiceEvent, ...]:
-    """Expected events in full: upstream appends the numbers, then the address type, to the stem of a message."""
     return tuple(event_meant(each, address_type=address_type) for each in expected)
 
 

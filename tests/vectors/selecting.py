@@ -2,18 +2,11 @@
 
 from typing import Final
 
-from tests.vectors.building import some_hints
+from tests.builders.structs import an_endpoint, hints
 from tests.vectors.cases import Case
 from tests.vectors.outcomes import check, name_of
 
-from zoneward.kube.objects import (
-    Endpoint,
-    EndpointConditions,
-    ObjectReference,
-    Service,
-    ServicePort,
-    ServiceSpec,
-)
+from zoneward.kube.objects import Endpoint, Service, ServicePort, ServiceSpec
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     CURRENT,
@@ -29,7 +22,6 @@ reachable, or the flag is set. Here both hold, so the flag says nothing about th
 
 
 def check_selection(case: Case) -> None:
-    """Raises AssertionError where the selection of a case's node differs from upstream's."""
     given, expected = case["input"], case["expected"]
     service = selected_service(given["service"])
     node = given["node"]
@@ -60,12 +52,13 @@ def selected_service(shape: Case) -> Service:
 
 
 def selectable(shape: Case, *, node: str) -> Endpoint:
-    return Endpoint(
-        addresses=(shape["address"],),
-        conditions=EndpointConditions(ready=shape["ready"], serving=shape["serving"], terminating=shape["terminating"]),
-        target_ref=ObjectReference(kind="Pod", name=shape["id"]),
-        node_name=node if shape["local"] else f"other-than-{node}",
-        hints=some_hints(zones=shape["zone_hints"], nodes=shape["node_hints"]),
+    return an_endpoint(
+        shape["address"],
+        None,
+        node=node if shape["local"] else f"other-than-{node}",
+        **{condition: shape[condition] for condition in ("ready", "serving", "terminating")},
+        hinted=hints(*shape["zone_hints"], nodes=shape["node_hints"]),
+        pod=shape["id"],
     )
 
 
@@ -84,5 +77,4 @@ def named(endpoints: tuple[Endpoint, ...] | None) -> list[str] | None:
 
 
 def in_order(expected: Case) -> Case:
-    """The expected lists in the order of `named`: they stand for sets."""
     return {field: sorted(value) for field, value in expected.items() if isinstance(value, list)}

@@ -1,10 +1,10 @@
-"""``categorize_endpoints.json``: what a node's proxy selects, and what it makes of conditions and policies before."""
+"""``categorize_endpoints.json`` and ``random_selection.json``: what a node's proxy selects, and what it makes of
+conditions and policies before."""
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
-from tests.vectors.cases import SELECTION, Case, RunIn, check_complete, load
+from tests.vectors.cases import SELECTION, Case, by_name, check_complete, load
 from tests.vectors.outcomes import check
 from tests.vectors.selecting import check_selection
 
@@ -53,17 +53,12 @@ def policy_usage(case: Case) -> None:
     check({"uses_cluster": policies.uses_cluster, "uses_local": policies.uses_local}, case["expected"])
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    SELECTION: check_selection,
-    "condition_decoding": condition_decoding,
-    "policy_usage": policy_usage,
-}
-LEFT_OUT: Final[Mapping[str, RunIn]] = {}
-CASES: Final = load("categorize_endpoints.json")
+RUN: Final = {SELECTION: check_selection, **by_name(condition_decoding, policy_usage)}
+CASES: Final = [*load("categorize_endpoints.json"), *load("random_selection.json.gz")]
 
 
 def test_every_case_is_run_or_left_out_for_a_reason() -> None:
-    check_complete(CASES, RUN, LEFT_OUT)
+    check_complete(CASES, RUN, {})
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in RUN])

@@ -1,5 +1,5 @@
-"""What leads to a sync, how often, and from how fresh a cache: the controller's part of ``slices_packing.json`` and
-``hints_auto.json``."""
+"""What leads to a sync, how often, from how fresh a cache, and what metrics count: the controller's part of
+``slices_packing.json``, ``hints_auto.json`` and ``traffic_distribution.json``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
@@ -7,12 +7,14 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
-from tests.vectors.building import SOME_TIME, a_node, asking_service
-from tests.vectors.cases import Case, RunIn, load
+from tests.builders import structs
+from tests.builders.structs import SOME_TIME
+from tests.vectors.building import UPSTREAM, a_node, asking_service, decision_for, packed_from, upstream_demand
+from tests.vectors.cases import Case, RunIn, by_name, load
 from tests.vectors.outcomes import check
-from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream_demand
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
+from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DISTRIBUTIONS
 
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
@@ -22,7 +24,8 @@ from zoneward.controller.queue.work_queue import ItemSchedule
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import TriggerTimeTracker
-from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.controller.sync_counts import SliceTotals, family_totals
+from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
@@ -31,35 +34,30 @@ from zoneward.routing.rules import Reason
 
 SERVICE: Final[ObjectKey] = ("ns", "svc")
 
-# --- the tracker ------------------------------------------------------------------------------------------------------
-
 
 def a_slice(
     uid: str, generation: int, *, owner: ObjectKey = SERVICE, has_version: bool, being_deleted: bool = False
 ) -> EndpointSlice:
     """A slice by its generation; with a version that grows as it does, or with none as upstream's tracker sees it."""
-    metadata = ObjectMeta(
-        name=f"name-{uid}",
+    return structs.a_slice(
+        f"name-{uid}",
         namespace=owner[0],
+        service=owner[1],
         uid=uid,
-        labels={SERVICE_NAME_LABEL: owner[1]},
         generation=generation,
-        resource_version=str(generation) if has_version else None,
-        deletion_timestamp=SOME_TIME if being_deleted else None,
+        version=str(generation) if has_version else None,
+        deleting=being_deleted,
     )
-    return EndpointSlice(metadata=metadata)
 
 
 def tracker(case: Case) -> None:
     for has_version in (False, True):
-        if "tracked" in case["input"]:
-            _stale(case, has_version=has_version)
-        else:
-            _handled(case, has_version=has_version)
+        run = _stale if "tracked" in case["input"] else _handled
+        check(run(case["input"], has_version=has_version), case["expected"])
 
 
-def _stale(case: Case, *, has_version: bool) -> None:
-    given, found = case["input"], EndpointSliceTracker()
+def _stale(given: Case, *, has_version: bool) -> dict[str, object]:
+    found = EndpointSliceTracker()
     for uid, generation in (given["tracked"] or {}).items():
         if generation == "deleted":
             found.deletion_expected(a_slice(uid, 1, has_version=has_version))
@@ -67,22 +65,19 @@ def _stale(case: Case, *, has_version: bool) -> None:
             found.written(a_slice(uid, generation, has_version=has_version))
     cached = [
         a_slice(
-            each["uid"],
-            each["generation"],
-            has_version=has_version,
-            being_deleted=each.get("being_deleted", False),
+            each["uid"], each["generation"], has_version=has_version, being_deleted=each.get("being_deleted", False)
         )
         for each in given["cached_slices"]
     ]
-    check({"stale": found.is_stale(SERVICE, cached)}, case["expected"])
+    return {"stale": found.is_stale(SERVICE, cached)}
 
 
-def _handled(case: Case, *, has_version: bool) -> None:
+def _handled(given: Case, *, has_version: bool) -> dict[str, object]:
     def the(field: str) -> EndpointSlice:
         namespace, name, uid, generation = given[field]
         return a_slice(uid, generation, owner=(namespace, name), has_version=has_version)
 
-    given, found = case["input"], EndpointSliceTracker()
+    found = EndpointSliceTracker()
     found.written(the("recorded"))
     if "deletion_expected_for" in given:
         found.deletion_expected(the("deletion_expected_for"))
@@ -93,7 +88,7 @@ def _handled(case: Case, *, has_version: bool) -> None:
     if "deleted" in given:
         got["deletion_was_expected"] = found.deleted(the("deleted"))
         got["has_recorded_after"] = found.has(the("recorded"))
-    check(got, case["expected"])
+    return got
 
 
 def stale_sync(case: Case) -> None:
@@ -101,9 +96,6 @@ def stale_sync(case: Case) -> None:
     found.written(a_slice("u1", given["tracked_generation"], has_version=False))
     cached = [a_slice("u1", given["cached_generation"], has_version=False)]
     check({"sync_fails_as_stale": found.is_stale(SERVICE, cached)}, case["expected"])
-
-
-# --- trigger time -----------------------------------------------------------------------------------------------------
 
 
 def trigger_time(case: Case) -> None:
@@ -123,8 +115,6 @@ def trigger_time(case: Case) -> None:
 def second(number: int) -> str:
     return f"2026-11-21T08:00:{number:02}Z"
 
-
-# --- batching ---------------------------------------------------------------------------------------------------------
 
 ONE_MORE: Final = {f"pack-batch-{operation}-02" for operation in ("add", "update", "delete")}
 """Upstream delays every change by the period, and has one write for three changes within 200 ms, 1 s after the first.
@@ -161,9 +151,6 @@ def batching(case: Case) -> None:
     assert max(waited) <= period
 
 
-# --- which Services a change of a Pod concerns ------------------------------------------------------------------------
-
-
 def services_to_queue(case: Case) -> None:
     given, expected = case["input"], case["expected"]
     names = sorted({*given["old_services"], *given["new_services"]})
@@ -173,30 +160,22 @@ def services_to_queue(case: Case) -> None:
         assert told_of({name: {name: ""} for name in names}, before, after) == set(expected[field])
 
 
+IPS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "add primary IPv4": ((), ("10.0.0.1",)),
+    "modify primary IPv4": (("10.0.0.1",), ("10.0.0.2",)),
+    "add primary IPv6": ((), ("fd00::1",)),
+    "modify primary IPv6": (("fd00::1",), ("fd00::2",)),
+    "add secondary IP": (("10.0.0.1",), ("10.0.0.1", "fd00::1")),
+    "modify secondary IP": (("10.0.0.1", "fd00::1"), ("10.0.0.1", "fd00::2")),
+    "remove secondary IP": (("10.0.0.1", "fd00::1"), ("10.0.0.1",)),
+}
+LABELS: Final = {"add label": "svc", "modify label": "another", "remove label": None}
 CHANGES: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
     "none": lambda pod: pod,
     "node_name": lambda pod: replace(pod, spec=replace(pod.spec, node_name="another")),
     "resource_version": lambda pod: pod,
-    "add primary IPv4": lambda pod: with_ips(pod, "10.0.0.1"),
-    "modify primary IPv4": lambda pod: with_ips(pod, "10.0.0.2"),
-    "add primary IPv6": lambda pod: with_ips(pod, "fd00::1"),
-    "modify primary IPv6": lambda pod: with_ips(pod, "fd00::2"),
-    "add secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
-    "modify secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::2"),
-    "remove secondary IP": lambda pod: with_ips(pod, "10.0.0.1"),
     "readiness": lambda pod: replace(pod, status=replace(pod.status, conditions=readiness(is_ready=False))),
     "deletion_timestamp": lambda pod: replace(pod, metadata=replace(pod.metadata, deletion_timestamp=SOME_TIME)),
-    "add label": lambda pod: with_labels(pod, {"app": "svc"}),
-    "modify label": lambda pod: with_labels(pod, {"app": "another"}),
-    "remove label": lambda pod: with_labels(pod, {}),
-}
-BEFORE: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
-    "add primary IPv4": lambda pod: with_ips(pod),
-    "add primary IPv6": lambda pod: with_ips(pod),
-    "modify primary IPv6": lambda pod: with_ips(pod, "fd00::1"),
-    "modify secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
-    "remove secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
-    "add label": lambda pod: with_labels(pod, {}),
 }
 NODE_COUNTS: Final = "node_name"
 """The endpoint says its Node and takes its zone: a change is told, though a Pod has its Node before its address."""
@@ -204,14 +183,20 @@ NODE_COUNTS: Final = "node_name"
 
 def pod_change(case: Case) -> None:
     expected, change = case["expected"], case["input"]["change"]
-    before = BEFORE.get(change, CHANGES["none"])(a_live_pod(labels={"app": "svc"}))
-    told = told_of({"svc": {"app": "svc"}}, before, CHANGES[change](before))
+    pod = a_live_pod(labels={} if change == "add label" else {"app": "svc"})
+    if change in IPS:
+        before, after = (with_ips(pod, *ips) for ips in IPS[change])
+    elif change in LABELS:
+        app = LABELS[change]
+        before, after = pod, replace(pod, metadata=replace(pod.metadata, labels={"app": app} if app else {}))
+    else:
+        before, after = pod, CHANGES[change](pod)
+    told = told_of({"svc": {"app": "svc"}}, before, after)
     matters = expected["endpoint_relevant_change"] or expected["membership_relevant_change"]
     assert bool(told) == (matters or change == NODE_COUNTS)
 
 
 def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
-    """The Services, by what they select, that are told when a Pod changes."""
     cache, told = InformerCache(), set[str]()
     for name, selector in selectors.items():
         metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
@@ -237,15 +222,9 @@ def with_ips(pod: LivePod, *ips: str) -> LivePod:
     return replace(pod, status=status)
 
 
-def with_labels(pod: LivePod, labels: dict[str, str]) -> LivePod:
-    return replace(pod, metadata=replace(pod.metadata, labels=labels))
-
-
-# --- which Services a change of Nodes concerns ------------------------------------------------------------------------
-
 KEPT: Final = {
     "auto-nodechange-02": "30 % are kept, and zone-c is 29 % above fair",
-    "auto-nodechange-06": "a Node without CPU: Nodes are summarize instead, two in each zone",
+    "auto-nodechange-06": "a Node without CPU: Nodes are counted instead, two in each zone",
     "auto-nodechange-07": "30 % are kept, and zone-c is 25 % above fair",
 }
 """Where upstream asks again for one threshold of 20 %, and for the loss of all hints where a Node has no CPU."""
@@ -275,7 +254,6 @@ def node_change_requeue(case: Case) -> None:
 
 
 def with_hints(hints: Mapping[str, int], *, is_on: bool) -> DecisionSummary:
-    """A Service with so many hints for each zone; with the gate off it has no heuristic."""
     return DecisionSummary(
         approach=Approach.HINTS,
         heuristic="ProportionalZoneCPU" if is_on else None,
@@ -287,7 +265,6 @@ def with_hints(hints: Mapping[str, int], *, is_on: bool) -> DecisionSummary:
 
 
 def node_update_sequence(case: Case) -> None:
-    """The second sync comes because the Nodes' zones may turn hints on; what it leads to is seen elsewhere."""
     given = case["input"]
     service, (first, second_) = asking_service(given["service"]), given["steps"]
     before = {each["name"]: each for each in first["nodes"]}
@@ -304,18 +281,16 @@ def requeues(state: DecisionSummary, old: Demand, new: Demand, *, configuration:
 
 
 def node_update_trigger(case: Case) -> None:
-    """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand. Upstream has the
-    old numbers until a Node comes or goes."""
-    node = a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": True})
-    excluded = next(iter(NODE_EXCLUDED_LABELS))
+    """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand."""
+    node = structs.a_node("n", "zone-a")
     states: Mapping[str, tuple[Node | None, Node | None]] = {
         "add": (None, node),
         "delete": (node, None),
-        "ready_condition_changed": (node, a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": False})),
-        "zone_label_changed": (node, relabelled(node, {ZONE_LABEL: "zone-b"})),
-        "allocatable_cpu_changed": (node, a_node({"name": "n", "zone": "zone-a", "cpu": "8", "ready": True})),
-        "control_plane_label_changed": (node, relabelled(node, {excluded: ""})),
-        "other_label_changed": (node, relabelled(node, {"other": "label"})),
+        "ready_condition_changed": (node, structs.a_node("n", "zone-a", ready=False)),
+        "zone_label_changed": (node, structs.a_node("n", "zone-b")),
+        "allocatable_cpu_changed": (node, structs.a_node("n", "zone-a", cpu=8)),
+        "control_plane_label_changed": (node, structs.a_node("n", "zone-a", labels={NODE_EXCLUDED_LABELS[0]: ""})),
+        "other_label_changed": (node, structs.a_node("n", "zone-a", labels={"other": "label"})),
     }
     assert list(states) == case["input"]["node_events"]
     ours = {"allocatable_cpu_changed", "control_plane_label_changed"}
@@ -323,27 +298,43 @@ def node_update_trigger(case: Case) -> None:
     assert got == {event: refresh or event in ours for event, refresh in case["expected"]["refresh"].items()}
 
 
-def relabelled(node: Node, labels: dict[str, str]) -> Node:
-    return replace(node, metadata=replace(node.metadata, labels={**(node.metadata.labels or {}), **labels}))
+def metric_totals(case: Case) -> None:
+    """A step says what a Service has by ports, or that it is deleted."""
+    given, accounts, got = case["input"], SliceTotals(), []
+    assert given["pair"] == ["endpoints", "slices"]
+    for step in given["steps"]:
+        for word, value in step.items():
+            if word == "delete":
+                accounts.drop(("ns", value))
+            else:
+                groups = [(endpoints, slices) for endpoints, slices in value]
+                count = family_totals(groups, max_endpoints=given["max_endpoints_per_slice"])
+                accounts.put(("ns", word), {"IPv4": count})
+        desired, actual = accounts.desired_slices, accounts.slices
+        got.append({"desired_slices": desired, "actual_slices": actual, "endpoints": accounts.endpoints})
+    check({"totals_per_step": got}, case["expected"])
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "tracker": tracker,
-    "stale_sync": stale_sync,
-    "trigger_time": trigger_time,
-    "batching": batching,
-    "services_to_queue": services_to_queue,
-    "pod_change": pod_change,
-    "node_change_requeue": node_change_requeue,
-    "node_update_sequence": node_update_sequence,
-    "node_update_trigger": node_update_trigger,
-}
-CASES: Final = [
-    case for name in ("slices_packing.json", "hints_auto.json") for case in load(name) if case["kind"] in RUN
-]
+def services_count_sequence(case: Case) -> None:
+    accounts = SliceTotals()
+    for step, expected in zip(case["input"]["steps"], case["expected"]["services_by_value_per_step"], strict=True):
+        for word, value in step.items():
+            if word == "delete":
+                accounts.drop(("ns", value))
+            else:
+                accounts.put(("ns", value[0]), {}, traffic_distribution=value[1])
+        assert accounts.by_traffic_distribution == {asked: len(services) for asked, services in expected.items()}
+
+
+RUN: Final = by_name(
+    *(tracker, stale_sync, trigger_time, batching, services_to_queue, pod_change, node_change_requeue),
+    *(node_update_sequence, node_update_trigger, metric_totals, services_count_sequence),
+)
+FILES: Final = ("slices_packing.json", "hints_auto.json", "traffic_distribution.json")
+CASES: Final = [case for name in FILES for case in load(name) if case["kind"] in RUN]
 LEFT_TO_THIS: Final = {
     id_
-    for table in (LEFT_OUT_OF_SLICES, LEFT_OUT_OF_HINTS)
+    for table in (LEFT_OUT_OF_SLICES, LEFT_OUT_OF_HINTS, LEFT_OUT_OF_DISTRIBUTIONS)
     for id_, why in table.items()
     if why == RunIn("test_controller_clockwork")
 }

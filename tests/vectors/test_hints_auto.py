@@ -1,38 +1,30 @@
 """``hints_auto.json``: the annotation's heuristic as current Kubernetes runs it, from Nodes to hints and events."""
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
+from tests.builders import structs
+from tests.clusters import endpoints_in
+from tests.vectors import outcomes
 from tests.vectors.building import (
     a_node,
     a_service,
     an_endpoint,
     an_existing_slice,
     asking_service,
-    endpoint_conditions,
+    decision_for,
+    packed_from,
+    plan,
     pod_behind,
+    set_hints,
+    upstream_demand,
 )
-from tests.vectors.cases import Case, RunIn, check_complete, load
-from tests.vectors.outcomes import (
-    check,
-    cross_zone_hints,
-    endpoints_added,
-    endpoints_in,
-    endpoints_removed,
-    event_meant,
-    events_meant,
-    hints_per_zone,
-    metric_label,
-    name_of,
-    slices_after,
-    writes,
-    zone_hints,
-)
-from tests.vectors.planning import decision_for, packed_from, plan, set_hints, upstream_demand
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
+from tests.vectors.outcomes import check
 
 from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
-from zoneward.kube.objects import Condition, Endpoint
+from zoneward.kube.objects import Condition
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import upstream_events_of
@@ -41,9 +33,6 @@ from zoneward.slices.pack import PackedSlices
 from zoneward.slices.upstream_hints import allowed_hints, givers_and_receivers, share_out
 
 AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
-
-
-# --- Nodes and numbers ------------------------------------------------------------------------------------------------
 
 
 def set_nodes(case: Case) -> None:
@@ -67,7 +56,7 @@ def allocations(case: Case) -> None:
         for zone, each in (decision.ranges or {}).items()
     }
     expected = case["expected"]
-    meant = [event_meant(expected["event"])] if expected["event"] else []
+    meant = [outcomes.event_meant(expected["event"])] if expected["event"] else []
     check({"allocations": got or None, "event": told}, {**expected, "event": meant})
 
 
@@ -83,8 +72,10 @@ def ready_total(case: Case) -> None:
 
 
 def readiness_only(shapes: list[Case]) -> PackedSlices:
-    """New slices of so many endpoints that are ready, and so many that are not."""
-    ready, unready = (Endpoint(zone="zone-a", conditions=endpoint_conditions(ready=each)) for each in (True, False))
+    ready, unready = (
+        replace(structs.an_endpoint(zone="zone-a", ready=each, serving=each, terminating=False), addresses=None)
+        for each in (True, False)
+    )
     service = a_service()
     return PackedSlices(
         create=[
@@ -94,9 +85,6 @@ def readiness_only(shapes: list[Case]) -> PackedSlices:
     )
 
 
-# --- steps inside -----------------------------------------------------------------------------------------------------
-
-
 def giving_receiving(case: Case) -> None:
     giving, receiving = givers_and_receivers(case["input"]["desired_by_zone"], case["input"]["allocated_by_zone"])
     check({"giving": giving, "receiving": receiving}, case["expected"])
@@ -104,10 +92,10 @@ def giving_receiving(case: Case) -> None:
 
 def redistribute(case: Case) -> None:
     packed = packed_from({"to_create": case["input"]["slices"], "to_update": [], "unchanged": []}, a_service())
-    before = hints_per_zone(packed.create)
+    before = outcomes.hints_per_zone(packed.create)
     slices = [list(each.endpoints or ()) for each in packed.create]
     share_out(slices, dict(case["input"]["giving"]), dict(case["input"]["receiving"]))
-    after = hints_per_zone(an_existing_slice("s", endpoints, service=a_service()) for endpoints in slices)
+    after = outcomes.hints_per_zone(an_existing_slice("s", endpoints, service=a_service()) for endpoints in slices)
     change = {zone: after.get(zone, 0) - before.get(zone, 0) for zone in {**before, **after}}
     assert {zone: number for zone, number in change.items() if number} == case["expected"]["net_change_by_zone"]
 
@@ -117,9 +105,6 @@ def existing_hints_check(case: Case) -> None:
     ranges = {zone: ZoneRange(0, maximum, 0.0) for zone, maximum in case["input"]["maximum_by_zone"].items()}
     counts = allowed_hints(slice_, case["input"]["already_allocated_by_zone"], ranges)
     check({"slice_can_stay_unchanged": counts is not None, "hints_by_zone": counts}, case["expected"])
-
-
-# --- hints and events -------------------------------------------------------------------------------------------------
 
 
 def add_hints(case: Case) -> None:
@@ -133,18 +118,19 @@ def add_hints(case: Case) -> None:
     )
     packed = hinted.packed
     written = (*packed.create, *packed.update)
+    everything = (*written, *packed.unchanged)
+    by_endpoint = {outcomes.name_of(each): outcomes.zone_hints(each) or None for each in endpoints_in(everything)}
     got = {
-        "hints_per_zone": hints_per_zone((*written, *packed.unchanged)) or None,
+        "hints_per_zone": outcomes.hints_per_zone(everything) or None,
         "events": hinted.events,
         "slices_to_create": [each.metadata.name for each in packed.create],
         "slices_to_update": [each.metadata.name for each in packed.update],
         "slices_unchanged": [each.metadata.name for each in packed.unchanged],
-        "cross_zone_hints": cross_zone_hints(written),
+        "cross_zone_hints": outcomes.cross_zone_hints(written),
         "cross_zone_hints_scope": "slices listed as created or updated",
-        "hints_by_endpoint": expected["hints_by_endpoint"]
-        and {name_of(each): zone_hints(each) or None for each in endpoints_in((*written, *packed.unchanged))},
+        "hints_by_endpoint": expected["hints_by_endpoint"] and by_endpoint,
     }
-    meant = events_meant(expected["events"], address_type=given["address_type"])
+    meant = outcomes.events_meant(expected["events"], address_type=given["address_type"])
     check(got, {**expected, "events": meant})
 
 
@@ -168,18 +154,18 @@ def reconcile_topology(case: Case) -> None:
         slices=existing,
         configuration=Configuration(gates=gates).as_upstream(),
     )
-    after = slices_after(planned)
+    after = outcomes.slices_after(planned)
     got = {
-        "hints_per_zone": hints_per_zone(after) or None,
-        "cross_zone_hints": cross_zone_hints(after),
-        "changes": writes(planned),
+        "hints_per_zone": outcomes.hints_per_zone(after) or None,
+        "cross_zone_hints": outcomes.cross_zone_hints(after),
+        "changes": outcomes.writes(planned),
         "final_slice_count": len(after),
-        "endpoints_added": endpoints_added(planned),
-        "endpoints_removed": endpoints_removed(planned),
+        "endpoints_added": outcomes.endpoints_added(planned),
+        "endpoints_removed": outcomes.endpoints_removed(planned),
         "events": planned.events,
-        "changed_slices_metric_label": metric_label(planned),
+        "changed_slices_metric_label": outcomes.metric_label(planned),
     }
-    meant = events_meant(expected["events"], address_type=given["address_type"])
+    meant = outcomes.events_meant(expected["events"], address_type=given["address_type"])
     # How upstream's test looks at events is no fact about the outcome.
     check(got, {**expected, "events": meant}, skipped=("events_checked_by_upstream_test",))
 
@@ -197,7 +183,7 @@ def event_sequence(case: Case) -> None:
             decisions[family] = decision_for(service, packed_from(slices, service), nodes=nodes)
         got.append(upstream_events_of(decisions, conditions=told))
         told = conditions_of(decisions)
-    assert got == [events_meant(step) for step in case["expected"]["events_per_step"]]
+    assert got == [outcomes.events_meant(step) for step in case["expected"]["events_per_step"]]
 
 
 def node_update_sequence(case: Case) -> None:
@@ -220,42 +206,20 @@ def node_update_sequence(case: Case) -> None:
         )
         told = hinted.told
         events.append(hinted.events)
-        hints.append(hints_per_zone((*hinted.packed.create, *hinted.packed.update)) or None)
-    meant = [events_meant(each, address_type=given["address_type"]) for each in case["expected"]["events_per_step"]]
-    check(
-        {"events_per_step": events, "hints_per_zone_per_step": hints},
-        {**case["expected"], "events_per_step": meant},
-    )
+        hints.append(outcomes.hints_per_zone((*hinted.packed.create, *hinted.packed.update)) or None)
+    meant = [
+        outcomes.events_meant(each, address_type=given["address_type"]) for each in case["expected"]["events_per_step"]
+    ]
+    check({"events_per_step": events, "hints_per_zone_per_step": hints}, {**case["expected"], "events_per_step": meant})
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "set_nodes": set_nodes,
-    "allocations": allocations,
-    "ready_total": ready_total,
-    "giving_receiving": giving_receiving,
-    "redistribute": redistribute,
-    "existing_hints_check": existing_hints_check,
-    "add_hints": add_hints,
-    "reconcile_topology": reconcile_topology,
-    "event_sequence": event_sequence,
-    "node_update_sequence": node_update_sequence,
-}
+RUN: Final = by_name(
+    *(set_nodes, allocations, ready_total, giving_receiving, redistribute, existing_hints_check, add_hints),
+    *(reconcile_topology, event_sequence, node_update_sequence),
+)
 CONTROLLER: Final = RunIn("test_controller_clockwork")
 """Which Services a change of Nodes puts into the queue."""
-LEFT_OUT: Final[Mapping[str, RunIn]] = {
-    "auto-nodechange-01": CONTROLLER,
-    "auto-nodechange-02": CONTROLLER,
-    "auto-nodechange-03": CONTROLLER,
-    "auto-nodechange-04": CONTROLLER,
-    "auto-nodechange-05": CONTROLLER,
-    "auto-nodechange-06": CONTROLLER,
-    "auto-nodechange-07": CONTROLLER,
-    "auto-nodechange-08": CONTROLLER,
-    "auto-nodechange-09": CONTROLLER,
-    "auto-nodechange-10": CONTROLLER,
-    "auto-nodechange-11": CONTROLLER,
-    "auto-nodechange-13": CONTROLLER,
-}
+LEFT_OUT: Final = {f"auto-nodechange-{number:02}": CONTROLLER for number in (*range(1, 12), 13)}
 CASES: Final = load("hints_auto.json")
 
 

@@ -1,30 +1,271 @@
 """``slices_packing.json``: Pods into endpoints, and endpoints into slices with the fewest changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.vectors.building import SOME_TIME, a_pod, a_service, an_existing_slice
-from tests.vectors.cases import Case, RunIn, check_complete, load
-from tests.vectors.outcomes import check, slices_after
-from tests.vectors.planning import plan
-from tests.vectors.reconciling import reconcile, shown
+from tests.builders import structs
+from tests.builders.structs import SOME_TIME
+from tests.clusters import endpoints_in
+from tests.vectors import outcomes
+from tests.vectors.building import UID, a_node, a_pod, a_service, an_existing_slice, plan
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
+from tests.vectors.outcomes import check
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, OwnerReference, Service, ServicePort, identity
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    OwnerReference,
+    Pod,
+    Service,
+    ServicePort,
+    identity,
+)
+from zoneward.routing.configuration import Configuration
+from zoneward.slices import endpoints
 from zoneward.slices.changes import SliceChanges, changes_of
 from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
-from zoneward.slices.endpoints import address_types, endpoint_of, has_endpoint
+from zoneward.slices.endpoints import endpoint_of, has_endpoint
 from zoneward.slices.pack import PackedSlices, labels_differ, pack
+from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key, ports_of, target_of
 
-# --- slices -----------------------------------------------------------------------------------------------------------
+NOW: Final = "2026-01-02T03:04:05.678901234Z"
+"""What a case calls ``now``."""
+RULES: Final[Mapping[str | None, Callable[[int], Any]]] = {
+    None: lambda _: None,
+    "index % 3 == 0": lambda index: index % 3 == 0,
+    "8080 + index % 5": lambda index: 8080 + index % 5,
+}
+"""What the cases say about a Pod in terms of its number."""
+CONTROLLERS: Final = ("gauges", "histogram", "metric_values", "order_of_writes")
+"""Expected fields about metrics, and about the order in which requests are sent: the controller's own tests."""
+
+
+def reconcile(case: Case) -> None:
+    given, expected = case["input"], case["expected"]
+    planned = reconciled(given)
+    after = outcomes.slices_after(planned)
+    sizes = {each.metadata.name: len(each.endpoints or ()) for each in after}
+    got = {
+        "changes": outcomes.writes(planned),
+        "final_sizes": sorted(sizes.values()),
+        "sizes_by_existing_slice": {name: sizes.get(name) for name in expected.get("sizes_by_existing_slice", ())},
+        "endpoints_added": outcomes.endpoints_added(planned),
+        "endpoints_removed": outcomes.endpoints_removed(planned),
+        # What upstream's reconcile returns as an error is a rule here.
+        "sync_error": bool(outcomes.pods_left_out(planned)),
+        "labels": same_on_all([each.metadata.labels for each in after]),
+        "labels_subset_on_all": same_on_all([subset(each, expected.get("labels_subset_on_all", ())) for each in after]),
+        "trigger_time_annotation": "now" if trigger_times(after) == {NOW} else trigger_times(after),
+        "address_type": same_on_all([each.address_type for each in after]),
+        "final_address_type": same_on_all([each.address_type for each in after]),
+        "slice_ports": sorted(port.port or 0 for each in after for port in each.ports or ()),
+        "slice_port_name": same_on_all([port.name for each in after for port in each.ports or ()]),
+        "all_endpoints_ready": all(each.conditions and each.conditions.ready for each in endpoints_in(after)),
+        "endpoints_by_address_type": {
+            family.address_type: [shown(each) for each in endpoints_in(family.changes.after)]
+            for family in planned.families
+        },
+    }
+    # A number that is null was not looked at.
+    wanted = {field: value for field, value in expected.items() if value is not None}
+    if "final_sizes" in wanted:
+        wanted["final_sizes"] = sorted(wanted["final_sizes"])
+    check(got, wanted, skipped=(*CONTROLLERS, "name_prefix", "placeholder"))
+    if "placeholder" in expected:
+        check_placeholder(planned, expected["placeholder"])
+    if "name_prefix" in expected:
+        created = [each.metadata.name for family in planned.families for each in family.changes.create]
+        assert created
+        assert all(name.startswith(f"{expected['name_prefix']}-") for name in created)
+
+
+def check_placeholder(planned: ServicePlan, expected: Case) -> None:
+    (slice_,) = outcomes.slices_after(planned)
+    got = {
+        "ports": list(slice_.ports or ()),
+        "endpoints": len(slice_.endpoints or ()),
+        "labels_subset": subset(slice_, expected["labels_subset"]),
+    }
+    # Generations of slices are remembered by the controller, by its tracker.
+    check(got, expected, skipped=("name_prefix", "tracked_generation"))
+    assert slice_.metadata.name.startswith(f"{expected['name_prefix']}-")
+
+
+def shown(endpoint: Endpoint) -> Case:
+    conditions = endpoint.conditions
+    assert conditions is not None
+    return {
+        "addresses": list(endpoint.addresses or ()),
+        "ready": conditions.ready,
+        "serving": conditions.serving,
+        "terminating": conditions.terminating,
+        "zone": endpoint.zone,
+        "node": endpoint.node_name,
+        "hostname": endpoint.hostname,
+        "target": outcomes.name_of(endpoint),
+    }
+
+
+def same_on_all(values: list[Any]) -> Any:
+    return values[0] if values and all(each == values[0] for each in values) else values
+
+
+def subset(slice_: EndpointSlice, labels: Iterable[str]) -> dict[str, str | None]:
+    return {name: (slice_.metadata.labels or {}).get(name) for name in labels}
+
+
+def trigger_times(slices: list[EndpointSlice]) -> set[str | None]:
+    return {(each.metadata.annotations or {}).get(names.TRIGGER_TIME_ANNOTATION) for each in slices}
+
+
+def reconciled(given: Case) -> ServicePlan:
+    before = packed_service(given["service"])
+    pods = [pod for shape in given["pods"] for pod in pods_of(shape, before)]
+    zone_of = {each["name"]: each["zone"] for each in given["nodes"]}
+    return plan(
+        packed_service(given["service"], **given.get("service_change", {})),
+        nodes=[a_node(each) for each in given["nodes"]],
+        pods=pods,
+        slices=existing_slices(given["existing_slices"], before, pods, zone_of),
+        configuration=Configuration(max_endpoints_per_slice=given["max_endpoints_per_slice"]).as_upstream(),
+        trigger_time={"now": NOW}[given["trigger_time"]] if "trigger_time" in given else None,
+    )
+
+
+def packed_service(shape: Case, *, target_port: list[int] | None = None, labels: Case | None = None) -> Service:
+    """The Service of a case; ``target_port`` (old and new) and ``labels`` are what changes afterwards."""
+    old, new = target_port or (None, None)
+    ports = tuple(
+        ServicePort(
+            name=each["name"],
+            port=80,
+            target_port=new if each["target_port"] == old else each["target_port"],
+            protocol=each["protocol"],
+        )
+        for each in shape["ports"]
+    )
+    return a_service(
+        shape["key"],
+        labels=labels or shape["labels"],
+        cluster_ip=shape["cluster_ip"],
+        ip_families=shape["ip_families"] and tuple(shape["ip_families"]),
+        ports=ports,
+        publish_not_ready_addresses=shape["publish_not_ready_addresses"],
+        traffic_distribution=shape.get("traffic_distribution"),
+    )
+
+
+def pods_of(shape: Case, service: Service) -> list[Pod]:
+    namespace = service.metadata.namespace
+    if "indices" not in shape:
+        return [
+            a_pod(
+                shape["name"],
+                ips=shape.get("ips") or [address_of(shape["name"])],
+                namespace=namespace,
+                node=shape["node"],
+                ready=shape["ready"],
+                hostname=shape.get("hostname"),
+                subdomain=shape.get("subdomain"),
+            )
+        ]
+    assert len(range_of(shape["indices"])) == shape["count"]
+    return [
+        a_pod(
+            pod_name(index),
+            ips=[address_of(pod_name(index))],
+            namespace=namespace,
+            node=shape["node"],
+            ready=not RULES[shape["not_ready_when"]](index),
+            containers=containers_of(shape, index),
+        )
+        for index in range_of(shape["indices"])
+    ]
+
+
+def containers_of(shape: Case, index: int) -> list[Case]:
+    if "container_port" not in shape:
+        return []
+    number = RULES[shape["container_port"]](index)
+    port = {"name": shape["container_port_name"], "port": number, "protocol": "TCP"}
+    return [{"type": "container", "ports": [port]}]
+
+
+def range_of(indices: Case) -> range:
+    return range(indices["start"], indices["stop"], indices["step"])
+
+
+def pod_name(index: int) -> str:
+    return f"pod-{index}"
+
+
+def address_of(name: str) -> str:
+    number = int(name.removeprefix("pod-"))
+    return f"10.0.{number // 250}.{number % 250 + 1}"
+
+
+def existing_slices(
+    shapes: Iterable[Case], service: Service, pods: list[Pod], zone_of: Mapping[str, str | None]
+) -> list[EndpointSlice]:
+    slices = []
+    known = {pod.metadata.name: pod for pod in pods}
+    rest = iter(pods)
+    for shape in shapes:
+        if "endpoint_pod_indices" in shape:
+            held = [pod_name(index) for index in range_of(shape["endpoint_pod_indices"])]
+        elif "endpoints" in shape:
+            held = shape["endpoints"]
+        else:
+            held = [next(rest).metadata.name for _ in range(shape["size"])]
+        assert len(held) == shape["size"]
+        changed = shape.get("endpoints_whose_condition_changed", 0)
+        endpoints = [
+            endpoint_before(name, known.get(name), service, zone_of, changed=number < changed)
+            for number, name in enumerate(held)
+        ]
+        slices.append(
+            an_existing_slice(
+                shape["name"],
+                endpoints,
+                service=service,
+                address_type=shape.get("address_type", "IPv4"),
+                labels=shape.get("labels"),
+                owner_uid=shape.get("owner_uid", UID),
+                ports=ports_before(shape["ports"]) if "ports" in shape else "as-the-service",
+            )
+        )
+    return slices
+
+
+def ports_before(shapes: list[Case] | None) -> tuple[EndpointPort, ...] | None:
+    return None if shapes is None else tuple(EndpointPort(**each) for each in shapes)
+
+
+def endpoint_before(
+    name: str, pod: Pod | None, service: Service, zone_of: Mapping[str, str | None], *, changed: bool
+) -> Endpoint:
+    """The endpoint that was written for a Pod; ``changed`` if its readiness was the opposite."""
+    ready = pod is None or any(condition.status == "True" for condition in pod.status.conditions or ())
+    node = pod.spec.node_name if pod else "node-1"
+    return structs.an_endpoint(
+        address_of(name),
+        zone_of.get(node),
+        node=node,
+        ready=ready != changed,
+        serving=ready != changed,
+        terminating=False,
+        pod=name,
+        namespace=service.metadata.namespace,
+    )
 
 
 def template(service: Service) -> SliceTemplate:
-    """What upstream's packing aims at: hints are set afterwards, and nothing is remembered in slices."""
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
     return SliceTemplate(service=service, address_type="IPv4", labels=labels, upstream=True)
 
@@ -51,7 +292,7 @@ def placeholder_compare(case: Case) -> None:
 
 def apply_changes(case: Case) -> None:
     given = case["input"]
-    service = a_service(deletion_timestamp=SOME_TIME if given["service_being_deleted"] else None)
+    service = a_service(deleting=given["service_being_deleted"])
     existing = {name: an_existing_slice(name, (), service=service) for name in given["existing_slices"]}
     # A new slice has no name before it is written.
     created = [an_existing_slice("", [Endpoint(addresses=("10.0.0.1",))], service=service)]
@@ -82,7 +323,7 @@ def new_slice(case: Case) -> None:
         labels=shape["labels"],
         annotations=shape.get("annotations"),
     )
-    (slice_,) = slices_after(plan(service, nodes=(), pods=()))
+    (slice_,) = outcomes.slices_after(plan(service, nodes=(), pods=()))
     (owner,) = slice_.metadata.owner_references or ()
     got = {
         "slice_labels": slice_.metadata.labels,
@@ -127,8 +368,6 @@ def annotation_of(changes: SliceChanges, key: str) -> str | None:
     (slice_,) = changes.update
     return (slice_.metadata.annotations or {}).get(key)
 
-
-# --- endpoints --------------------------------------------------------------------------------------------------------
 
 AN_ENDPOINT: Final[Mapping[str, Any]] = {
     "addresses": ["10.0.0.1"],
@@ -200,15 +439,12 @@ def pod_membership(case: Case) -> None:
     assert has_endpoint(pod) == case["expected"]["in_endpoints"]
 
 
-# --- families and ports -----------------------------------------------------------------------------------------------
-
-
-def families(case: Case) -> None:
+def address_types(case: Case) -> None:
     given = case["input"]
     service = a_service(
         cluster_ip=given["cluster_ip"], ip_families=given["ip_families"] and tuple(given["ip_families"])
     )
-    check({"address_types": list(address_types(service))}, case["expected"])
+    check({"address_types": list(endpoints.address_types(service))}, case["expected"])
 
 
 def port_group(case: Case) -> None:
@@ -232,40 +468,14 @@ def find_port(case: Case) -> None:
     check({"port": target_of(port, pod)}, case["expected"])
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "reconcile": reconcile,
-    "placeholder_compare": placeholder_compare,
-    "apply_changes": apply_changes,
-    "new_slice": new_slice,
-    "mirror_labels": mirror_labels,
-    "trigger_annotation": trigger_annotation,
-    "endpoint_equality": endpoint_equality,
-    "pod_to_endpoint": pod_to_endpoint,
-    "pod_membership": pod_membership,
-    "address_types": families,
-    "port_group": port_group,
-    "slice_ports": slice_ports,
-    "find_port": find_port,
-}
+RUN: Final = by_name(
+    *(reconcile, placeholder_compare, apply_changes, new_slice, mirror_labels, trigger_annotation),
+    *(endpoint_equality, pod_to_endpoint, pod_membership, address_types, port_group, slice_ports, find_port),
+)
 CONTROLLER: Final = RunIn("test_controller_clockwork")
-"""What leads to a reconcile, how often, and from how fresh a cache."""
-COUNTED: Final = RunIn("test_controller_metrics")
-"""What metrics count."""
-LEFT_OUT: Final[Mapping[str, RunIn]] = {
-    **{f"pack-podchange-{number:02}": CONTROLLER for number in range(1, 16)},
-    **{f"pack-svcset-{number:02}": CONTROLLER for number in range(1, 7)},
-    **{f"pack-tracker-stale-{number:02}": CONTROLLER for number in range(1, 10)},
-    **{f"pack-tracker-update-{number:02}": CONTROLLER for number in range(1, 5)},
-    **{f"pack-tracker-delete-{number:02}": CONTROLLER for number in range(1, 8)},
-    **{f"pack-tracker-svcdelete-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-stale-sync-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-trigger-{number:02}": CONTROLLER for number in range(1, 9)},
-    **{f"pack-batch-add-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-batch-update-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-batch-delete-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-metric-{number:02}": COUNTED for number in range(1, 3)},
-}
+"""What leads to a reconcile, how often, from how fresh a cache, and what metrics count."""
 CASES: Final = load("slices_packing.json")
+LEFT_OUT: Final = {case["id"]: CONTROLLER for case in CASES if case["kind"] not in RUN}
 
 
 def test_every_case_is_run_or_left_out_for_a_reason() -> None:

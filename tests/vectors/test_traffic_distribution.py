@@ -1,26 +1,24 @@
 """``traffic_distribution.json``: hints for ``spec.trafficDistribution``, what they change in slices, who is reached."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
-from tests.vectors.building import a_node, a_pod, a_service, annotations_of, asking_service, pod_behind
-from tests.vectors.cases import Case, RunIn, check_complete, load
-from tests.vectors.outcomes import (
-    check,
-    cross_zone_hints,
-    endpoints_added,
-    endpoints_in,
-    hints_of,
-    hints_per_node,
-    hints_per_zone,
-    metric_label,
-    name_of,
-    slices_after,
-    writes,
-    zone_hints,
+from tests.clusters import endpoints_in
+from tests.vectors import outcomes
+from tests.vectors.building import (
+    a_node,
+    a_pod,
+    a_service,
+    annotations_of,
+    asking_service,
+    packed_from,
+    plan,
+    pod_behind,
+    set_hints,
 )
-from tests.vectors.planning import packed_from, plan, set_hints
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
+from tests.vectors.outcomes import check
 
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import Condition, EndpointSlice
@@ -44,7 +42,7 @@ def reconcile_hints(case: Case) -> None:
     packed = set_hints(service, given, nodes=()).packed
     slices = (*packed.create, *packed.update, *packed.unchanged)
     got = {
-        "hints_by_endpoint": {name_of(each): hints_of(each) for each in endpoints_in(slices)},
+        "hints_by_endpoint": {outcomes.name_of(each): outcomes.hints_of(each) for each in endpoints_in(slices)},
         "slices_to_create": [each.metadata.name for each in packed.create],
         "slices_to_update": [each.metadata.name for each in packed.update],
         "slices_unchanged": [each.metadata.name for each in packed.unchanged],
@@ -63,15 +61,15 @@ def reconcile_service(case: Case) -> None:
         pods=[pod_behind(each, namespace=service.metadata.namespace) for each in given["endpoints"]],
         configuration=with_gate(given["switches"]["PreferSameTrafficDistribution"]),
     )
-    after = slices_after(planned)
+    after = outcomes.slices_after(planned)
     got = {
-        "zone_hints": hints_per_zone(after),
-        "node_hints": hints_per_node(after),
-        "endpoints_without_zone_hint": sum(not zone_hints(each) for each in endpoints_in(after)),
-        "cross_zone_hints": cross_zone_hints(after),
-        "changes": writes(planned),
-        "endpoints_added": endpoints_added(planned),
-        "changed_slices_metric_label": metric_label(planned),
+        "zone_hints": outcomes.hints_per_zone(after),
+        "node_hints": outcomes.hints_per_node(after),
+        "endpoints_without_zone_hint": sum(not outcomes.zone_hints(each) for each in endpoints_in(after)),
+        "cross_zone_hints": outcomes.cross_zone_hints(after),
+        "changes": outcomes.writes(planned),
+        "endpoints_added": outcomes.endpoints_added(planned),
+        "changed_slices_metric_label": outcomes.metric_label(planned),
         "services_count_by_traffic_distribution": services_counted(planned),
     }
     # Whether upstream's test looks at hints for nodes is no fact about the outcome.
@@ -85,7 +83,6 @@ def services_counted(planned: ServicePlan) -> dict[str, int]:
 
 
 def service_transition(case: Case) -> None:
-    """A Service whose settings change, or a gate that does, with the slices of each step left to the next."""
     steps = case["input"]["steps"]
     if "event" in steps[0]:
         gate_transition(case)
@@ -99,8 +96,8 @@ def service_transition(case: Case) -> None:
     for step in steps:
         service = asking_service(step)
         planned = plan(service, nodes=nodes, pods=pods, slices=slices, told=told, configuration=configuration)
-        slices, told = slices_after(planned), planned.conditions
-        hints.append({name_of(each): hints_of(each) for each in endpoints_in(slices)})
+        slices, told = outcomes.slices_after(planned), planned.conditions
+        hints.append({outcomes.name_of(each): outcomes.hints_of(each) for each in endpoints_in(slices)})
     check({"hints_per_step": hints}, case["expected"], skipped=(WAITED,))
 
 
@@ -119,12 +116,11 @@ def gate_transition(case: Case) -> None:
             continue
         pods = [a_pod(f"p{n}", ips=[f"10.0.0.{n + 1}"], node="node-1") for n in range(number_of_pods[step["event"]])]
         planned = plan(service, nodes=nodes, pods=pods, slices=slices, configuration=with_gate(step["switch"]))
-        slices = slices_after(planned)
-        assert bool(hints_per_node(slices)) == wanted, step
+        slices = outcomes.slices_after(planned)
+        assert bool(outcomes.hints_per_node(slices)) == wanted, step
 
 
 def routing(case: Case) -> None:
-    """Every endpoint that a client's node selects is reached sooner or later, and no other: there is no chance here."""
     given = case["input"]
     places = {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["servers"]}
     places |= {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["clients"]}
@@ -141,13 +137,13 @@ def routing(case: Case) -> None:
     reached = {}
     for client in given["clients"]:
         selection = select_endpoints(
-            tuple(endpoints_of_port(slices_after(planned), "http", node=client["node"]).values()),
+            tuple(endpoints_of_port(outcomes.slices_after(planned), "http", node=client["node"]).values()),
             policies=policies_of(service),
             honored=honored_hints(service, CURRENT, FeatureGates()),
             node=client["node"],
             zone=client["zone"],
         )
-        reached[client["id"]] = sorted(name_of(each) for each in selection.cluster or ())
+        reached[client["id"]] = sorted(outcomes.name_of(each) for each in selection.cluster or ())
     # How many requests upstream's test sends says nothing here.
     check({"reached_servers_by_client": reached}, case["expected"], skipped=("minimum_consecutive_good_requests",))
 
@@ -157,13 +153,8 @@ def with_gate(prefer_same_traffic_distribution: bool) -> Configuration:
     return Configuration(gates=gates).as_upstream()
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "reconcile_hints": reconcile_hints,
-    "reconcile_service": reconcile_service,
-    "service_transition": service_transition,
-    "routing": routing,
-}
-LEFT_OUT: Final[Mapping[str, RunIn]] = {"td-metric-01": RunIn("test_controller_metrics")}
+RUN: Final = by_name(reconcile_hints, reconcile_service, service_transition, routing)
+LEFT_OUT: Final[Mapping[str, RunIn]] = {"td-metric-01": RunIn("test_controller_clockwork")}
 CASES: Final = load("traffic_distribution.json")
 
 

@@ -1,32 +1,24 @@
 """``validation.json``: what an API server accepts, the limits that a controller of EndpointSlices keeps to, and which
 setting wins."""
 
-from collections.abc import Callable, Mapping
-from itertools import product
 from typing import Final
 
 import pytest
-from tests.vectors.building import a_node, a_pod, a_service, some_hints
-from tests.vectors.cases import Case, RunIn, check_complete, load
-from tests.vectors.outcomes import check, endpoints_in, hints_of
-from tests.vectors.planning import UPSTREAM, plan
+from tests.builders import structs
+from tests.clusters import endpoints_in
+from tests.vectors.building import UPSTREAM, a_node, a_pod, a_service, plan
+from tests.vectors.cases import Case, RunIn, by_name, check_complete, load
+from tests.vectors.outcomes import check, hints_of
 
 from zoneward.controller.controller_configuration import MOST_SYNCS, ControllerConfiguration
 from zoneward.kube import validation
-from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
-    ForNode,
-    ForZone,
-    Hints,
     ObjectMeta,
-    Service,
     ServicePort,
-    ServiceSpec,
 )
-from zoneward.kube.validation import FieldError
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.request.approach import Approach, requested_approach
@@ -36,54 +28,10 @@ from zoneward.routing.selection.endpoint_selection import CURRENT, honored_hints
 METADATA: Final = ObjectMeta(name="hello", namespace="world", resource_version="1")
 
 
-def slice_hints(case: Case) -> None:
-    zones = tuple(ForZone(name=name) for name in case["input"].get("forZones", ()))
-    nodes = tuple(ForNode(name=name) for name in case["input"].get("forNodes", ()))
-    endpoint = Endpoint(addresses=addresses(1), hints=Hints(for_zones=zones, for_nodes=nodes))
-    errors = validation.validate_endpoint_slice(a_slice(endpoint))
-    assert [located(error) for error in errors] == case["expected"]["errors"]
-    assert (not errors, len(errors)) == (case["expected"]["valid"], case["expected"]["error_count"])
-
-
 def slice_shape(case: Case) -> None:
     slice_, topology = shaped(case["input"])
     errors = validation.validate_endpoint_slice(slice_, deprecated_topology=topology)
     assert (not errors, len(errors)) == (case["expected"]["valid"], case["expected"]["error_count"]), errors
-
-
-def service_traffic_distribution(case: Case) -> None:
-    value = case["input"]["value"]
-    assert (value is not None) == case["input"]["field_present"]
-    (gate,) = case["input"]["switches"].values()
-    service = Service(spec=ServiceSpec(traffic_distribution=value))
-    errors = validation.validate_traffic_distribution(service, prefer_same_traffic_distribution=gate)
-    expected = case["expected"]["error"]
-    assert [located(error) for error in errors] == ([] if expected is None else [expected])
-    assert (not errors) == case["expected"]["valid"]
-
-
-def service_traffic_distribution_scope(case: Case) -> None:
-    errors = {}
-    for type_, headless in product(case["input"]["service_types"], case["input"]["headless"]):
-        cluster_ip = HEADLESS if headless else "10.96.0.1"
-        spec = ServiceSpec(type=type_, cluster_ip=cluster_ip, traffic_distribution=case["input"]["value"])
-        errors[type_, headless] = validation.validate_traffic_distribution(Service(spec=spec))
-    assert (not any(errors.values())) == case["expected"]["valid_for_all"], errors
-
-
-def limits(case: Case) -> None:
-    old, new = a_slice(), EndpointSlice(metadata=METADATA, address_type="IPv6")
-    changed = validation.validate_endpoint_slice_update(new, old=old)
-    assert case["expected"] == {
-        "max_endpoints_per_slice": validation.MAX_ENDPOINTS,
-        "max_addresses_per_endpoint": validation.MAX_ADDRESSES,
-        "max_ports_per_slice": validation.MAX_PORTS,
-        "max_zone_hints": validation.MAX_ZONE_HINTS,
-        "max_deprecated_topology_labels": validation.MAX_TOPOLOGY_LABELS,
-        "address_types": list(validation.ADDRESS_TYPES),
-        "port_protocols": list(validation.PROTOCOLS),
-        "address_type_immutable": [error.field for error in changed] == ["addressType"],
-    }
 
 
 def controller_options(case: Case) -> None:
@@ -132,8 +80,7 @@ def hint_source(given: Case) -> str | None:
 
 
 def routing_by_policy(given: Case) -> dict[str, str]:
-    """``topology`` where hints choose, ``local`` where the policy does: one endpoint is here, one elsewhere in the
-    zone, one in another zone."""
+    """``topology`` where hints choose, ``local`` where the policy does."""
     policies = {"internal": given["internal_traffic_policy"], "external": given["external_traffic_policy"]}
     service = a_service(
         type="NodePort",
@@ -143,7 +90,7 @@ def routing_by_policy(given: Case) -> dict[str, str]:
     )
     assert given["topology_in_use"]
     here, near, far = (
-        Endpoint(addresses=(f"10.0.0.{number}",), node_name=node, hints=some_hints(zones=[zone]))
+        structs.an_endpoint(f"10.0.0.{number}", node=node, hinted=structs.hints(zone))
         for number, (node, zone) in enumerate([("here", "zone-a"), ("near", "zone-a"), ("far", "zone-b")], start=1)
     )
     selection = select_endpoints(
@@ -158,35 +105,11 @@ def routing_by_policy(given: Case) -> dict[str, str]:
     return {f"{origin}_routing": words[by_policy[policy] or ()] for origin, policy in policies.items()}
 
 
-RUN: Final[Mapping[str, Callable[[Case], None]]] = {
-    "slice_hints": slice_hints,
-    "slice_shape": slice_shape,
-    "service_traffic_distribution": service_traffic_distribution,
-    "service_traffic_distribution_scope": service_traffic_distribution_scope,
-    "limits": limits,
-    "controller_options": controller_options,
-    "annotation": annotation,
-    "precedence": precedence,
-}
-SANDBOX: Final = RunIn("test_validation_on_the_sandbox")
-"""What an API server does around validation: the sandbox."""
-LEFT_OUT: Final[Mapping[str, RunIn]] = {
-    "val-td-17": SANDBOX,
-    "val-drop-01": SANDBOX,
-    "val-drop-02": SANDBOX,
-    "val-drop-03": SANDBOX,
-    "val-drop-04": SANDBOX,
-    "val-drop-05": SANDBOX,
-    "val-drop-06": SANDBOX,
-    "val-drop-07": SANDBOX,
-    "val-gen-01": SANDBOX,
-    "val-gen-02": SANDBOX,
-    "val-gen-03": SANDBOX,
-    "val-gen-04": SANDBOX,
-    "val-gen-05": SANDBOX,
-    "val-gate-01": SANDBOX,
-}
+RUN: Final = by_name(slice_shape, controller_options, annotation, precedence)
 CASES: Final = load("validation.json")
+SANDBOX: Final = RunIn("test_validation_on_the_sandbox")
+"""What an API server accepts, and what it does around that."""
+LEFT_OUT: Final = {case["id"]: SANDBOX for case in CASES if case["kind"] not in RUN}
 
 
 def test_every_case_is_run_or_left_out_for_a_reason() -> None:
@@ -198,9 +121,6 @@ def test_validation_is_upstreams(case: Case) -> None:
     RUN[case["kind"]](case)
 
 
-# --- what the cases' inputs stand for ---------------------------------------------------------------------------------
-
-
 def addresses(count: int) -> tuple[str, ...]:
     return tuple(f"10.1.2.{index % 255}" for index in range(count))
 
@@ -210,7 +130,6 @@ def a_slice(*endpoints: Endpoint, ports: tuple[EndpointPort, ...] = ()) -> Endpo
 
 
 def shaped(shape: Case) -> tuple[EndpointSlice, dict[int, dict[str, str]]]:
-    """The EndpointSlice that has this shape and is good otherwise, and its deprecated labels by endpoint."""
     known = {"object", "endpoints", "ports", "port_names", "addresses", "deprecated_topology"}
     assert shape.keys() <= known, f"a shape that this test does not know: {shape}"
     if "object" in shape:
@@ -221,8 +140,3 @@ def shaped(shape: Case) -> tuple[EndpointSlice, dict[int, dict[str, str]]]:
     endpoint = Endpoint(addresses=addresses(shape.get("addresses", 1)))
     slice_ = a_slice(*[endpoint] * shape.get("endpoints", 1), ports=ports)
     return slice_, {0: shape["deprecated_topology"]} if "deprecated_topology" in shape else {}
-
-
-def located(error: FieldError) -> dict[str, str]:
-    """What the vectors tell of an error."""
-    return {"type": error.type, "field": error.field}

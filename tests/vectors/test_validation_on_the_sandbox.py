@@ -48,7 +48,6 @@ def service_traffic_distribution(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def service_traffic_distribution_scope(case: Case, sandboxes: Sandboxes) -> None:
-    """Types that cannot be headless are refused for that; the distribution is never what is wrong."""
     given, accepted = case["input"], []
     for type_, is_headless in product(given["service_types"], given["headless"]):
         service = a_service("cart", distribution=given["value"])
@@ -77,7 +76,6 @@ def service_update_with_switch_off(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def limits(case: Case, sandboxes: Sandboxes) -> None:
-    """Each is met, and one more is one too many."""
     sandbox, expected = sandboxes(CURRENT), case["expected"]
     shapes: dict[str, Callable[[int], Object]] = {
         "max_endpoints_per_slice": lambda number: shaped(endpoints=number),
@@ -135,7 +133,6 @@ def generation(case: Case, sandboxes: Sandboxes) -> None:
 
 
 def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
-    """The sandbox is Kubernetes 1.36: all of them are on, whether they can be off or not."""
     served = sandboxes(CURRENT).api.get("/version")
     now = (int(served["major"]), int(served["minor"]))
     assert {GATES[name] for name in case["expected"]} == {field.name for field in fields(ServerGates)}
@@ -145,15 +142,11 @@ def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
 
 
 RUN: Final[Mapping[str, Callable[[Case, Sandboxes], None]]] = {
-    "slice_hints": slice_hints,
-    "slice_shape": slice_shape,
-    "service_traffic_distribution": service_traffic_distribution,
-    "service_traffic_distribution_scope": service_traffic_distribution_scope,
-    "service_update_with_switch_off": service_update_with_switch_off,
-    "limits": limits,
-    "drop_disabled_fields": drop_disabled_fields,
-    "generation": generation,
-    "feature_switch_stages": feature_switch_stages,
+    each.__name__: each
+    for each in (
+        *(slice_hints, slice_shape, service_traffic_distribution, service_traffic_distribution_scope),
+        *(service_update_with_switch_off, limits, drop_disabled_fields, generation, feature_switch_stages),
+    )
 }
 CONTROLLER: Final = "what a controller or a proxy makes of accepted objects: test_validation runs it"
 NOT_RUN: Final[Mapping[str, str]] = {
@@ -190,11 +183,7 @@ def test_the_sandbox_is_as_upstream(case: Case, sandboxes: Sandboxes) -> None:
     RUN[case["kind"]](case, sandboxes)
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
-
-
 def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
-    """The answer to creating it; what is created is gone again afterwards."""
     answer = sandbox.api.send("POST", path, thing)
     assert answer.code in (201, 422), answer.object
     if answer.code == 201:
@@ -210,20 +199,15 @@ def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
 
 
 def wrong(answer: Answer) -> list[tuple[str, str]]:
-    """Type and field of each error."""
     return [(each["reason"], each["field"]) for each in answer.object.get("details", {}).get("causes", ())]
 
 
 def of(switches: Mapping[str, bool]) -> ServerGates:
-    """As the option ``--feature-gates`` gives them."""
     return parse_gates(f"{name}={str(is_on).lower()}" for name, is_on in switches.items())
 
 
 def names(hints: Object, field: str) -> list[str]:
     return [each["name"] for each in hints.get(field, ())]
-
-
-# --- what the cases' inputs stand for ---------------------------------------------------------------------------------
 
 
 def a_hinted_slice(hints: Case | None) -> Object:

@@ -59,15 +59,7 @@ class Result:
 
     def measures(self) -> list[float]:
         measures = [7.0] * MEASURES
-        measure(
-            self.demand,
-            self.groups,
-            self.composition,
-            self.weights,
-            PER_SLICE,
-            measures,
-            [7.0] * len(self.demand),
-        )
+        measure(self.demand, self.groups, self.composition, self.weights, PER_SLICE, measures, [7.0] * len(self.demand))
         return measures
 
 

@@ -1,7 +1,5 @@
 """Heuristics by name, and what each is like."""
 
-import pytest
-
 from zoneward.kube import names
 from zoneward.routing.algorithms.heuristics import (
     HEURISTICS,
@@ -18,19 +16,3 @@ def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_lo
     assert Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True) == LOCAL_KEP_TOOL
     assert LOCAL_KEP_TOOL.name not in {*HEURISTICS, *SUBSETTING_ALGORITHMS, *WHAT_IF_VALUES}
     assert find_heuristic(f"{names.DOMAIN}/{LOCAL_KEP_TOOL.name}") is None
-
-
-@pytest.mark.parametrize("name", HEURISTICS)
-def test_each_that_is_for_hints_is_found_under_our_domain_and_no_other(name: str) -> None:
-    """What is for slice groups has an annotation of its own."""
-    heuristic = HEURISTICS[name]
-    assert find_heuristic(f"{names.DOMAIN}/{name}") is (None if heuristic.subsets else heuristic)
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["", "/", "PreferZone", "zoneward.dev", "zoneward.dev/", "/PreferZone", "example.com/PreferZone",
-     "ZONEWARD.dev/PreferZone", "zoneward.dev/preferzone", "zoneward.dev/PreferZone/", "x/zoneward.dev/PreferZone"],
-)  # fmt: skip
-def test_nothing_else_is_found(value: str) -> None:
-    assert find_heuristic(value) is None

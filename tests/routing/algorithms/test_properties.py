@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import floor, isfinite
+from random import Random
 from typing import Final
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.reference.kep_2004 import ALGORITHMS
 from tests.routing.algorithms.running import HALF, Result, Row, rule_of, run
 
-from zoneward.routing.score import MAX_OVERLOAD
+from zoneward.routing.score import MAX_OVERLOAD, MEAN_OVERLOAD
 
 Input = tuple[list[int], list[int]]
 """Demand and supply of each zone."""
@@ -32,9 +33,6 @@ def inputs(draw: st.DrawFn) -> Input:
     return demand, supply
 
 
-# --- groups are groups ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @PROPERTY
 @given(inputs())
@@ -52,14 +50,13 @@ def test_every_endpoint_is_in_exactly_one_group_and_every_zone_has_one_that_serv
     assert all(any(weights[zone] > 0 for _, weights in result.used) for zone in range(len(demand)))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @PROPERTY
 @given(inputs())
-def test_the_same_input_has_the_same_result(algorithm: str, drawn: Input) -> None:
-    assert run(rule_of(algorithm), *drawn) == run(rule_of(algorithm), *drawn)
-
-
-# --- overload ---------------------------------------------------------------------------------------------------------
+def test_local_weighted_overloads_nobody_and_leaves_nobody_below_a_fair_part(drawn: Input) -> None:
+    result = run(rule_of("local-weighted"), *drawn)
+    assert result is not None
+    assert result.measures()[MAX_OVERLOAD] == pytest.approx(0, abs=1e-9)
+    assert result.measures()[MEAN_OVERLOAD] == pytest.approx(0, abs=1e-9)
 
 
 def exact_overloads(result: Result) -> list[Fraction]:
@@ -154,9 +151,6 @@ def test_which_side_of_the_threshold_is_decided_by_doubles(algorithm: str) -> No
     assert max(exact_overloads(result)) == HALF
 
 
-# --- the order of zones -----------------------------------------------------------------------------------------------
-
-
 UNEQUAL: Final = (1009, 1013, 1201, 1511, 2003, 2999, 5003, 7919, 9973, 20011)
 """Primes: with fewer than 1,000 endpoints, no two zones are ever equally loaded."""
 
@@ -209,21 +203,13 @@ def test_the_order_of_three_zones_decides_only_ties_of_local_shared(drawn: Order
 
 
 @PROPERTY
-@given(inputs(), st.data())
-def test_the_order_of_zones_decides_where_local_opt_takes_endpoints_from_but_not_how_many(
-    drawn: Input, data: st.DataObject
-) -> None:
-    order = data.draw(st.permutations(range(len(drawn[0]))))
+@given(inputs(), st.randoms(use_true_random=False))
+def test_the_order_of_zones_decides_at_most_where_endpoints_come_from(drawn: Input, random: Random) -> None:
+    order = random.sample(range(len(drawn[0])), len(drawn[0]))
+    first, other = in_both_orders("random", (*drawn, order))
+    assert first == other
     first, other = in_both_orders("local-opt", (*drawn, order))
     assert first is not None
     assert other is not None
-    assert sorted((weights, sum(located)) for located, weights in first) == sorted(
-        (weights, sum(located)) for located, weights in other
-    )
-
-
-@PROPERTY
-@given(inputs(), st.data())
-def test_the_order_of_zones_decides_nothing_of_random(drawn: Input, data: st.DataObject) -> None:
-    first, other = in_both_orders("random", (*drawn, data.draw(st.permutations(range(len(drawn[0]))))))
-    assert first == other
+    sizes, other_sizes = (sorted((weights, sum(located)) for located, weights in each) for each in (first, other))
+    assert sizes == other_sizes

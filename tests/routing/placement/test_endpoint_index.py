@@ -10,11 +10,7 @@ from tests.builders.structs import an_endpoint
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import Endpoint, EndpointIdentity, identity
-from zoneward.routing.placement.endpoint_index import (
-    EndpointIndex,
-    IndexedEndpoint,
-    count_and_first_names,
-)
+from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint, count_and_first_names
 from zoneward.routing.placement.groups import ZoneGroup, own_group
 
 ALONE = an_endpoint("10.0.0.1", pod="alone")
@@ -42,11 +38,6 @@ def index_endpoints(
 
 def counted(endpoint_index: EndpointIndex) -> set[int]:
     return {id(member.endpoint) for bucket in endpoint_index.ready_buckets() for member in bucket.members}
-
-
-def test_endpoints_with_addresses_of_their_own_all_count() -> None:
-    endpoint_index = index_endpoints([ALONE, FIRST])
-    assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
 
 
 def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
@@ -82,16 +73,6 @@ def test_of_several_addresses_only_the_first_is_looked_at() -> None:
 def test_upstream_keeps_them_apart() -> None:
     endpoint_index = index_endpoints([FIRST, SECOND, UNREADY], merge_addresses=False)
     assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
-
-
-def test_without_endpoints_nobody_counts() -> None:
-    endpoint_index = index_endpoints([])
-    assert (
-        endpoint_index.ready_count,
-        endpoint_index.total_count,
-        endpoint_index.ready_buckets(),
-        endpoint_index.unready_buckets(),
-    ) == (0, 0, [], [])
 
 
 def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
@@ -131,7 +112,6 @@ some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.int
 def test_an_updated_index_is_the_same_as_a_new_one(
     changes: list[tuple[int, str, bool, int, ZoneGroup | None]], merge_addresses: bool
 ) -> None:
-    """Endpoints come, change and go; two of them may share an address."""
     endpoint_index = EndpointIndex(merge_addresses=merge_addresses)
     there: dict[int, IndexedEndpoint] = {}
     for number, zone, ready, address, before in changes:

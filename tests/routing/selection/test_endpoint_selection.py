@@ -35,7 +35,6 @@ from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_port,
     honored_hints,
     is_externally_accessible,
-    is_proxied,
     policies_of,
     select_endpoints,
     slices_by_port,
@@ -57,9 +56,6 @@ def addresses(endpoints: tuple[Endpoint, ...] | None) -> set[str]:
     return {address for endpoint in endpoints for address in endpoint.addresses or ()}
 
 
-# --- hints ------------------------------------------------------------------------------------------------------------
-
-
 def hinted(*each: Hints | None) -> tuple[Endpoint, ...]:
     return tuple(an_endpoint(f"10.0.0.{number}", hinted=one) for number, one in enumerate(each, start=1))
 
@@ -68,7 +64,6 @@ ALL: Final = {"10.0.0.1", "10.0.0.2"}
 
 
 def test_a_proxy_that_does_not_know_its_zone_uses_all() -> None:
-    """KEP-2433 § Kube-Proxy: it has to determine the zone it runs in. Hints for nodes need none."""
     endpoints = hinted(hints("a", nodes=["n1"]), hints("a", nodes=["n2"]))
     assert chosen(*endpoints, zone=None, node="n3") == ("all", ALL)
     assert chosen(*endpoints, zone="", node="n3") == ("all", ALL)
@@ -82,29 +77,7 @@ def test_hints_that_are_not_heeded_do_not_matter() -> None:
     assert chosen(*endpoints, honored=NO_HINTS) == ("all", ALL)
 
 
-def test_where_nobody_is_there_nobody_is_chosen() -> None:
-    selection = select_endpoints((), policies=CLUSTER, honored=ALL_HINTS, node="n1", zone="a")
-    assert (selection.cluster, selection.all_reachable, selection.has_any, selection.only_remote) == (
-        (),
-        (),
-        False,
-        False,
-    )
-
-
-# --- readiness --------------------------------------------------------------------------------------------------------
-
-
-def leaving(address: str, *, node: str | None = None, hinted: Hints | None = None) -> Endpoint:
-    """Terminating, and still serving."""
-    return an_endpoint(address, node=node, ready=False, serving=True, terminating=True, hinted=hinted)
-
-
-# --- traffic policies -------------------------------------------------------------------------------------------------
-
-
 def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
-    """KEP-2086's gate; the external policy is older than it."""
     service = a_service(internal="Local", external="Local", node_port=30080)
     off = FeatureGates(topology_aware_hints=False, service_traffic_policy=False)
     assert policies_of(service, FeatureGates()) == Policies(uses_cluster=True, uses_local=True, internal_local=True)
@@ -133,14 +106,6 @@ def test_a_service_is_reached_from_outside_by_port_or_address(service: Service, 
     assert is_externally_accessible(service) == expected
 
 
-@pytest.mark.parametrize(
-    ("service", "expected"),
-    [(a_service(), True), (a_service(cluster_ip="None"), False), (a_service(type_="ExternalName"), False)],
-)
-def test_proxies_serve_what_has_an_address_of_its_own(service: Service, expected: bool) -> None:
-    assert is_proxied(service) == expected
-
-
 def under(policies: Policies, *endpoints: Endpoint) -> EndpointSelection:
     return select_endpoints(endpoints, policies=policies, honored=ALL_HINTS, node="n1", zone="a")
 
@@ -151,14 +116,11 @@ THERE: Final = an_endpoint("10.0.0.2", node="n2", hinted=hints("a"))
 
 
 def test_a_local_endpoint_that_terminates_serves_until_it_is_gone_but_is_not_healthy() -> None:
-    last = leaving("10.0.0.1", node="n1")
+    last = an_endpoint("10.0.0.1", node="n1", ready=False, serving=True, terminating=True)
     selection = under(INTERNAL_LOCAL, last, THERE)
     assert (selection.local, selection.rule, selection.healthy_local) == ((last,), SelectionRule.TERMINATING, 0)
     selection = under(EXTERNAL_LOCAL, last, THERE)
     assert (selection.local, selection.cluster, selection.all_reachable) == ((last,), (THERE,), (last, THERE))
-
-
-# --- proxies of every age ---------------------------------------------------------------------------------------------
 
 
 BESIDE: Final[Mapping[str, Service]] = {
@@ -186,10 +148,11 @@ def test_every_consumer_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("consumer", HEEDED)
-@pytest.mark.parametrize("service", BESIDE)
-def test_a_consumer_heeds_the_hints_of_its_time(service: str, consumer: str) -> None:
-    """One that came before KEP-4444 knows no value of the annotation but Auto."""
-    assert honored_hints(BESIDE[service], CONSUMERS[consumer], FeatureGates()) == HEEDED[consumer][service]
+def test_a_consumer_heeds_the_hints_of_its_time(consumer: str) -> None:
+    for name, service in BESIDE.items():
+        assert honored_hints(service, CONSUMERS[consumer], FeatureGates()) == HEEDED[consumer][name], name
+    beside_keys = a_service("Auto", distribution="PreferSameNode", keys=("kubernetes.io/hostname",))
+    assert honored_hints(beside_keys, CONSUMERS[consumer], FeatureGates()) == NO_HINTS
 
 
 @pytest.mark.parametrize(
@@ -202,17 +165,6 @@ def test_a_consumer_heeds_the_hints_of_its_time(service: str, consumer: str) -> 
 )
 def test_a_gate_that_is_off_in_the_proxy_hides_its_hints(gates: FeatureGates, expected: HonoredHints) -> None:
     assert honored_hints(a_service("Auto"), CURRENT, gates) == expected
-
-
-@pytest.mark.parametrize("consumer", CONSUMERS)
-def test_beside_topology_keys_no_hints_are_heeded(consumer: str) -> None:
-    """Hints may be there all the same, from before or from another controller."""
-    service = a_service("Auto", distribution="PreferSameNode", keys=("kubernetes.io/hostname",))
-    assert honored_hints(service, CONSUMERS[consumer], FeatureGates()) == NO_HINTS
-    assert honored_hints(a_service("Auto", keys=()), CURRENT, FeatureGates()) == ALL_HINTS
-
-
-# --- endpoints of slices ----------------------------------------------------------------------------------------------
 
 
 def of_port(*slices: EndpointSlice, port: str = "http", node: str | None = None) -> dict[str, str | None]:
@@ -228,45 +180,31 @@ def test_an_address_is_written_with_its_port_and_of_ipv6_in_brackets() -> None:
 
 
 def test_only_slices_with_the_port_and_its_number_count() -> None:
-    """By name, whatever the number: Pods may resolve a name each their own way."""
     other = a_slice("s2", an_endpoint("10.0.0.2"), ports=[EndpointPort(name="http", port=9090)])
     metrics = a_slice("s3", an_endpoint("10.0.0.3"), ports=[EndpointPort(name="metrics", port=9091)])
     without = a_slice("s4", an_endpoint("10.0.0.4"), ports=[EndpointPort(name="http", port=None)])
     bare = a_slice("s5", an_endpoint("10.0.0.5"), ports=[])
-    assert list(of_port(a_slice("s1", an_endpoint("10.0.0.1")), other, metrics, without, bare)) == [
-        "10.0.0.1:8080",
-        "10.0.0.2:9090",
-    ]
+    first = a_slice("s1", an_endpoint("10.0.0.1"))
+    assert list(of_port(first, other, metrics, without, bare)) == ["10.0.0.1:8080", "10.0.0.2:9090"]
+    assert endpoints_of_port([first], "http", protocol="UDP") == {}
 
 
-def test_of_an_address_twice_the_first_by_slice_name_counts() -> None:
-    """The same address with another port is another endpoint."""
+def test_of_an_address_twice_the_one_on_the_own_node_counts_else_the_first_by_slice_name() -> None:
     first = a_slice("s1", an_endpoint("10.0.0.1", node="n1"))
     second = a_slice("s2", an_endpoint("10.0.0.1", node="n2"))
     third = a_slice("s3", an_endpoint("10.0.0.1", node="n3"), ports=[EndpointPort(name="http", port=9090)])
     assert of_port(second, third, first) == {"10.0.0.1:8080": "n1", "10.0.0.1:9090": "n3"}
-
-
-def test_of_an_address_twice_the_one_on_the_own_node_counts() -> None:
-    first = a_slice("s1", an_endpoint("10.0.0.1", node="n1"))
-    second = a_slice("s2", an_endpoint("10.0.0.1", node="n2"))
     assert of_port(first, second, node="n2") == {"10.0.0.1:8080": "n2"}
     assert of_port(first, second, node="n3") == {"10.0.0.1:8080": "n1"}
 
 
 def test_a_ready_endpoint_wins_its_address_wherever_it_stands() -> None:
-    """A Pod on the host's network hands over to the next one on its node: both are listed for a while."""
     old = a_slice("s1", an_endpoint("10.0.0.1", node="n1", ready=False))
     new = a_slice("s2", an_endpoint("10.0.0.1", node="n1"))
     for slices in ([old, new], [new, old]):
         (kept,) = endpoints_of_port(slices, "http", node="n1").values()
         assert is_ready(kept)
         assert all(map(is_ready, endpoints_of_all_ports(slices)))
-
-
-def test_a_port_is_found_by_name_and_protocol() -> None:
-    one = a_slice("s1", an_endpoint("10.0.0.1"))
-    assert endpoints_of_port([one], "http", protocol="UDP") == {}
 
 
 def test_endpoints_of_all_ports_stand_once_by_address() -> None:
@@ -278,7 +216,6 @@ def test_endpoints_of_all_ports_stand_once_by_address() -> None:
 
 
 def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
-    """Of thousands of ports each would otherwise go through all ports of all slices."""
     endpoints = (Endpoint(addresses=("10.0.0.1",)),)
     ports = tuple(EndpointPort(name=name, protocol="TCP", port=80) for name in ("a", "b"))
     two = EndpointSlice(endpoints=endpoints, ports=ports)

@@ -45,7 +45,6 @@ def test_without_hints_everybody_gets_the_same_and_half_leaves_its_zone() -> Non
 
 
 def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
-    """Three quarters of demand on two of four endpoints: half more than fair, and half less on the others."""
     traffic = predicted(*some(2, "a", to="a"), *some(2, "b", to="b", block=1), demand=demand_in(a=3, b=1))
     assert traffic.load == loads(0.375, 0.375, 0.125, 0.125)
     assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (1.0, 0.5, 0.5)
@@ -56,7 +55,6 @@ def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
 
 
 def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
-    """Half of the traffic is spread over both endpoints of zone a, and all of it is used there."""
     traffic = predicted(*some(2, "a", to="a"), demand=EQUAL)
     assert traffic.load == loads(0.5, 0.5)
     assert (traffic.in_zone, traffic.max_overload) == (0.5, 0.0)
@@ -70,9 +68,6 @@ def test_a_zone_with_endpoints_but_without_demand_has_no_overload() -> None:
     assert (c.demand, c.located, c.consumed, c.expected, c.overload) == (0.0, 1, 0, 0.0, None)
     assert traffic.zones[""].located == 1
     assert traffic.in_zone == 0.25
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def nodes(*each: tuple[str, str | None, int]) -> Sequence[Node]:
@@ -104,14 +99,6 @@ def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None
     assert traffic.zones["b"].consumed == 1
 
 
-def test_with_the_internal_policy_local_a_local_endpoint_that_terminates_serves() -> None:
-    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
-    leaving = an_endpoint("10.0.0.2", "b", node="n2", ready=False, serving=True, terminating=True)
-    traffic = predicted(an_endpoint("10.0.0.1", "a", node="n1"), leaving, demand=demand, policies=INTERNAL_LOCAL)
-    assert traffic.load == loads(0.5, 0.5)
-    assert traffic.dropped == 0
-
-
 def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_zone() -> None:
     """A third of the CPU has no zone: it goes to all endpoints, also to those that have none."""
     demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1), ("n3", None, 1)))
@@ -123,21 +110,6 @@ def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_z
         assert predicted(*some(2, nowhere), demand=demand).in_zone == 0.0
 
 
-# --- readiness --------------------------------------------------------------------------------------------------------
-
-
-def test_terminating_endpoints_take_all_traffic_as_the_last_resort() -> None:
-    leaving = [
-        an_endpoint(f"10.0.0.{each}", "a", ready=False, serving=True, terminating=True, hinted=hints("a"))
-        for each in (1, 2)
-    ]
-    unready = an_endpoint("10.0.0.3", "b", ready=False)
-    traffic = predicted(*leaving, unready)
-    assert traffic.load == loads(0.5, 0.5, 0.0)
-    assert (traffic.zones["a"].located, traffic.zones["b"].located) == (2, 0)
-    assert (traffic.in_zone, traffic.max_overload, traffic.mean_overload) == (0.5, 0.0, 0.0)
-
-
 @pytest.mark.parametrize("endpoints", [[], [an_endpoint(ready=False)]], ids=["none", "none ready"])
 def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint]) -> None:
     traffic = predicted(*endpoints)
@@ -146,18 +118,8 @@ def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint
     assert traffic.zones["a"].overload is None
 
 
-# --- demand -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "demand", [demand_in(), compute_demand([a_node("n1", ready=False)])], ids=["no nodes", "none ready"]
 )
 def test_without_demand_nothing_can_be_predicted(demand: Demand) -> None:
     assert predict_traffic([an_endpoint()], demand=demand, policies=CLUSTER, honored=ALL_HINTS) is None
-
-
-def test_nodes_and_zones_alone_predict_the_same() -> None:
-    """Where no node picks for itself, the Nodes behind the zones do not matter."""
-    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "a", 2), ("n3", "b", 1)))
-    endpoints = (*some(2, "a", to="a"), *some(1, "b", to="b", block=1))
-    assert predicted(*endpoints, demand=demand) == predicted(*endpoints, demand=demand_in(a=3, b=1))

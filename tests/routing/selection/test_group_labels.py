@@ -1,6 +1,7 @@
 """Slice groups as text and back, and what proxies of every kind make of slices with a zone label (KEP-2004)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Final
 
 import pytest
@@ -17,8 +18,6 @@ from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group, restrict_to_zones
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
-    CURRENT,
-    ZONEWARD,
     EndpointSelection,
     Policies,
     SelectionRule,
@@ -26,10 +25,8 @@ from zoneward.routing.selection.endpoint_selection import (
     select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.group_labels import group_of_slice, zone_label, zones_annotation
+from zoneward.routing.selection.group_labels import group_of_slice, zones_annotation
 
-LABELS: Final = CONSUMERS["zone-slices"]
-"""A proxy that knows the proposal's rule alone."""
 LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
 
 
@@ -44,8 +41,6 @@ def labelled(label: str | None, annotation: str | None = None, *addresses: str, 
     return replace(each, metadata=replace(each.metadata, annotations=annotations))
 
 
-# --- text and back ----------------------------------------------------------------------------------------------------
-
 ZONES: Final = st.from_regex(r"[a-z0-9A-Z]([-_.a-z0-9A-Z]{0,8}[a-z0-9A-Z])?", fullmatch=True)
 WEIGHTS: Final = st.one_of(
     st.just(1.0), st.integers(1, 9_999_999_999).map(lambda millionths: round(millionths / 10**6, WEIGHT_DIGITS))
@@ -58,16 +53,14 @@ def groups(draw: st.DrawFn) -> ZoneGroup:
     return ZoneGroup(zones, tuple(draw(st.lists(WEIGHTS, min_size=len(zones), max_size=len(zones)))))
 
 
-@examples(300)
+@examples(100)
 @given(groups())
 def test_every_group_comes_back_from_its_label_and_annotation(group: ZoneGroup) -> None:
     """Weights to the last digit that groups have; a proxy that knows the label alone gets the one zone it names."""
-    each = labelled(zone_label(group), zones_annotation(group))
+    each = labelled(group.label_zone, zones_annotation(group))
     assert group_of_slice(each) == group
-    label = zone_label(group)
-    assert label is not None
-    assert label in group.zones
-    assert group_of_slice(each, reads="labels") == own_group(label)
+    assert group.label_zone in group.zones
+    assert group_of_slice(each, reads="labels") == own_group(group.label_zone)
     assert group_of_slice(each, reads="ignored") is None
 
 
@@ -83,26 +76,18 @@ TEXTS: Final[Mapping[str, tuple[ZoneGroup, str, str | None]]] = {
 
 @pytest.mark.parametrize("what", TEXTS)
 def test_label_and_annotation_of_a_group(what: str) -> None:
-    """An own group needs no annotation, a shared one without weights only names."""
     group, label, annotation = TEXTS[what]
-    assert (zone_label(group), zones_annotation(group)) == (label, annotation)
+    assert (group.label_zone, zones_annotation(group)) == (label, annotation)
 
 
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [
+def test_the_zone_label_is_the_largest_weight_then_the_first_by_name() -> None:
+    for weights, label in (
         ((1.0, 1.0, 1.0), "a"),
         ((0.2, 0.5, 0.3), "b"),
         ((0.2, 0.4, 0.4), "b"),
-        ((0.4, 0.2, 0.4), "a"),
-        ((0.1, 0.1, 0.2), "c"),
         ((1.0, 1.0, 1.5), "c"),
-    ],
-)
-def test_the_zone_label_is_the_largest_weight_then_the_first_by_name(
-    weights: tuple[float, float, float], expected: str
-) -> None:
-    assert zone_label(ZoneGroup(("a", "b", "c"), weights)) == expected
+    ):
+        assert ZoneGroup(("a", "b", "c"), weights).label_zone == label
 
 
 READ: Final[Mapping[str, ZoneGroup]] = {
@@ -128,7 +113,6 @@ def test_an_annotation_that_makes_sense_counts_before_the_label(text: str) -> No
 
 @pytest.mark.parametrize("text", NONSENSE, ids=ascii)
 def test_an_annotation_that_makes_no_sense_is_not_there(text: str) -> None:
-    """The label counts alone."""
     assert group_of_slice(labelled("a", text)) == own_group("a")
 
 
@@ -145,8 +129,6 @@ def test_a_group_among_fewer_zones_keeps_its_weights_and_is_an_own_one_in_the_en
     assert restrict_to_zones(group, {"c"}) == own_group("c")
     assert restrict_to_zones(group, {"d"}) is None
 
-
-# --- selection --------------------------------------------------------------------------------------------------------
 
 SLICES: Final = (
     labelled("a", None, "10.0.0.1", "10.0.0.2", name="a"),
@@ -205,7 +187,6 @@ USED: Final[Mapping[str, Mapping[str | None, tuple[list[int], SelectionRule]]]] 
 
 @pytest.mark.parametrize("consumer", USED)
 def test_a_proxy_uses_slices_labelled_for_its_zone_and_those_without_a_label(consumer: str) -> None:
-    """Older ones use all; a node without a zone too."""
     for zone, (expected, rule) in USED[consumer].items():
         selection = use(SLICES, zone, consumer)
         assert (ends(selection), selection.rule) == (expected, rule), zone
@@ -213,7 +194,6 @@ def test_a_proxy_uses_slices_labelled_for_its_zone_and_those_without_a_label(con
 
 @pytest.mark.parametrize("consumer", ["zoneward", "zone-slices"])
 def test_where_labels_leave_nothing_all_are_used(consumer: str) -> None:
-    """KEP-2004 § Rollout: a proxy falls back to all endpoints if none are there for its zone."""
     selection = use(SLICES[:3], "d", consumer)
     assert (ends(selection), selection.rule) == ([1, 2, 3, 4], SelectionRule.ALL)
     assert selection.weights is None
@@ -221,7 +201,6 @@ def test_where_labels_leave_nothing_all_are_used(consumer: str) -> None:
 
 @pytest.mark.parametrize("consumer", ["zoneward", "zone-slices"])
 def test_with_none_but_endpoints_that_are_not_ready_in_its_group_a_zone_uses_all_ready_ones(consumer: str) -> None:
-    """One that is leaving but still serves changes nothing, as long as anybody is ready."""
     own = a_slice(
         "a",
         an_endpoint("10.0.0.1", "a", ready=False),
@@ -237,7 +216,6 @@ def test_with_none_but_endpoints_that_are_not_ready_in_its_group_a_zone_uses_all
 
 
 def test_weights_are_those_of_what_was_chosen_for_the_zone() -> None:
-    """Slices for all weigh 1; where all weigh the same there are none."""
     assert weights("b") == {3: 1.0, 4: 0.75, 5: 1.0}
     assert weights("c") == {4: 0.25, 5: 1.0}
     assert weights("a") is None
@@ -256,7 +234,6 @@ def weights(zone: str | None) -> dict[int, float] | None:
 
 
 def test_hints_count_within_the_slices_of_the_zone() -> None:
-    """If every endpoint that is left has them and one matches; the rule is the hints' then."""
     hinted = a_slice(
         "a",
         an_endpoint("10.0.0.1", "a", hinted=hints("a")),
@@ -288,7 +265,6 @@ def test_node_hints_count_within_the_slices_of_the_zone() -> None:
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_an_internal_policy_of_local_looks_at_all_slices(consumer: str) -> None:
-    """An endpoint on the own node counts, whichever zone its slice is for."""
     slices = (
         a_slice("b", an_endpoint("10.0.0.1", "a", node="n"), labels={names.ZONE_LABEL: "b"}),
         a_slice("a", an_endpoint("10.0.0.2", "a", node="m"), labels={names.ZONE_LABEL: "a"}),
@@ -305,48 +281,17 @@ def test_with_the_gate_off_a_proxy_ignores_labels() -> None:
         assert ends(use(SLICES, "a", consumer, gates=off)) == ALL
 
 
-# --- KEP-2004 § Version Skew Strategy ---------------------------------------------------------------------------------
-
-
-def a_cluster(*, gate: bool = True) -> Cluster:
-    """Eight Pods in zone a, four in zone b, none in zone c: with groups, each zone has four."""
-    return Cluster(
+def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> None:
+    """Also after groups were there: the controller falls back, the proxy does not."""
+    new = Cluster(
         service=a_service(subsetting="Auto"),
         nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
         pods=pods_in({"a": 8, "b": 4}),
-        configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=gate)),
     )
-
-
-def numbers_used(cluster: Cluster, consumer: str) -> dict[str, tuple[int, SelectionRule]]:
-    slices = only_family(cluster.plan()).slices
-    selections = {zone: use(slices, zone, consumer) for zone in "abc"}
-    return {zone: (len(selection.cluster or ()), selection.rule) for zone, selection in selections.items()}
-
-
-RANDOM: Final = dict.fromkeys("abc", (12, SelectionRule.ALL))
-
-
-def test_skew_an_old_controller_writes_no_labels_and_a_new_proxy_uses_all() -> None:
-    """Also after groups were there: the controller falls back, the proxy does not."""
-    old = a_cluster(gate=False)
-    assert not any(names.ZONE_LABEL in (each.metadata.labels or {}) for each in only_family(old.plan()).changes.after)
-    for consumer in (ZONEWARD, LABELS):
-        assert numbers_used(old, consumer.name) == RANDOM
-        assert numbers_used(old.with_(slices=a_cluster().settled().slices), consumer.name) == RANDOM
-
-
-def test_skew_an_old_proxy_ignores_labels_and_uses_all() -> None:
-    """Nobody twice: it sees every endpoint in one slice only."""
-    for consumer in CONSUMERS.values():
-        if consumer.zone_slices == "ignored":
-            assert numbers_used(a_cluster(), consumer.name) == RANDOM
-    assert CURRENT.zone_slices == "ignored"
-
-
-def test_all_endpoints_are_still_found_by_the_service_s_name() -> None:
-    """KEP-2004 § Version Skew Strategy: whatever the approach, the label is on every slice."""
-    for cluster in (a_cluster(), a_cluster(gate=False)):
-        slices = only_family(cluster.plan()).changes.after
-        assert all((each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == "cart" for each in slices)
-        assert len(endpoints_of_all_ports(slices)) == 12
+    old = new.with_(configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=False)))
+    for cluster in (old, old.with_(slices=new.settled().slices)):
+        slices = only_family(cluster.plan()).slices
+        assert not any(names.ZONE_LABEL in (each.metadata.labels or {}) for each in slices)
+        for consumer, zone in product(("zoneward", "zone-slices"), "abc"):
+            selection = use(slices, zone, consumer)
+            assert (len(selection.cluster or ()), selection.rule) == (12, SelectionRule.ALL)

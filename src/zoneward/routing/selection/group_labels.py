@@ -22,11 +22,6 @@ ZoneSlices = Literal["groups", "labels", "ignored"]
 _PART: Final = re.compile(r"([^=,]+)(?:=([0-9]{1,4}(?:\.[0-9]{1,9})?))?")
 
 
-def zone_label(group: ZoneGroup | None) -> str | None:
-    """The value of the zone label on slices of a group."""
-    return group.label_zone if group else None
-
-
 def zones_annotation(group: ZoneGroup | None) -> str | None:
     """The value of the annotation: ``a,b``, or ``a=0.75,b=0.25``; None where the label says it all."""
     if group is None or (len(group.zones) == 1 and not group.weighted):
