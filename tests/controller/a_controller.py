@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
+from unittest.mock import patch
 
 import msgspec
 from tests.builders.objects import a_node, a_pod, a_service
@@ -18,6 +19,7 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import LivePod
 from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import Writer
+from zoneward.controller import endpointslice_controller
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
@@ -194,14 +196,15 @@ async def at_work(
     )
     context = ControllerContext(connection=place.link, mode=mode, **of_context)
     controller = EndpointSliceController(context, ControllerOptions(**of_options), **given)
-    running = asyncio.create_task(controller.run())
-    try:
-        yield controller
-        assert not running.done(), running.exception()
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+    with patch.object(endpointslice_controller, "_RECHECK_PERIOD", 0.05):
+        running = asyncio.create_task(controller.run())
+        try:
+            yield controller
+            assert not running.done(), running.exception()
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
 
 
 async def settle(place: Place, controller: EndpointSliceController) -> None:

@@ -343,7 +343,7 @@ async def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is
     # What is kept of a Service, spoilt.
     kept = controller._states._states[KEY]
     kept.service.update_pod(("default", "cart-1"), None)
-    await until(lambda: controller._states._states.get(KEY) not in (None, kept))
+    await until(lambda: controller._states._states.get(KEY, kept) is not kept)
     assert place.registry.store.version == version
     place.make_ready(2, False)
     await settle(place, controller)

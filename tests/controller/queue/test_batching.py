@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.queue.batching import NO_WRITES, Batching, WritePace
+from zoneward.controller.queue.batching import NO_WRITES, Batching
 
 FREE = 1e9
 """Slices a second that nobody writes: only the period counts."""
@@ -37,20 +37,16 @@ def upstream_gives(changes: list[float], period: float) -> int:
     return number
 
 
-def test_the_first_change_waits_for_nothing_and_what_follows_is_gathered() -> None:
-    batching = Batching(period=1.0, writes_per_second=FREE)
-    assert gives([0.2, 0.3, 0.4, 3.0], batching) == [(0.2, 1), (1.3, 2), (3.0, 1)]
-
-
-def test_without_a_period_every_change_is_given_out_at_once() -> None:
-    batching = Batching(period=0.0, writes_per_second=FREE)
-    assert gives([0.2, 0.3, 0.4], batching) == [(0.2, 1), (0.3, 1), (0.4, 1)]
-
-
-def test_work_that_wrote_nothing_leaves_the_service_as_quiet_as_it_was() -> None:
-    batching = Batching(period=1.0)
-    assert batching.after(NO_WRITES, taken=5.0, writes=0) == NO_WRITES
-    assert batching.due(5.1, NO_WRITES) == 5.1
+@pytest.mark.parametrize(
+    ("period", "writes", "given"),
+    [
+        pytest.param(1.0, 1, [(0.2, 1), (1.3, 2), (3.0, 1)], id="the-first-waits-for-nothing-what-follows-is-gathered"),
+        pytest.param(0.0, 1, [(0.2, 1), (0.3, 1), (0.4, 1), (3.0, 1)], id="without-a-period-all-at-once"),
+        pytest.param(1.0, 0, [(0.2, 1), (0.3, 1), (0.4, 1), (3.0, 1)], id="work-that-wrote-nothing"),
+    ],
+)
+def test_what_follows_a_write_is_gathered(period: float, writes: int, given: list[tuple[float, int]]) -> None:
+    assert gives([0.2, 0.3, 0.4, 3.0], Batching(period=period, writes_per_second=FREE), writes=writes) == given
 
 
 def test_many_writes_are_paid_for_by_a_wait_and_few_are_not() -> None:
@@ -116,18 +112,10 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_
     assert writes <= most_writes
 
 
-@pytest.mark.parametrize("setting", ["period", "burst", "longest"])
 @pytest.mark.parametrize("value", [-1.0, inf])
-def test_a_setting_that_cannot_be_meant_is_refused(setting: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{setting}: expected a number from 0, got {value}"):
-        Batching(**{setting: value})
-
-
-def test_a_rate_of_no_writes_is_refused() -> None:
+def test_a_setting_that_cannot_be_meant_is_refused(value: float) -> None:
+    for setting in ("period", "burst", "longest"):
+        with pytest.raises(ValueError, match=f"{setting}: expected a number from 0, got {value}"):
+            Batching(**{setting: value})
     with pytest.raises(ValueError, match="writes_per_second: expected a number above 0, got 0"):
         Batching(writes_per_second=0)
-
-
-def test_a_pace_says_what_it_was() -> None:
-    pace = Batching(writes_per_second=4).after(WritePace(written=1.0, paid=3.0), taken=2.0, writes=2)
-    assert pace == WritePace(written=2.0, paid=3.5)
