@@ -12,7 +12,6 @@ from tests.controller.a_controller import PODS, Place, a_place, addresses, at_wo
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
-from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.endpoints_object import updated_endpoints
@@ -75,20 +74,25 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, EndpointsLink, EndpointSliceController]]:
+async def kept(
+    mode: Mode = Mode.ONLY_MARKED, **options: Any
+) -> AsyncIterator[tuple[Place, EndpointsLink, EndpointSliceController]]:
     async with a_place() as place:
         place.link = server = EndpointsLink(place.link, place)
         fill(place, selector=None, annotations=MARKS)
-        async with at_work(place, mode=mode, batching=Batching()) as controller:
-            await settle(place, controller)
+        async with at_work(place, mode=mode, batching=Batching(), **options) as controller:
             yield place, server, controller
 
 
 async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
-    async with kept() as (place, server, controller):
+    async with kept(Mode.TAKE_OVER) as (place, server, controller):
+        # Those of a Service with a selector are the built-in controller's, which goes on with them.
+        place.service("other")
+        await settle(place, controller)
+        assert set(server.objects) == {"cart"}
         assert server.listed() == (addresses(*range(PODS)), set())
         assert server.calls == ["GET", "POST"]
-        (service,) = place.objects("services")[-1:]
+        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
         since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
         assert since == service["metadata"]["creationTimestamp"]
         place.make_ready(1, False)
@@ -100,22 +104,13 @@ async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
         assert server.calls == ["GET", "POST", "PUT"]
         # With the Service it goes.
         place.store.delete(place.registry.kinds["services"], "default", "cart")
-        place.missing.clear()
         await settle(place, controller)
-        place.missing.clear()
         assert server.objects == {}
-
-
-async def test_where_all_services_are_ours_too() -> None:
-    async with kept(Mode.TAKE_OVER) as (place, server, controller):
-        # Those of a Service with a selector are the built-in controller's, which goes on with them.
-        place.service("other")
-        await settle(place, controller)
-        assert set(server.objects) == {"cart"}
 
 
 async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
     async with kept() as (place, server, controller):
+        await settle(place, controller)
         note = {"annotations": {"note": "b"}}
         place.change("endpoints", "default", "cart", lambda old: old | {"metadata": old["metadata"] | note})
         server.calls.clear()
@@ -131,6 +126,7 @@ async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
 
 async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
     async with kept() as (place, server, controller):
+        await settle(place, controller)
         server.refuses = 403
         for ready in (False, True, False):
             place.make_ready(1, ready)
@@ -141,25 +137,21 @@ async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
 
 
 async def test_nothing_is_read_or_written_on_standby() -> None:
-    async with a_place() as place:
-        place.link = server = EndpointsLink(place.link, place)
-        fill(place, selector=None, annotations=MARKS)
-        leading = asyncio.Event()
-        writer = Writer(place.link)
-        async with at_work(place, mode=Mode.ONLY_MARKED, leading=leading, writer=writer) as controller:
-            await controller.cache.synced.wait()
-            await asyncio.sleep(0.1)
-            assert server.calls == []
-            leading.set()
-            await settle(place, controller)
-            leading.clear()
-            controller.stepped_down()
-            place.make_ready(1, False)
-            await asyncio.sleep(0.1)
-            assert server.calls == ["GET", "POST"]
-            leading.set()
-            await settle(place, controller)
-            assert server.calls == ["GET", "POST", "GET", "PUT"]
+    leading = asyncio.Event()
+    async with kept(leading=leading) as (place, server, controller):
+        await controller.cache.synced.wait()
+        await asyncio.sleep(0.1)
+        assert server.calls == []
+        leading.set()
+        await settle(place, controller)
+        leading.clear()
+        controller.stepped_down()
+        place.make_ready(1, False)
+        await asyncio.sleep(0.1)
+        assert server.calls == ["GET", "POST"]
+        leading.set()
+        await settle(place, controller)
+        assert server.calls == ["GET", "POST", "GET", "PUT"]
 
 
 async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +164,9 @@ async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeyp
 
     log = Lines()
     monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
-    async with a_place() as place:
-        place.link = server = EndpointsLink(place.link, place)
-        fill(place, selector=None, annotations=MARKS)
-        async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
-            await until(lambda: len(server.calls) > 2)
-            broken = False
-            await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+    async with kept(log=log) as (_, server, _):
+        await until(lambda: len(server.calls) > 2)
+        broken = False
+        await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
     ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
     assert fields["error"] == "RuntimeError: a bug"
