@@ -143,7 +143,7 @@ def _written(each: EndpointSlice) -> Object:
 
 @asynccontextmanager
 async def a_shop(*faults: str) -> AsyncIterator[Shop]:
-    """In which the built-in controller has all in its slices."""
+    """In which the built-in controller has all in its slices; nothing may ever be missing."""
     registry = new_registry()
     store = LocalClient(registry)
     for zone in "abc":
@@ -168,6 +168,7 @@ async def a_shop(*faults: str) -> AsyncIterator[Shop]:
         work = asyncio.create_task(shop.work())
         try:
             yield shop
+            assert shop.missing == []
         finally:
             work.cancel()
             with suppress(asyncio.CancelledError):

@@ -260,7 +260,6 @@ async def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_
             await until(lambda: not controller.contested and is_ours(shop, controller))
             assert no_conflict_check(controller.contested)() is None
             assert shop.listed() == shop.steady
-        assert shop.missing == []
 
 
 async def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
@@ -278,7 +277,6 @@ async def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None
         async with at_work(shop, conflicts=quick()) as controller:
             await controller.wait_until_idle(LIMIT)
             assert not counter_total(controller.metrics.writes)
-        assert shop.missing == []
 
 
 async def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_go() -> None:
@@ -293,7 +291,6 @@ async def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not
             shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "cart"}}})
             await until(lambda: not controller.contested and controller.is_idle)
         assert shop.listed() == shop.steady
-        assert shop.missing == []
 
 
 def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:
