@@ -92,20 +92,19 @@ def test_the_words() -> None:
     assert said(HonoredReason.NOT_ACCEPTED, UNKNOWN) == ("False", "NotAccepted", "revision 0123abcd: UnknownValue")
 
 
-def test_only_what_says_so_is_found_to_be_of_a_revision() -> None:
-    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=3)
+def test_it_is_found_to_be_of_a_revision_and_which_nodes_are_behind_are_mere_words() -> None:
+    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12)
     assert states_honored(told, "0123abcd")
     assert not states_honored(told, "0123abce")
     assert not states_honored(honored_condition(HonoredReason.PROGRAMMING, ON, "0123abcd"), "0123abcd")
     assert not states_honored(None, "0123abcd")
-
-
-def test_which_nodes_are_behind_are_mere_words() -> None:
-    one = honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n1", "n2"])
-    other = honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n2"])
+    one, other = (
+        honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=behind)
+        for behind in (["n1", "n2"], ["n2"])
+    )
     assert have_equal_meaning((one,), (other,))
     assert not are_equal((one,), (other,))
-    assert not have_equal_meaning((one,), (honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))
+    assert not have_equal_meaning((one,), (told,))
 
 
 # --- What is met is found, all of it, once, and nothing else ---
