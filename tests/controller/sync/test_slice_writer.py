@@ -1,7 +1,8 @@
 """Writes of a sync that meet what they did not expect, on a sandbox over HTTP."""
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from tests.client.a_writer import SLICE, SLICES_KEPT, a_writer, kept
 
 from zoneward.client.resources import SLICES
-from zoneward.client.writer import Writer
+from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
@@ -20,8 +21,6 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import compute_demand
-from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.slices.changes import SliceChanges
 from zoneward.slices.cluster_state import ClusterState
@@ -38,15 +37,6 @@ def with_endpoints(slice_: EndpointSlice, number: int) -> EndpointSlice:
 async def created(writer: Writer) -> EndpointSlice:
     await writer.create(SLICES, SLICE)
     return await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-
-
-def somebody_changes(registry: Registry) -> None:
-    kind = registry.kinds[SLICES_KEPT]
-    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
-
-
-def somebody_deletes(registry: Registry) -> None:
-    registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name, Deletion())
 
 
 def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, ControllerMetrics]:
@@ -92,36 +82,18 @@ async def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: 
 
 async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
     """Without faults, which are for HTTP alone."""
-    thing: dict[str, Any] = {
-        "kind": "EndpointSlice",
-        "apiVersion": "discovery.k8s.io/v1",
-        "metadata": {
-            "name": SLICE.metadata.name,
-            "namespace": KEY[0],
-            "labels": SLICE.metadata.labels,
-            "ownerReferences": [],
-        },
-        "addressType": "IPv4",
-        "endpoints": [],
-        "ports": [],
-    }
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write())
+    there = json.loads(encode_object(SLICES, replace(SLICE, endpoints=(), ports=())))
+    registry.create(registry.kinds[SLICES_KEPT], KEY[0], there, Write())
     found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
     return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
 
 
-async def test_a_slice_that_is_there_already_as_it_should_be_is_well() -> None:
-    async with a_writer() as (writer, _registry):
-        reconciler, _, _ = a_reconciler(writer)
-        await created(writer)
-        result = await reconciler.write(KEY, [CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-
-
-async def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
+async def test_a_slice_that_is_there_already_is_well_as_it_should_be_and_has_to_be_seen_otherwise() -> None:
     async with a_writer() as (writer, _registry):
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
+        result = await reconciler.write(KEY, [CREATE])
+        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
         result = await reconciler.write(KEY, [SliceWrite(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
         assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [])
@@ -129,29 +101,24 @@ async def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
 
 
 @pytest.mark.parametrize("operation", [Operation.UPDATE, Operation.DELETE])
-async def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operation) -> None:
+@pytest.mark.parametrize("deletes", [False, True], ids=["changed", "deleted"])
+async def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operation, deletes: bool) -> None:
     async with a_writer() as (writer, registry):
         reconciler, tracker, _ = a_reconciler(writer)
-        there = await created(writer)
-        somebody_changes(registry)
+        there, now = await created(writer), list[EndpointSlice]()
+        kind, name = registry.kinds[SLICES_KEPT], SLICE.metadata.name
+        if deletes:
+            registry.delete(kind, KEY[0], name, Deletion())
+        else:
+            registry.update(kind, KEY[0], name, lambda old: old | {"endpoints": []}, Write())
+            now = [await writer.read(SLICES, namespace=KEY[0], name=name)]
         result = await reconciler.write(KEY, [SliceWrite(operation, with_endpoints(there, 1)), CREATE])
+        if deletes and operation is Operation.DELETE:
+            assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 2), "it is gone, as it should be"
+            return
         assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [there])
-        now = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        assert not now.endpoints
-        assert not tracker.is_stale(KEY, [now])
-
-
-async def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
-    async with a_writer() as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = await created(writer)
-        somebody_deletes(registry)
-        result = await reconciler.write(KEY, [SliceWrite(Operation.UPDATE, with_endpoints(there, 1)), CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
-        assert tracker.is_stale(KEY, [there])
-        assert not tracker.is_stale(KEY, [])
-        assert (await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])).outcome is SyncOutcome.WRITTEN
+        assert not tracker.is_stale(KEY, now)
 
 
 async def test_after_what_is_withheld_nothing_is_written() -> None:
@@ -169,16 +136,8 @@ async def test_after_what_is_withheld_nothing_is_written() -> None:
 NAMES = tuple("abcd")
 OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))
 SERVICE = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u"))
-DECISION = Decision(
-    approach=Approach.CLUSTER_WIDE,
-    heuristic=None,
-    active=False,
-    reason=Reason.ENABLED,
-    message="",
-    endpoints=0,
-    allocation=None,
-    rules=(),
-)
+DECISION = cast(Decision, None)
+"""Nobody asks for it."""
 CLUSTER_STATE = ClusterState(demand=compute_demand(()), node_zones={}, configuration=Configuration())
 Places = Mapping[int, str]
 """The slice that each endpoint is in."""
