@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from tests.builders.objects import a_service
+from tests.client.recording import until
 from tests.client.serving import access_to, json_status, served
-from tests.controller.a_controller import Place, a_place, addresses, fill
+from tests.controller.a_controller import KEPT, LIMIT, Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
@@ -30,11 +31,8 @@ from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.versioned_store import StoredChange
 
 LEASES = "leases.coordination.k8s.io"
-LIMIT = 20.0
 
 
 @dataclass
@@ -45,10 +43,8 @@ class Run:
     log: Lines
 
     async def until(self, event: str) -> None:
-        async with asyncio.timeout(LIMIT):
-            while event not in self.log.events:
-                assert not self.task.done(), self.task.exception()
-                await asyncio.sleep(0.005)
+        await until(lambda: event in self.log.events or self.task.done())
+        assert event in self.log.events, self.task.exception()
 
 
 @asynccontextmanager
@@ -83,66 +79,74 @@ def lease_of(place: Place) -> Any:
     return next((each["spec"] for each in place.objects(LEASES)), {})
 
 
-async def listed(place: Place, expected: set[str]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while place.listed() != expected:
-            await asyncio.sleep(0.005)
-
-
-async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
-    # A write takes long enough to be under way when the end comes.
-    async with a_place("latency=200ms") as place, a_run(url_of(place)) as run:
+@asynccontextmanager
+async def a_leader(**settings: Any) -> AsyncIterator[tuple[Place, Run]]:
+    """That has written the slices of nine Pods."""
+    async with a_place() as place, a_run(url_of(place), **settings) as run:
         fill(place)
-        await listed(place, addresses(*range(9)))
-        written: list[str] = []
+        await until(lambda: place.listed() == addresses(*range(9)))
+        yield place, run
 
-        def note(kind: Kind, _change: StoredChange) -> None:
-            written.append(kind.resource)
 
+async def over(run: Run) -> None:
+    run.stop.set()
+    await asyncio.wait_for(run.task, LIMIT)
+
+
+@pytest.fixture
+def slow_slices(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """Whether a write of a slice has begun after this was switched on by `clear`, and whether it goes on."""
+    begun, goes_on, send = asyncio.Event(), asyncio.Event(), Transport.send
+
+    async def slow(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
+        if "endpointslices" in path:
+            begun.set()
+            await goes_on.wait()
+        return await send(self, method, path, body, **options)
+
+    monkeypatch.setattr(Transport, "send", slow)
+    goes_on.set()
+    return begun, goes_on
+
+
+async def test_what_was_begun_is_written_before_the_lease_is_let_go(
+    slow_slices: tuple[asyncio.Event, asyncio.Event],
+) -> None:
+    begun, goes_on = slow_slices
+    written: list[str] = []
+    async with a_leader() as (place, run):
+        begun.clear()
+        goes_on.clear()
         place.make_ready(0, False)
-        place.registry.store.listeners.append(note)
-        await asyncio.sleep(0.35)
+        place.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
+        await begun.wait()
         run.stop.set()
+        await run.until("stops after the writes under way")
+        goes_on.set()
         await asyncio.wait_for(run.task, LIMIT)
+        assert KEPT in written
         assert written[-1] == LEASES
         assert not lease_of(place).get("holderIdentity")
-        assert run.log.events[-3:] == [
-            "stops after the writes under way",
-            "stepped down",
-            "the Lease is released",
-        ]
-        version = place.registry.store.version
-        await asyncio.sleep(0.5)
-        assert place.registry.store.version == version
+        assert run.log.events[-3:] == ["stops after the writes under way", "stepped down", "the Lease is released"]
 
 
-async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(
+    monkeypatch: pytest.MonkeyPatch, slow_slices: tuple[asyncio.Event, asyncio.Event]
+) -> None:
     monkeypatch.setattr(running, "DRAIN", 0.2)
-    async with a_place() as place, a_run(url_of(place)) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
-        begun = asyncio.Event()
-        send = Transport.send
-
-        async def silent(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
-            if "endpointslices" in path:
-                begun.set()
-                await asyncio.sleep(LIMIT)
-            return await send(self, method, path, body, **options)
-
-        monkeypatch.setattr(Transport, "send", silent)
+    begun, goes_on = slow_slices
+    async with a_leader() as (place, run):
+        begun.clear()
+        goes_on.clear()
         place.make_ready(0, False)
-        await asyncio.wait_for(begun.wait(), LIMIT)
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
+        await begun.wait()
+        await over(run)
         assert lease_of(place)["holderIdentity"]
         assert run.log.events[-1].startswith("the Lease expires by itself")
 
 
 async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
-    async with a_place() as place, a_run(url_of(place)) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
+    async with a_leader() as (place, run):
 
         def fail(_old: object, _new: object) -> None:
             raise RuntimeError("a bug")
@@ -158,27 +162,22 @@ async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
 
 
 async def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
-    over = asyncio.Event()
+    end = asyncio.Event()
 
     async def silent(_request: object) -> Any:
-        await over.wait()
+        await end.wait()
 
     async with served(silent) as server, a_run(server.url) as run:
         await run.until("status server listens")
-        await asyncio.sleep(0.1)
-        run.stop.set()
-        await asyncio.wait_for(run.task, 5.0)
-        over.set()
+        await over(run)
+        end.set()
         assert run.log.events == ["status server listens", "stops"]
 
 
 async def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
-    async with a_place() as place, a_run(url_of(place), leader_elect=False) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
+    async with a_leader(leader_elect=False) as (place, run):
         assert "leads" in run.log.events
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
+        await over(run)
         assert not lease_of(place)
 
 
@@ -188,7 +187,7 @@ async def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: p
         async with a_run(url_of(place)) as second:
             await second.until("another replica leads")
             fill(place)
-            await listed(place, addresses(*range(9)))
+            await until(lambda: place.listed() == addresses(*range(9)))
             assert "leads" not in second.log.events
             queue = second.replica.controller.queue
             waited, begin = queue.longest_wait(), queue.restart_waiting
@@ -200,12 +199,11 @@ async def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: p
 
             monkeypatch.setattr(queue, "restart_waiting", begins)
             assert waited > 0
-            first.stop.set()
-            await asyncio.wait_for(first.task, LIMIT)
+            await over(first)
             await second.until("leads")
             assert ages[0] < waited, "what waited for others has not waited for us"
             place.make_ready(0, False)
-            await listed(place, addresses(*range(1, 9)))
+            await until(lambda: place.listed() == addresses(*range(1, 9)))
 
 
 async def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
@@ -237,26 +235,39 @@ async def test_who_can_never_lead_is_not_ready() -> None:
         assert failed_checks(checks) == {}
 
 
+class Observed:
+    """An observer whose time a test counts."""
+
+    def __init__(self, place: Place) -> None:
+        self.now, self.log = 100.0, Lines()
+        self.watch_health = WatchHealth(place.link, clock=lambda: self.now)
+        context = ControllerContext(
+            connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+        )
+        self.observer = ReplicaObserver(
+            EndpointSliceController(context),
+            watch_health=self.watch_health,
+            elector=None,
+            log=self.log,
+            error_text=str,
+            clock=lambda: self.now,
+        )
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+        self.observer._observe()
+
+
 async def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
-    now, log = 0.0, Lines()
     async with a_place() as place:
-        standing = WatchHealth(place.link, clock=lambda: now)
-        controller = EndpointSliceController(
-            ControllerContext(
-                connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
-            )
-        )
-        observer = ReplicaObserver(
-            controller, watch_health=standing, elector=None, log=log, error_text=str, clock=lambda: now
-        )
-        standing.trouble(SLICES, Unreachable("no connection"))
-        for _ in range(4):
-            observer._observe()
-            now += 0.6
-        async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
-            observer._observe()
-            observer._observe()
-    assert log.told == [
+        observed = Observed(place)
+        observed.watch_health.trouble(SLICES, Unreachable("no connection"))
+        for seconds in (0, 0.6, 0.6, 0.6):
+            observed.after(seconds)
+        async with observed.watch_health.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
+            observed.after(0.6)
+            observed.after(0)
+    assert observed.log.told == [
         ("the watch of the cluster has failed", {"error": "no connection"}),
         ("the watch of the cluster works again", {"seconds": 2.4}),
     ]
@@ -264,40 +275,24 @@ async def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
 
 async def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
     # Slow enough to be seen while the cluster is not listed yet.
-    async with a_place("latency=500ms") as place, a_run(url_of(place)) as run:
+    async with a_place("latency=100ms") as place, a_run(url_of(place)) as run:
         await run.until("status server listens")
         assert not gc.isenabled()
-        fill(place)
-        await listed(place, addresses(*range(9)))
-        async with asyncio.timeout(LIMIT):
-            while not gc.isenabled():
-                await asyncio.sleep(0.01)
+        await until(gc.isenabled)
         assert gc.get_freeze_count()
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
+        await over(run)
     assert gc.isenabled()
     assert not gc.get_freeze_count()
 
 
 async def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
-    now = 100.0
     async with a_place() as place:
-        controller = EndpointSliceController(
-            ControllerContext(
-                connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
-            )
-        )
-        standing = WatchHealth(place.link, clock=lambda: now)
-        observer = ReplicaObserver(
-            controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
-        )
+        observed = Observed(place)
         gc.disable()
         try:
-            now += LONGEST_WITHOUT_GC - 0.1
-            observer._observe()
+            observed.after(LONGEST_WITHOUT_GC - 0.1)
             assert not gc.isenabled()
-            now += 0.1
-            observer._observe()
+            observed.after(0.1)
             assert gc.isenabled()
         finally:
             gc.enable()

@@ -26,36 +26,32 @@ NODES = nodes_in({"a": 4, "b": 4, "c": 4})
 EVEN = {"a": 4, "b": 4, "c": 4}
 
 
-def labels_of(cluster: Cluster) -> SyncLabels:
-    (family,) = cluster.plan().families
-    return sync_labels(cluster.service, family.decision)
+NO_LABELS = None
+"""None that says what traffic distribution is asked for."""
 
 
-ASKED = {
-    "nothing": (Cluster(service=a_service()), SyncLabels("random", "", "Disabled", "")),
-    "Auto": (Cluster(service=a_service("Auto")), SyncLabels("auto", Feature.HINTS, "Auto", "")),
-    "Auto that is not possible": (
-        Cluster(service=a_service("Auto"), pods=pods_in({"a": 1})),
-        SyncLabels("random", Feature.HINTS, "Auto", ""),
-    ),
-    "subsetting": (
-        Cluster(service=a_service(subsetting="Auto")),
-        SyncLabels("auto", Feature.SUBSETTING, "Disabled", ""),
-    ),
-    **{
-        value: (
-            Cluster(service=a_service(distribution=value)),
-            SyncLabels("auto", Feature.TRAFFIC_DISTRIBUTION, "Disabled", value),
-        )
-        for value in names.TRAFFIC_DISTRIBUTIONS
-    },
-}
-
-
-@pytest.mark.parametrize(("cluster", "labels"), ASKED.values(), ids=ASKED)
-def test_labels_say_what_is_asked_for_and_whether_it_is_in_force(cluster: Cluster, labels: SyncLabels) -> None:
-    cluster = cluster.with_(nodes=NODES, pods=cluster.pods or pods_in(EVEN))
-    assert labels_of(cluster) == labels
+@pytest.mark.parametrize(
+    ("service", "pods", "labels"),
+    [
+        (a_service(), EVEN, SyncLabels("random", "", "Disabled", "")),
+        (a_service("Auto"), EVEN, SyncLabels("auto", Feature.HINTS, "Auto", "")),
+        (a_service("Auto"), {"a": 1}, SyncLabels("random", Feature.HINTS, "Auto", "")),
+        (a_service(subsetting="Auto"), EVEN, SyncLabels("auto", Feature.SUBSETTING, "Disabled", "")),
+        *(
+            (a_service(distribution=each), EVEN, SyncLabels("auto", Feature.TRAFFIC_DISTRIBUTION, "Disabled", each))
+            for each in names.TRAFFIC_DISTRIBUTIONS
+        ),
+        # A Service can make no label of its own.
+        *((a_service(distribution=each), EVEN, NO_LABELS) for each in ("zoneward.dev/local", "", "x" * 300)),
+    ],
+)
+def test_labels_say_what_is_asked_for_and_whether_it_is_in_force(
+    service: Service, pods: dict[str, int], labels: SyncLabels | None
+) -> None:
+    (family,) = Cluster(service=service, nodes=NODES, pods=pods_in(pods)).plan().families
+    found = sync_labels(service, family.decision)
+    assert found == labels if labels is not None else found.traffic_distribution == ""
+    assert traffic_distribution(service, family.decision) == (found.traffic_distribution or None)
 
 
 HINTED = {
@@ -81,16 +77,6 @@ def test_groups_of_slices_for_zones_have_no_hints_and_are_filled_apart() -> None
     metrics.record_sync(cluster.plan())
     assert not metrics.totals.hinted
     assert (metrics.totals.slices, metrics.totals.desired_slices) == (3, 3)
-
-
-@pytest.mark.parametrize("value", [*names.TRAFFIC_DISTRIBUTIONS, "zoneward.dev/local", "", "x" * 300])
-def test_a_service_can_make_no_label_of_its_own(value: str) -> None:
-    service = a_service(distribution=value)
-    known = value in names.TRAFFIC_DISTRIBUTIONS
-    cluster = Cluster(service=service, nodes=NODES, pods=pods_in(EVEN))
-    (family,) = cluster.plan().families
-    assert traffic_distribution(service, family.decision) == (value if known else None)
-    assert labels_of(cluster).traffic_distribution == (value if known else "")
 
 
 # --- totals -----------------------------------------------------------------------------------------------------------
@@ -133,10 +119,7 @@ def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
     assert {name for _, name in accounts} == left.keys()
 
 
-def test_each_family_without_endpoints_should_have_one_slice() -> None:
-    assert family_totals([], max_endpoints=100).desired_slices == 1
-    assert family_totals([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
-
-
-def test_slices_for_other_ports_or_zones_are_filled_apart() -> None:
+def test_slices_for_other_ports_or_zones_are_filled_apart_and_without_endpoints_there_should_be_one() -> None:
     assert family_totals([(101, 2), (1, 1)], max_endpoints=100).desired_slices == 3
+    assert family_totals([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
+    assert family_totals([], max_endpoints=100).desired_slices == 1
