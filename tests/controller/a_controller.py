@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
@@ -15,8 +15,8 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 
 from zoneward.client.backoff import Backoff
-from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import LivePod
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import CACHED_RESOURCES, LivePod
 from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import Writer
 from zoneward.controller import endpointslice_controller
@@ -121,23 +121,7 @@ class Place(SandboxObjects):
         return [each for each in found if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
 
     def plans(self, configuration: Configuration) -> Iterator[ServicePlan]:
-        """What every Service with a selector would come to now, planned from what the server has."""
-        snapshot = Snapshot(
-            services=tuple(msgspec.convert(self.objects("services"), list[Service])),
-            nodes=tuple(msgspec.convert(self.objects("nodes"), list[Node])),
-            pods=tuple(msgspec.convert(self.objects("pods"), list[Pod])),
-            slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
-            lists_pods=True,
-        )
-        cluster_state = ClusterState(
-            demand=compute_demand(snapshot.nodes),
-            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
-            configuration=configuration,
-        )
-        for service in snapshot.services:
-            if service.spec.selector:
-                pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-                yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
+        return plans_of(self.objects, configuration)
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
@@ -214,7 +198,7 @@ async def settle(place: Place, controller: EndpointSliceController) -> None:
         version = place.registry.store.version
         if (
             await controller.wait_until_idle(0.2)
-            and _has_seen(place, controller)
+            and has_seen(place.registry, controller.cache)
             and version == place.registry.store.version
         ):
             return
@@ -222,19 +206,35 @@ async def settle(place: Place, controller: EndpointSliceController) -> None:
     raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")
 
 
-def _has_seen(place: Place, controller: EndpointSliceController) -> bool:
-    cache = controller.cache
-    stores: Mapping[str, ObjectStore[Any]] = {
-        "pods": cache.pods,
-        "services": cache.services,
-        "nodes": cache.nodes,
-        KEPT: cache.slices,
-    }
-    return all(
-        {each["metadata"]["resourceVersion"] for each in place.objects(resource)}
-        == {each.metadata.resource_version for each in store}
-        for resource, store in stores.items()
+def has_seen(registry: Registry, cache: InformerCache) -> bool:
+    """Whether the cache has all that the server has."""
+    for resource in CACHED_RESOURCES:
+        kind = registry.kinds[f"{resource.plural}.{resource.group}" if resource.group else resource.plural]
+        held: Iterable[Any] = cache.store(resource)
+        versions = {int(each.metadata.resource_version) for each in held}
+        if {record.version for _, record in registry.store.records(kind)} != versions:
+            return False
+    return True
+
+
+def plans_of(objects: Callable[[str], list[Object]], configuration: Configuration) -> Iterator[ServicePlan]:
+    """What every Service with a selector would come to now, planned from what the server has."""
+    snapshot = Snapshot(
+        services=msgspec.convert(objects("services"), tuple[Service, ...]),
+        nodes=msgspec.convert(objects("nodes"), tuple[Node, ...]),
+        pods=msgspec.convert(objects("pods"), tuple[Pod, ...]),
+        slices=msgspec.convert(objects(KEPT), tuple[EndpointSlice, ...]),
+        lists_pods=True,
     )
+    cluster_state = ClusterState(
+        demand=compute_demand(snapshot.nodes),
+        node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
+        configuration=configuration,
+    )
+    for service in snapshot.services:
+        if service.spec.selector:
+            pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
+            yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
 
 def fill(place: Place, pods: int = PODS, **service: Any) -> None:

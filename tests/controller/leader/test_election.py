@@ -1,9 +1,11 @@
 """What an elector does about the Lease that it sees, and what nobody should set."""
 
-import msgspec
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from zoneward.controller.leader.election import (
     LeaseClaim,
@@ -21,21 +23,21 @@ STAMP = "2026-01-01T12:00:00.000000Z"
 TIMING = LeaseTiming()
 
 
-def a_lease(holder: str | None, *, version: str = "7", renewed: str = "long ago", **fields: object) -> Lease:
-    spec = {
-        "holderIdentity": holder,
-        "leaseDurationSeconds": 15,
-        "acquireTime": "first",
-        "renewTime": renewed,
-        "leaseTransitions": 3,
-    }
+def a_lease(holder: str | None, *, version: str = "7", renewed: str = "long ago", **fields: Any) -> Lease:
+    spec = LeaseSpec(
+        holder_identity=holder,
+        lease_duration_seconds=15,
+        acquire_time="first",
+        renew_time=renewed,
+        lease_transitions=3,
+    )
     namespace, name = KEY
     metadata = ObjectMeta(namespace=namespace, name=name, uid="u", resource_version=version, labels={"team": "a"})
-    return Lease(metadata=metadata, spec=_convert(spec | fields))
+    return Lease(metadata=metadata, spec=replace(spec, **fields))
 
 
-def _convert(spec: dict[str, object]) -> LeaseSpec:
-    return msgspec.convert(spec, LeaseSpec)
+def seen(lease: Lease | None, *, before: ObservedLease | None = None, at: float = 100.0) -> ObservedLease:
+    return observe_lease(lease, before=before, at=at)
 
 
 def decided(known: ObservedLease, *, now: float = 100.0, timing: LeaseTiming = TIMING) -> LeaseWait | LeaseClaim:
@@ -49,7 +51,7 @@ def claimed(known: ObservedLease, *, now: float = 100.0) -> Lease:
 
 
 def test_where_there_is_no_lease_one_is_created() -> None:
-    lease = claimed(observe_lease(None, before=None, at=100.0))
+    lease = claimed(seen(None))
     assert lease.metadata == ObjectMeta(namespace="kube-system", name="zoneward")
     assert lease.spec == LeaseSpec(
         holder_identity="me", lease_duration_seconds=15, acquire_time=STAMP, renew_time=STAMP, lease_transitions=0
@@ -57,47 +59,40 @@ def test_where_there_is_no_lease_one_is_created() -> None:
 
 
 def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() -> None:
-    lease = claimed(observe_lease(a_lease(""), before=None, at=100.0))
+    lease = claimed(seen(a_lease("")))
     assert lease.metadata == a_lease("").metadata, "the version that was seen, its labels, its uid"
     spec = lease.spec
     assert (spec.holder_identity, spec.acquire_time, spec.renew_time) == ("me", STAMP, STAMP)
     assert spec.lease_transitions == 4
-
-
-def test_a_count_of_changes_that_is_full_stays_as_it_is() -> None:
-    lease = claimed(observe_lease(a_lease("", leaseTransitions=2**31 - 1), before=None, at=100.0))
-    assert lease.spec.lease_transitions == 2**31 - 1, "an API server refuses more"
+    full = claimed(seen(a_lease("", lease_transitions=2**31 - 1)))
+    assert full.spec.lease_transitions == 2**31 - 1, "an API server refuses more"
 
 
 def test_our_own_is_renewed_and_nothing_else_of_it_changes() -> None:
-    spec = claimed(observe_lease(a_lease("me"), before=None, at=100.0)).spec
+    spec = claimed(seen(a_lease("me"))).spec
     assert (spec.acquire_time, spec.renew_time, spec.lease_transitions) == ("first", STAMP, 3)
 
 
 def test_another_s_is_left_alone_for_its_duration_from_when_it_was_first_seen() -> None:
-    known = observe_lease(a_lease("other"), before=None, at=100.0)
+    known = seen(a_lease("other"))
     assert decided(known, now=100.0) == LeaseWait(15.0)
     assert decided(known, now=114.5) == LeaseWait(0.5)
     assert claimed(known, now=115.0).spec.lease_transitions == 4
-
-
-def test_the_duration_that_counts_is_the_holder_s_or_ours_where_it_says_none() -> None:
-    longer = observe_lease(a_lease("other", leaseDurationSeconds=60), before=None, at=100.0)
-    assert decided(longer) == LeaseWait(60.0)
-    without = observe_lease(a_lease("other", leaseDurationSeconds=None), before=None, at=100.0)
-    assert decided(without) == LeaseWait(15.0)
+    # Its duration is the holder's, or ours where it says none.
+    for duration, waited in ((60, 60.0), (None, 15.0)):
+        assert decided(seen(a_lease("other", lease_duration_seconds=duration))) == LeaseWait(waited)
 
 
 def test_only_a_change_of_what_the_holder_writes_begins_the_time_anew() -> None:
-    first = observe_lease(a_lease("other"), before=None, at=100.0)
-    labelled = observe_lease(a_lease("other", version="8"), before=first, at=105.0)
+    first = seen(a_lease("other"))
+    labelled = seen(a_lease("other", version="8"), before=first, at=105.0)
     assert (labelled.since, labelled.lease) == (100.0, a_lease("other", version="8"))
-    renewed = observe_lease(a_lease("other", version="9", renewed="now"), before=labelled, at=106.0)
+    renewed = seen(a_lease("other", version="9", renewed="now"), before=labelled, at=106.0)
     assert renewed.since == 106.0
 
 
 def test_a_lease_that_is_deleted_under_its_holder_is_not_created_before_the_holder_must_have_noticed() -> None:
-    known = observe_lease(None, before=observe_lease(a_lease("other"), before=None, at=100.0), at=105.0)
+    known = seen(None, before=seen(a_lease("other")), at=105.0)
     assert decided(known, now=105.0) == LeaseWait(10.0)
     lease = claimed(known, now=115.0)
     assert (lease.metadata.resource_version, lease.metadata.uid) == (None, "")
@@ -105,19 +100,19 @@ def test_a_lease_that_is_deleted_under_its_holder_is_not_created_before_the_hold
 
 
 def test_its_holder_creates_it_again_at_once() -> None:
-    lease = claimed(observe_lease(None, before=observe_lease(a_lease("me"), before=None, at=100.0), at=100.0))
+    lease = claimed(seen(None, before=seen(a_lease("me")), at=100.0))
     assert (lease.metadata.resource_version, lease.spec.lease_transitions) == (None, 3)
 
 
 def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:
-    claim = released_lease(observe_lease(a_lease("me"), before=None, at=100.0), identity="me", stamp=STAMP)
+    claim = released_lease(seen(a_lease("me")), identity="me", stamp=STAMP)
     assert claim is not None
     assert claim.lease.metadata == a_lease("me").metadata
     assert claim.lease.spec == LeaseSpec(
         holder_identity="", lease_duration_seconds=1, acquire_time=STAMP, renew_time=STAMP, lease_transitions=3
     )
-    others = observe_lease(a_lease("other"), before=None, at=100.0)
-    gone = observe_lease(None, before=observe_lease(a_lease("me"), before=None, at=100.0), at=101.0)
+    others = seen(a_lease("other"))
+    gone = seen(None, before=seen(a_lease("me")), at=101.0)
     assert [released_lease(each, identity="me", stamp=STAMP) for each in (others, gone)] == [None, None]
 
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import msgspec
 from tests.builders.objects import SERVICE_NAME
-from tests.controller.leader.an_election import LEASES, seconds
 from tests.controller.model.cluster import NAMESPACE, SLICES, Cluster
-from tests.controller.model.network import Link, Sent
+from tests.controller.model.network import LEASES, Link, Sent, seconds
 
 from zoneward.kube.objects import ObjectKey
 from zoneward.sandbox.server.kinds import Kind

@@ -19,15 +19,37 @@ from typing import Final
 
 import pytest
 from hypothesis import Phase, given, seed, settings
-from tests.controller.leader.an_election import in_no_time
-from tests.controller.model.once_failed import ONCE_FAILED
-from tests.controller.model.schedules import Schedule, schedules
+from tests.controller.model.network import in_no_time
+from tests.controller.model.schedules import Schedule, Step, calm, schedules
 from tests.controller.model.world import World
 from tests.properties.random_clusters import examples
 
-SCHEDULES: Final = 150
+SCHEDULES: Final = 120
 CASES: Final = 6
 """Among which the schedules are split, so that they can run at the same time."""
+
+
+ONCE_FAILED: Final = {
+    # Each as short as it could be made.
+    "a-slice-that-was-written-before-a-restart-is-deleted": calm(
+        Step("kill", 0, 0, 1.0),
+        Step("meddle", 0, 3, 1.0),
+    ),
+    "a-service-is-replaced-before-all-of-it-is-told": calm(
+        Step("ask", 0, 1, 0.002),
+        Step("replace_service", 0, 0, 0.0),
+    ),
+    "a-service-is-replaced-while-the-one-before-is-told-in-vain": calm(
+        Step("replace_service", 20, 4, 0.0),
+        Step("replace_service", 20, 4, 0.0),
+    ),
+    "what-a-plan-would-have-told-that-was-not-written": calm(
+        Step("ask", 0, 6, 1.0),
+        Step("meddle_before_next_write", 3, 9, 0.0),
+        Step("node", 0, 4, 0.002),
+        Step("node", 0, 0, 1.0),
+    ),
+}
 
 
 def play(schedule: Schedule) -> Counter[str]:

@@ -7,25 +7,20 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-import msgspec
-from tests.controller.leader.an_election import NOON, seconds
-from tests.controller.model.cluster import SERVICES, SLICES, Cluster, is_own
+from tests.controller.a_controller import plans_of
+from tests.controller.model.cluster import SERVICES, Cluster, is_own
 from tests.controller.model.judge import Judge
-from tests.controller.model.network import Network
+from tests.controller.model.network import NOON, Network, seconds
 from tests.controller.model.replica import Replica
 from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
 
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import are_equal, own_conditions
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, node_zone
+from zoneward.kube.objects import Condition, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import compute_demand
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.plan import plan_service
-from zoneward.snapshots.cluster_snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
@@ -87,18 +82,10 @@ class World:
             self.replicas = [self._new() for _ in range(schedule.replicas)]
             await self._stays_quiet(2.0, "after a restart", begins=True)
         finally:
-            for task in (
-                *(each for replica in self.replicas for each in replica.tasks),
-                *self._ends,
-                *network.in_flight,
-            ):
+            running = (*(each for replica in self.replicas for each in replica.tasks), *self._ends, *network.in_flight)
+            for task in running:
                 task.cancel()
-            await asyncio.gather(
-                *(each for replica in self.replicas for each in replica.tasks),
-                *self._ends,
-                *network.in_flight,
-                return_exceptions=True,
-            )
+            await asyncio.gather(*running, return_exceptions=True)
         self.check()
         return network.met + self.judge.by
 
@@ -238,25 +225,13 @@ class World:
             assert not twice, f"{name} lists {twice} twice"
             expected = cluster.expected(services[name])
             assert dict(listed) == expected, f"{name}: {_difference(dict(listed), expected)}"
-        self._check_plans(list(services.values()))
+        self._check_plans()
 
-    def _check_plans(self, services: list[dict[str, Any]]) -> None:
-        objects, convert = self.cluster.objects, msgspec.convert
-        snapshot = Snapshot(
-            services=convert(services, tuple[Service, ...]),
-            nodes=convert(objects("nodes"), tuple[Node, ...]),
-            pods=convert(objects("pods"), tuple[Pod, ...]),
-            slices=convert(objects(SLICES), tuple[EndpointSlice, ...]),
-            lists_pods=True,
-        )
-        cluster_state = ClusterState(
-            demand=compute_demand(snapshot.nodes),
-            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
-            configuration=self.configuration,
-        )
-        for service in snapshot.services:
-            pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-            plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
+    def _check_plans(self) -> None:
+        for plan in plans_of(self.cluster.objects, self.configuration):
+            service = plan.service
+            if service.metadata.name not in SERVICES:
+                continue
             changes = [each.changes for each in plan.families]
             left = [
                 [each.create, each.update, each.delete] for each in changes if each.create or each.update or each.delete
