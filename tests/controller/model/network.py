@@ -30,6 +30,7 @@ P = ParamSpec("P")
 Object = dict[str, Any]
 LEASES: Final = "leases.coordination.k8s.io"
 """As the registry calls them."""
+LEASE_KEY: Final = ("kube-system", "zoneward")
 NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _JSON: Final = "application/json"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -6,9 +6,8 @@ from random import Random
 from typing import Any, Final
 
 from tests.controller.a_controller import has_seen
-from tests.controller.leader.an_election import KEY
 from tests.controller.model.judge import Judge
-from tests.controller.model.network import Link, Network, seconds
+from tests.controller.model.network import LEASE_KEY, Link, Network, seconds
 
 from zoneward.client import api_errors, list_pager
 from zoneward.client import writer as writing
@@ -94,7 +93,7 @@ class Replica:
         if elects:
             self.elector = LeaderElector(
                 Link(network, name, judge),
-                key=KEY,
+                key=LEASE_KEY,
                 identity=name,
                 timing=TIMING,
                 callbacks=LeaderCallbacks(on_change=self._leads),
