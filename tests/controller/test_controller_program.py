@@ -215,13 +215,6 @@ async def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() 
             await asyncio.wait_for(run.task, LIMIT)
 
 
-async def test_what_breaks_off_is_counted_and_told() -> None:
-    async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
-        fill(place)
-        await run.until("a list or watch broke off")
-        assert counter_total(run.replica.controller.metrics.watch_errors)
-
-
 async def test_who_can_never_lead_is_not_ready() -> None:
     async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
         await run.until("the cluster is listed")

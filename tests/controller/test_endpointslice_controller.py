@@ -16,7 +16,6 @@ from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_pl
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
-from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
 from zoneward.controller.mode import Mode
@@ -120,18 +119,6 @@ async def test_demand_brings_back_only_services_that_it_may_change(
 # --- Services that are not like most ----------------------------------------------------------------------------------
 
 
-@with_controller()
-async def test_one_that_becomes_an_external_name_loses_its_slices(
-    place: Place, controller: EndpointSliceController
-) -> None:
-    spec = {"type": "ExternalName", "externalName": "example.com", "selector": LABELS}
-    place.change("services", *KEY, lambda service: service | {"spec": spec})
-    await until(lambda: not place.slices())
-    place.missing.clear()
-    await settle(place, controller)
-    assert len(controller.metrics.totals) == 0
-
-
 async def test_a_service_whose_selector_is_back_is_given_back() -> None:
     async with a_shop() as shop:
         await shop.adopting().adopt(endpoints_policy="keep")
@@ -204,26 +191,6 @@ async def test_slices_of_other_managers_are_never_written() -> None:
 
 KEEPS_LABEL = Configuration(keep_built_in_label=True)
 LABEL_OF = {KEEPS_LABEL: names.BUILT_IN_MANAGER, Configuration(): names.MANAGER}
-
-
-async def test_under_the_built_in_label_slices_of_the_built_in_controller_are_kept_and_updated() -> None:
-    async with a_place() as place:
-        fill(place)
-        (plan,) = place.plans(Configuration().as_upstream())
-        for each in plan.families[0].changes.create:
-            await Writer(place.link).create(SLICES, each)
-        before = place.objects(KEPT)
-        async with at_work(place, configuration=KEEPS_LABEL) as controller:
-            await settle(place, controller)
-            assert place.objects(KEPT) == before
-            place.annotate("cart", AUTO)
-            await settle(place, controller)
-            assert is_as_planned(place, KEEPS_LABEL)
-            assert not controller.contested
-        (kept,) = place.slices()
-        assert kept.metadata.uid == before[0]["metadata"]["uid"]
-        assert all(one.hints for one in kept.endpoints or ())
-        assert managers(place) == {names.BUILT_IN_MANAGER}
 
 
 @pytest.mark.parametrize("asked", [AUTO, {names.SUBSETTING_ANNOTATION: "Auto"}], ids=["hints", "groups"])
