@@ -322,14 +322,6 @@ def test_endpoints_with_hints_are_told_apart_by_where_the_hints_are_from(service
     assert metrics.totals.hinted == {by: 12}
 
 
-def test_groups_of_slices_for_zones_have_no_hints_and_are_filled_apart() -> None:
-    cluster = Cluster(service=a_service(subsetting="Auto"), nodes=NODES, pods=pods_in(EVEN))
-    metrics = ControllerMetrics()
-    metrics.record_sync(cluster.plan())
-    assert not metrics.totals.hinted
-    assert (metrics.totals.slices, metrics.totals.desired_slices) == (3, 3)
-
-
 # --- totals -----------------------------------------------------------------------------------------------------------
 
 COUNTS = st.builds(

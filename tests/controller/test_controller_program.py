@@ -174,38 +174,6 @@ async def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
         assert run.log.events == ["status server listens", "stops"]
 
 
-async def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
-    async with a_leader(leader_elect=False) as (place, run):
-        assert "leads" in run.log.events
-        await over(run)
-        assert not lease_of(place)
-
-
-async def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_place() as place, a_run(url_of(place)) as first:
-        await first.until("leads")
-        async with a_run(url_of(place)) as second:
-            await second.until("another replica leads")
-            fill(place)
-            await until(lambda: place.listed() == addresses(*range(9)))
-            assert "leads" not in second.log.events
-            queue = second.replica.controller.queue
-            waited, begin = queue.longest_wait(), queue.restart_waiting
-            ages: list[float] = []
-
-            def begins() -> None:
-                begin()
-                ages.append(queue.longest_wait())
-
-            monkeypatch.setattr(queue, "restart_waiting", begins)
-            assert waited > 0
-            await over(first)
-            await second.until("leads")
-            assert ages[0] < waited, "what waited for others has not waited for us"
-            place.make_ready(0, False)
-            await until(lambda: place.listed() == addresses(*range(1, 9)))
-
-
 async def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
     async def refuse(_request: object) -> Any:
         return json_status(403, "Forbidden", "")

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.builders.objects import a_slice
 from tests.client.recording import until
 from tests.controller.a_built_in import a_shop
-from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
@@ -23,7 +22,7 @@ from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
-from zoneward.kube.objects import EndpointSlice, ObjectMeta
+from zoneward.kube.objects import ObjectMeta
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
@@ -171,24 +170,6 @@ async def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
             assert not the_service(place)["status"].get("conditions")
 
 
-async def test_slices_of_other_managers_are_never_written() -> None:
-    async with a_place() as place:
-        fill(place)
-        place.service("unmanaged", selector=None)
-        for service in ("cart", "unmanaged"):
-            for manager in ("endpointslicemirroring-controller.k8s.io", "somebody"):
-                name = f"{service}-{manager.partition('.')[0]}"
-                slice_ = a_slice(name, service=service, addresses=["10.9.0.1"], manager=manager)
-                place.store.create(place.registry.kinds[KEPT], "default", slice_)
-        theirs = place.objects(KEPT)
-        async with at_work(place) as controller:
-            await settle(place, controller)
-            place.make_ready(1, False)
-            await settle(place, controller)
-            assert not controller.contested
-        assert [each for each in place.objects(KEPT) if each in theirs] == theirs
-
-
 KEEPS_LABEL = Configuration(keep_built_in_label=True)
 LABEL_OF = {KEEPS_LABEL: names.BUILT_IN_MANAGER, Configuration(): names.MANAGER}
 
@@ -285,22 +266,6 @@ async def test_where_nothing_can_be_created_any_more_it_is_not_tried_again_and_a
                 place.make_ready(1, False)
 
 
-@with_controller()
-async def test_a_slice_that_nobody_will_ever_see_is_awaited_only_until_it_is_looked_for(
-    place: Place, controller: EndpointSliceController
-) -> None:
-    stale = controller.queue.wait_for_cache
-    controller.queue.wait_for_cache = lambda key: stale(key, limit=0.1)  # type: ignore[method-assign, assignment, misc]
-    labels = {names.SERVICE_NAME_LABEL: "cart"}
-    # Written by us, and deleted by somebody before the cache saw it.
-    ghost = ObjectMeta(name="cart-x", namespace="default", uid="ghost", resource_version="1", labels=labels)
-    controller._tracker.written(EndpointSlice(metadata=ghost))
-    place.make_ready(1, False)
-    await until(lambda: "10.0.0.2" not in place.listed())
-    await settle(place, controller)
-    assert counter_total(controller.metrics.syncs, cause="stale") >= 1
-
-
 @with_controller(resync_period=0.2)
 async def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_written(
     place: Place, controller: EndpointSliceController
@@ -333,55 +298,6 @@ async def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices(
 
 
 # --- leading ----------------------------------------------------------------------------------------------------------
-
-
-async def test_on_standby_nothing_is_written_until_we_lead() -> None:
-    async with a_place() as place:
-        fill(place)
-        leading = asyncio.Event()
-        async with at_work(place, leading=leading) as controller:
-            await controller.cache.synced.wait()
-            await asyncio.sleep(0.05)
-            assert place.slices() == []
-            leading.set()
-            await settle(place, controller)
-            leading.clear()
-            controller.stepped_down()
-            place.make_ready(0, False)
-            await asyncio.sleep(0.05)
-            assert place.listed() == addresses(*range(PODS))
-            leading.set()
-            await settle(place, controller)
-            assert place.listed() == addresses(*range(1, PODS))
-
-
-class Slow(Writer):
-    """Waits before the second slice of all."""
-
-    def __init__(self, link: Any) -> None:
-        super().__init__(link)
-        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
-
-    async def create(self, place: Any, thing: Any) -> Any:
-        if self.begun.is_set():
-            await self.goes_on.wait()
-        self.begun.set()
-        return await super().create(place, thing)
-
-
-async def test_what_is_under_way_is_written_before_it_is_drained_and_nothing_more_is_begun() -> None:
-    async with a_place() as place:
-        fill(place)
-        writer = Slow(place.link)
-        async with at_work(place, writer=writer, configuration=Configuration(max_endpoints_per_slice=4)) as controller:
-            await writer.begun.wait()
-            assert not await controller.drain(0.05), "it takes longer"
-            writer.goes_on.set()
-            assert await controller.drain(LIMIT)
-            assert len(place.slices()) == 3
-            place.make_ready(0, False)
-            await asyncio.sleep(0.05)
-            assert place.listed() == addresses(*range(PODS))
 
 
 # --- Every Service once in a period, spread over all of it ------------------------------------------------------------

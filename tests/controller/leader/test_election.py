@@ -68,11 +68,6 @@ def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() ->
     assert full.spec.lease_transitions == 2**31 - 1, "an API server refuses more"
 
 
-def test_our_own_is_renewed_and_nothing_else_of_it_changes() -> None:
-    spec = claimed(seen(a_lease("me"))).spec
-    assert (spec.acquire_time, spec.renew_time, spec.lease_transitions) == ("first", STAMP, 3)
-
-
 def test_another_s_is_left_alone_for_its_duration_from_when_it_was_first_seen() -> None:
     known = seen(a_lease("other"))
     assert decided(known, now=100.0) == LeaseWait(15.0)
@@ -97,11 +92,6 @@ def test_a_lease_that_is_deleted_under_its_holder_is_not_created_before_the_hold
     lease = claimed(known, now=115.0)
     assert (lease.metadata.resource_version, lease.metadata.uid) == (None, "")
     assert lease.spec.lease_transitions == 4
-
-
-def test_its_holder_creates_it_again_at_once() -> None:
-    lease = claimed(seen(None, before=seen(a_lease("me")), at=100.0))
-    assert (lease.metadata.resource_version, lease.spec.lease_transitions) == (None, 3)
 
 
 def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:

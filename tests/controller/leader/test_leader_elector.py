@@ -264,19 +264,6 @@ async def test_one_who_hears_no_answers_but_can_look_goes_on_leading() -> None:
 
 
 @in_virtual_time
-async def test_conflicts_out_of_nothing_are_read_and_tried_again_without_haste() -> None:
-    async with a_place() as place:
-        host = place.host("first")
-        await asyncio.sleep(10)
-        place.network.weather = Weather(conflict=1.0)
-        await asyncio.sleep(30)
-        assert [leads for _, leads in host.told] == [True, False]
-        assert 30 <= len(host.troubles) <= 60
-        place.network.weather = CALM
-        await place.until_somebody_leads(within=1.2)
-
-
-@in_virtual_time
 async def test_a_person_who_gives_the_lease_to_another_is_obeyed_at_the_next_renewal() -> None:
     async with a_place() as place:
         host = place.host("first")

@@ -1,7 +1,6 @@
 """Workers in an event loop get every key, each in its time, and never the same one twice at once."""
 
 import asyncio
-from collections import Counter
 from itertools import pairwise
 from math import inf
 from random import Random
@@ -58,61 +57,6 @@ async def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> No
     queue.done("b", writes=1)
     assert await queue.get() is None
     assert queue.depth().waiting == 1
-
-
-@pytest.mark.parametrize("seed", range(2))
-async def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
-    """Adds, failures, stale caches and cancelled workers at random; at the end every key had a look after its last
-    change."""
-    chance = Random(seed)
-    queue = WorkQueue[str](
-        batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
-        back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
-        chance=chance.random,
-    )
-    at_work: set[str] = set()
-    changes, seen = Counter[str](), Counter[str]()
-
-    async def worker() -> None:
-        while (given := await queue.get()) is not None:
-            key = given.key
-            assert key not in at_work
-            at_work.add(key)
-            looked_at = changes[key]
-            try:
-                await asyncio.sleep(chance.random() * 0.002)
-            except asyncio.CancelledError:
-                at_work.discard(key)
-                queue.retry(key)
-                raise
-            at_work.discard(key)
-            match chance.randrange(6):
-                case 0:
-                    queue.retry(key, retry_after=chance.choice((None, 0.003)))
-                case 1:
-                    queue.wait_for_cache(key, limit=0.005)
-                case _:
-                    seen[key] = looked_at
-                    queue.done(key, writes=chance.randrange(4))
-
-    workers = [asyncio.create_task(worker()) for _ in range(6)]
-    for _ in range(400):
-        key = str(chance.randrange(20))
-        changes[key] += 1
-        queue.add(key, urgency=chance.choice(list(Urgency)))
-        if chance.random() < 0.3:
-            queue.wake(str(chance.randrange(20)))
-        if chance.random() < 0.05:
-            place = chance.randrange(len(workers))
-            workers[place].cancel()
-            workers[place] = asyncio.create_task(worker())
-        if chance.random() < 0.3:
-            await asyncio.sleep(0.001)
-    while queue.depth().waiting or queue.depth().working:
-        await asyncio.sleep(0.005)
-    assert seen == changes
-    queue.shut_down()
-    await asyncio.gather(*workers)
 
 
 # --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
@@ -246,18 +190,6 @@ def test_an_answer_for_a_key_that_was_not_given_out_is_a_mistake(method: str) ->
     more = {"done": {"writes": 0}, "retry": {"chance": 0}, "wait_for_cache": {"limit": 1}}[method]
     with pytest.raises(ValueError, match="expected a key that was handed out, got a"):
         getattr(a_schedule("a"), method)("a", now=0, **more)
-
-
-def test_many_small_writes_are_paid_for_like_few_large_ones_though_each_was_done_before_the_next_change() -> None:
-    schedule = a_schedule(batching=Batching(writes_per_second=4, burst=2, longest=2.0))
-    given = 0
-    for tick in range(400):
-        now = tick / 40
-        schedule.add("a", now=now)
-        for key in taken(schedule, now):
-            schedule.done(key, now=now, writes=1)
-            given += 1
-    assert 40 <= given <= 43
 
 
 def test_what_waits_is_counted_and_waits_for_us_since_we_lead() -> None:

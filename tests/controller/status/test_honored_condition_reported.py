@@ -9,17 +9,14 @@ import msgspec
 import pytest
 from tests.client.recording import until
 from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, settle
-from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed, Forbidden
-from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import LEASES
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.status import honored_condition
 from zoneward.controller.status.status_writer import StatusWriter
-from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
@@ -126,25 +123,6 @@ async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceCo
 
 PROGRAMMED: Final = ("True", "Programmed")
 PROGRAMMING: Final = ("Unknown", "Programming")
-
-
-async def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
-    async with a_scene() as scene:
-        log = Lines()
-        async with leading(scene, log=log) as controller:
-            found = UnreadableObject(
-                resource=LEASES,
-                namespace=NAMESPACE,
-                name="odd",
-                uid="u",
-                version="5",
-                problem="spec: expected a mapping",
-            )
-            assert controller._node_proxies is not None
-            controller._node_proxies.leases.mark_unreadable(found)
-            assert "an object cannot be read and is set aside" in log.events
-            assert controller.unreadable == (found,)
-            await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))
 
 
 async def test_it_is_told_once_all_nodes_have_it_and_stays_whatever_else_happens() -> None:

@@ -37,7 +37,7 @@ from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMME
 from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectKey, Service, ServiceEvent, ServiceStatus
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry, Write
 from zoneward.sandbox.server.versioned_store import StoredChange
 
 KEY = (NAMESPACE, "shop")
@@ -212,22 +212,6 @@ async def test_an_event_that_is_refused_is_given_up_and_conditions_are_told() ->
         assert scene.status_writer.dropped == 1
 
 
-async def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_is_left_alone() -> None:
-    async with a_scene() as scene:
-        old = await scene.service()
-        scene.registry.delete(scene.registry.kinds["services"], *KEY, Deletion())
-        scene.status_writer.report(old, conditions=ON)
-        assert await scene.status_writer.wait_until_written(LIMIT)
-        assert scene.troubles == []
-        await scene.writer.create(SERVICES, BALANCED)
-        scene.status_writer.report(old, conditions=OFF)
-        assert await scene.status_writer.wait_until_written(LIMIT)
-        assert [key for key, _ in scene.troubles] == [KEY]
-        assert "conditions" not in scene.stored()["status"]
-        await scene.tell(ON)
-        assert scene.conditions()[PROGRAMMED_CONDITION][0] == "True"
-
-
 async def test_who_takes_our_conditions_away_is_not_fought() -> None:
     """Somebody writes the whole status whenever it changes; ours come back once, and then more and more seldom."""
     seconds = 1000.0
@@ -257,21 +241,6 @@ async def test_who_takes_our_conditions_away_is_not_fought() -> None:
         scene.status_writer.report(await scene.service(), conditions=ON, events=TURNED_ON)
         # Events do not wait for that.
         await until(lambda: [each[0] for each in scene.events()] == [ENABLED])
-
-
-async def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with_leadership() -> None:
-    may = True
-    async with a_scene(may_write=lambda _seconds: may) as scene:
-        service = await scene.service()
-        may = False
-        scene.status_writer.report(service, conditions=ON, events=TURNED_ON)
-        assert not await scene.status_writer.wait_until_written(0.1)
-        assert (scene.events(), scene.conditions()) == ([], {})
-        scene.status_writer.clear()
-        may = True
-        assert await scene.status_writer.wait_until_written(0)
-        await asyncio.sleep(0.1)
-        assert (scene.events(), scene.conditions()) == ([], {})
 
 
 async def test_of_one_service_so_many_events_wait_and_no_more() -> None:

@@ -68,13 +68,6 @@ def test_an_expected_deletion_is_no_news_and_another_is() -> None:
     assert tracker.observe(a_slice(version="12"), a_slice(version="13")).is_news
 
 
-def test_a_slice_that_is_called_another_services_concerns_both() -> None:
-    tracker = after_writing(a_slice(version="12"))
-    seen = tracker.observe(a_slice(version="12"), a_slice(version="13", service="other"))
-    assert (set(seen.services), seen.is_news) == ({SERVICE, ("shop", "other")}, True)
-    assert not tracker.is_stale(SERVICE, [])
-
-
 def test_after_a_look_at_the_server_the_cache_has_to_come_to_the_same() -> None:
     tracker = after_writing(a_slice("s1", version="9"), a_slice("gone", version="7"))
     cached = [a_slice("s1", version="5"), a_slice("s2", version="6")]
@@ -90,15 +83,6 @@ def test_a_slice_with_a_finalizer_is_not_waited_for_without_end() -> None:
     assert tracker.is_stale(SERVICE, [leaving])
     tracker.read(SERVICE, fresh=[leaving], cached=[leaving])
     assert not tracker.is_stale(SERVICE, [leaving])
-
-
-def test_a_deletion_that_the_cache_saw_before_the_answer_is_forgotten() -> None:
-    tracker = after_writing(a_slice(version="12"))
-    tracker.observe(a_slice(version="12"), None)
-    tracker.deletion_expected(a_slice(version="12"))
-    assert not tracker.is_stale(SERVICE, [])
-    tracker.drop_seen_deletions(SERVICE, [])
-    assert len(tracker) == 0
 
 
 # --- a server, a cache that lags, and whoever else writes -------------------------------------------------------------
@@ -200,16 +184,3 @@ def test_an_event_before_the_answer_of_its_write_is_news_only_where_somebody_els
     tracker.written(own, replaced="11")
     assert tracker.write_answered(before) == ({SERVICE} if later else set())
     assert tracker.observe(own, a_slice(version="14")).is_news
-
-
-@pytest.mark.parametrize("is_ours", [True, False])
-def test_a_slice_that_goes_before_the_answer_of_its_write_is_news_unless_the_write_deletes_it(is_ours: bool) -> None:
-    tracker, slice_ = EndpointSliceTracker(), a_slice(version="11")
-    tracker.write_started(slice_)
-    assert not tracker.observe(slice_, None).is_news
-    if is_ours:
-        tracker.deletion_expected(slice_)
-    else:
-        tracker.written(a_slice(version="12"), replaced="11")
-    assert tracker.write_answered(slice_) == (set() if is_ours else {SERVICE})
-    assert len(tracker) == 0

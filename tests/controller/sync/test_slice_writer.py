@@ -1,17 +1,14 @@
-"""Writes of a sync that meet what they did not expect, on a sandbox over HTTP."""
+"""Writes of a sync; `tests.controller.model` has those that meet what they did not expect."""
 
-import json
 from collections.abc import Mapping
 from typing import cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.client.a_writer import SLICE, SLICES_KEPT, a_writer, kept
+from tests.client.a_writer import SLICE, a_writer
 
 from zoneward.client.resources import SLICES
-from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
@@ -21,113 +18,36 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import compute_demand
-from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.slices.changes import SliceChanges
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 KEY = (SLICE.metadata.namespace, "cart")
-CREATE = SliceWrite(Operation.CREATE, SLICE)
-
-
-def with_endpoints(slice_: EndpointSlice, number: int) -> EndpointSlice:
-    return replace(slice_, endpoints=(SLICE.endpoints or ())[:number])
-
-
-async def created(writer: Writer) -> EndpointSlice:
-    await writer.create(SLICES, SLICE)
-    return await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-
-
-def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, ControllerMetrics]:
-    tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
-    return SliceWriter(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 
 async def test_what_is_written_is_awaited() -> None:
+    tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
     async with a_writer() as (writer, _registry):
-        reconciler, tracker, metrics = a_reconciler(writer)
-        result = await reconciler.write(KEY, [CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        assert tracker.is_stale(KEY, [])
-        there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        assert not tracker.is_stale(KEY, [there])
+        slice_writer = SliceWriter(writer, tracker=tracker, metrics=metrics)
+
+        async def write(operation: Operation, *slices: EndpointSlice) -> EndpointSlice | None:
+            """What is there afterwards."""
+            result = await slice_writer.write(KEY, [SliceWrite(operation, each) for each in slices])
+            assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, len(slices))
+            if operation is Operation.DELETE:
+                return None
+            return await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
+
+        created = await write(Operation.CREATE, SLICE)
+        assert created is not None
+        assert (tracker.is_stale(KEY, []), tracker.is_stale(KEY, [created])) == (True, False)
         # Twice in one sync, the second time on what the first led to.
-        twice = [SliceWrite(Operation.UPDATE, with_endpoints(there, number)) for number in (1, 0)]
-        result = await reconciler.write(KEY, [*twice])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 2)
-        assert tracker.is_stale(KEY, [there])
-        there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        result = await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        assert tracker.is_stale(KEY, [there])
-        assert not tracker.is_stale(KEY, [])
-        writes = [counter_total(metrics.writes, operation=each.value) for each in Operation]
-        assert writes == [1, 2, 1]
-
-
-@pytest.mark.parametrize("operation", Operation)
-async def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operation) -> None:
-    async with a_writer("lost-answer@1") as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = SLICE
-        if operation is not Operation.CREATE:
-            there = await prepared(writer, registry)
-        wanted = with_endpoints(there, 1) if operation is Operation.UPDATE else there
-        result = await reconciler.write(KEY, [SliceWrite(operation, wanted)])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        assert (kept(registry, SLICES_KEPT, SLICE.metadata.name) is None) == (operation is Operation.DELETE)
-        assert len(tracker) == 1
-
-
-async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
-    """Without faults, which are for HTTP alone."""
-    there = json.loads(encode_object(SLICES, replace(SLICE, endpoints=(), ports=())))
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], there, Write())
-    found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-    return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
-
-
-async def test_a_slice_that_is_there_already_is_well_as_it_should_be_and_has_to_be_seen_otherwise() -> None:
-    async with a_writer() as (writer, _registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = await created(writer)
-        result = await reconciler.write(KEY, [CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        result = await reconciler.write(KEY, [SliceWrite(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
-        assert tracker.is_stale(KEY, [])
-        assert not tracker.is_stale(KEY, [there])
-
-
-@pytest.mark.parametrize("operation", [Operation.UPDATE, Operation.DELETE])
-@pytest.mark.parametrize("deletes", [False, True], ids=["changed", "deleted"])
-async def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operation, deletes: bool) -> None:
-    async with a_writer() as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there, now = await created(writer), list[EndpointSlice]()
-        kind, name = registry.kinds[SLICES_KEPT], SLICE.metadata.name
-        if deletes:
-            registry.delete(kind, KEY[0], name, Deletion())
-        else:
-            registry.update(kind, KEY[0], name, lambda old: old | {"endpoints": []}, Write())
-            now = [await writer.read(SLICES, namespace=KEY[0], name=name)]
-        result = await reconciler.write(KEY, [SliceWrite(operation, with_endpoints(there, 1)), CREATE])
-        if deletes and operation is Operation.DELETE:
-            assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 2), "it is gone, as it should be"
-            return
-        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
-        assert tracker.is_stale(KEY, [there])
-        assert not tracker.is_stale(KEY, now)
-
-
-async def test_after_what_is_withheld_nothing_is_written() -> None:
-    async with a_writer(may_write=lambda _seconds: False) as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        result = await reconciler.write(KEY, [CREATE, CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WITHHELD, 0)
-        assert kept(registry, SLICES_KEPT, SLICE.metadata.name) is None
-        assert len(tracker) == 0
+        updated = await write(Operation.UPDATE, *(replace(created, endpoints=each) for each in (SLICE.endpoints, ())))
+        assert updated is not None
+        assert tracker.is_stale(KEY, [created])
+        await write(Operation.DELETE, updated)
+        assert (tracker.is_stale(KEY, [updated]), tracker.is_stale(KEY, [])) == (True, False)
+    assert [counter_total(metrics.writes, operation=each.value) for each in Operation] == [1, 2, 1]
 
 
 # --- Slices written one after the other: what is listed before and after is listed all the time ---
