@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.client.a_writer import SLICE, a_writer
+from tests.client.a_writer import SLICE, SLICES_KEPT, a_writer, kept
 
 from zoneward.client.resources import SLICES
 from zoneward.controller.controller_metrics import ControllerMetrics
@@ -18,6 +19,7 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import compute_demand
+from zoneward.sandbox.server.resource_registry import Deletion, Write
 from zoneward.slices.changes import SliceChanges
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan
@@ -48,6 +50,36 @@ async def test_what_is_written_is_awaited() -> None:
         await write(Operation.DELETE, updated)
         assert (tracker.is_stale(KEY, [updated]), tracker.is_stale(KEY, [])) == (True, False)
     assert [counter_total(metrics.writes, operation=each.value) for each in Operation] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "meanwhile", "outcome"),
+    [
+        (Operation.CREATE, "nothing", SyncOutcome.WRITTEN),
+        (Operation.CREATE, "changed", SyncOutcome.OUTDATED),
+        (Operation.UPDATE, "changed", SyncOutcome.OUTDATED),
+        (Operation.UPDATE, "deleted", SyncOutcome.OUTDATED),
+        (Operation.DELETE, "changed", SyncOutcome.OUTDATED),
+        (Operation.DELETE, "deleted", SyncOutcome.WRITTEN),
+    ],
+)
+async def test_after_what_somebody_else_did_meanwhile_nothing_more_is_written_unless_it_is_as_wanted(
+    operation: Operation, meanwhile: str, outcome: SyncOutcome
+) -> None:
+    async with a_writer() as (writer, registry):
+        slice_writer = SliceWriter(writer, tracker=EndpointSliceTracker(), metrics=ControllerMetrics())
+        await writer.create(SLICES, SLICE)
+        there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
+        kind = registry.kinds[SLICES_KEPT]
+        if meanwhile == "changed":
+            registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
+        elif meanwhile == "deleted":
+            registry.delete(kind, KEY[0], SLICE.metadata.name, Deletion())
+        wanted = SLICE if operation is Operation.CREATE else replace(there, ports=())
+        second = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-2"))
+        writes = [SliceWrite(operation, wanted), SliceWrite(Operation.CREATE, second)]
+        assert (await slice_writer.write(KEY, writes)).outcome is outcome
+        assert (kept(registry, SLICES_KEPT, "cart-2") is None) == (outcome is SyncOutcome.OUTDATED)
 
 
 # --- Slices written one after the other: what is listed before and after is listed all the time ---
