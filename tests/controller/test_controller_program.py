@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.builders.objects import a_service
 from tests.client.recording import until
-from tests.client.serving import access_to, json_status, served
+from tests.client.serving import access_to
 from tests.controller.a_controller import KEPT, LIMIT, Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
@@ -159,28 +159,6 @@ async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
         with pytest.raises(RuntimeError, match="a bug"):
             await asyncio.wait_for(run.task, LIMIT)
         assert not lease_of(place).get("holderIdentity")
-
-
-async def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
-    end = asyncio.Event()
-
-    async def silent(_request: object) -> Any:
-        await end.wait()
-
-    async with served(silent) as server, a_run(server.url) as run:
-        await run.until("status server listens")
-        await over(run)
-        end.set()
-        assert run.log.events == ["status server listens", "stops"]
-
-
-async def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
-    async def refuse(_request: object) -> Any:
-        return json_status(403, "Forbidden", "")
-
-    async with served(refuse) as server, a_run(server.url) as run:
-        with pytest.raises(Forbidden):
-            await asyncio.wait_for(run.task, LIMIT)
 
 
 async def test_who_can_never_lead_is_not_ready() -> None:

@@ -96,25 +96,6 @@ async def test_slices_follow_pods_and_services_and_a_second_controller_finds_not
     assert (len(controller._states), len(controller._tracker), len(controller.metrics.totals)) == (0, 0, 0)
 
 
-@with_controller()
-async def test_demand_brings_back_only_services_that_it_may_change(
-    place: Place, controller: EndpointSliceController
-) -> None:
-    place.service("hinted", annotations=AUTO)
-    await settle(place, controller)
-    syncs = counter_total(controller.metrics.syncs)
-    for cpu, brings_back in (("4100m", False), ("40", True)):
-        allocatable = {"allocatable": {"cpu": cpu}}
-
-        def change(node: Object, more: Object = allocatable) -> Object:
-            return node | {"status": node["status"] | more}
-
-        place.store.patch_status(place.registry.kinds["nodes"], "", "node-a", change)
-        await settle(place, controller)
-        assert (counter_total(controller.metrics.syncs) > syncs) == brings_back
-    assert is_as_planned(place)
-
-
 # --- Services that are not like most ----------------------------------------------------------------------------------
 
 

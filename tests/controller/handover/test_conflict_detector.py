@@ -11,7 +11,6 @@ from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.conflict_detector import (
     GRACE,
-    MEMORY,
     QUIET,
     STILL,
     ConflictDetector,
@@ -89,14 +88,6 @@ def test_one_that_goes_on_writing_is_a_rival_though_nothing_was_deleted() -> Non
     assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.YIELD
 
 
-def test_finds_that_lie_far_apart_have_nothing_to_do_with_each_other() -> None:
-    conflicts = ConflictDetector(together=False)
-    conflicts.taken_over(KEY)
-    for number in range(10):
-        assert conflicts.found_slices(KEY, now=number * (MEMORY + 1)) is ConflictVerdict.DELETE
-        conflicts.taken_over(KEY)
-
-
 @pytest.mark.parametrize("together", [True, False])
 def test_one_contested_service_is_proof_for_others_where_all_are_ours(together: bool) -> None:
     conflicts = ConflictDetector(together=together)
@@ -136,15 +127,6 @@ def test_what_it_does_elsewhere_does_not_keep_a_service_from_being_given_back() 
     )
     conflicts.taken_over(OTHER)
     contested(conflicts, OTHER, now=now + QUIET)
-
-
-def test_one_that_is_slow_is_waited_for_anew() -> None:
-    conflicts = ConflictDetector(together=True)
-    now = contested(conflicts)
-    conflicts.check_recovery(KEY, is_current=False, now=now)
-    conflicts.check_recovery(KEY, is_current=True, now=now + QUIET - 1)
-    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET + 1) == []
-    assert conflicts.due_rechecks(now=now + QUIET + 1) == []
 
 
 def test_who_comes_back_after_all_is_known_at_once_and_waited_for_longer() -> None:

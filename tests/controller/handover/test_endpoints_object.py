@@ -2,10 +2,11 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from tests.controller.a_controller import PODS, Place, a_place, addresses, at_wo
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
+from zoneward.client.transport import Transport
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.endpoints_object import (
@@ -28,7 +30,6 @@ from zoneward.controller.handover.endpoints_object import (
     subsets_of,
     updated_endpoints,
 )
-from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
@@ -41,33 +42,29 @@ PATH = "/api/v1/namespaces/default/endpoints"
 
 
 @dataclass
-class EndpointsLink:
-    """A connection that notes what is asked about Endpoints. ``refuses``: the status of answers to writes."""
+class Server:
+    """What is asked about Endpoints, and what is there. ``refuses``: the status of answers to writes."""
 
-    link: ReadWriteConnection
     place: Place
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
 
-    def stream(
-        self, path: str, query: Mapping[str, str], *, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.link.stream(path, query, idle=idle)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        get, send = Transport.get, Transport.send
 
-    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
-        self._note("GET", path)
-        return await self.link.get(path, query, timeout=timeout)
+        async def noted_get(link: Transport, path: str, *given: Any, **options: Any) -> bytes:
+            self.calls += ["GET"] * path.startswith(PATH)
+            return await get(link, path, *given, **options)
 
-    async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
-        if self._note(method, path) and self.refuses is not None:
-            raise api_error(self.refuses, b'{"kind": "Status"}')
-        return await self.link.send(method, path, body, **options)
+        async def noted_send(link: Transport, method: str, path: str, *given: Any, **options: Any) -> bytes:
+            self.calls += [method] * path.startswith(PATH)
+            if path.startswith(PATH) and self.refuses is not None:
+                raise api_error(self.refuses, b'{"kind": "Status"}')
+            return await send(link, method, path, *given, **options)
 
-    def _note(self, method: str, path: str) -> bool:
-        is_about_endpoints = path.startswith(PATH)
-        if is_about_endpoints:
-            self.calls.append(method)
-        return is_about_endpoints
+        with patch.multiple(Transport, get=noted_get, send=noted_send):
+            yield
 
     @property
     def objects(self) -> dict[str, Object]:
@@ -90,12 +87,13 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def kept(
     mode: Mode = Mode.ONLY_MARKED, **options: Any
-) -> AsyncIterator[tuple[Place, EndpointsLink, EndpointSliceController]]:
+) -> AsyncIterator[tuple[Place, Server, EndpointSliceController]]:
     async with a_place() as place:
-        place.link = server = EndpointsLink(place.link, place)
+        server = Server(place)
         fill(place, selector=None, annotations=MARKS)
-        async with at_work(place, mode=mode, batching=Batching(), **options) as controller:
-            yield place, server, controller
+        with server.watched():
+            async with at_work(place, mode=mode, batching=Batching(), **options) as controller:
+                yield place, server, controller
 
 
 async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
@@ -189,7 +187,6 @@ async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeyp
 # --- What they hold, as the built-in controller writes it; beside the real one in e2e ---------------------------------
 
 
-MARKS = {SELECTOR_ANNOTATION: '{"app": "cart"}', ENDPOINTS_ANNOTATION: "keep"}
 HTTP = ServicePort(name="http", port=80, target_port="http")
 
 

@@ -256,15 +256,6 @@ def test_a_slice_of_somebody_else_is_neither_deleted_nor_counted() -> None:
     assert (there.own, there.built_in) == ((other,), BUILT_IN), "unless that is our name"
 
 
-def test_a_pod_that_changes_is_written_before_theirs_go() -> None:
-    _, places = walked(BEGUN, adoption())
-    written = places[4]
-    assert written.built_in
-    step = adoption(pods=[*PODS, cart(9)])(written)
-    assert isinstance(step, WriteSlices)
-    assert [len(each.endpoints or ()) for each in step.update] == [7]
-
-
 def test_what_comes_or_comes_back_is_put_right_and_what_is_not_there_is_not_awaited() -> None:
     step = adoption()(replace(ADOPTED, slices=(*ADOPTED.slices, *BUILT_IN)))
     assert isinstance(step, DeleteSlices)

@@ -3,16 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
-from tests.builders.objects import a_slice
 from tests.client.recording import until
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
 
-from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks, ServiceHandover
 from zoneward.kube import names
@@ -23,30 +20,17 @@ from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.versioned_store import StoredChange
 
-WRITES = {"adopt": 4, "release": 3}
-"""Label, selector, our slice, theirs; and selector, ours, marks."""
 
-
-class CutOff(Exception):  # noqa: N818 -- as if the process had gone
-    pass
-
-
-def failing(after: int, error: Callable[[], Exception], *, times: int = 1) -> Callable[[float], bool]:
-    """What a writer asks before each write: after so many, so many of them fail."""
-    asked = 0
+def failing(error: Exception, *, times: int) -> Callable[[float], bool]:
+    """What a writer asks before each write: so many of them fail."""
+    left = [error] * times
 
     def may_write(_seconds: float) -> bool:
-        nonlocal asked
-        asked += 1
-        if after < asked <= after + times:
-            raise error()
+        if left:
+            raise left.pop()
         return True
 
     return may_write
-
-
-async def way(handover: ServiceHandover, name: str) -> str:
-    return await (handover.adopt(endpoints_policy="keep") if name == "adopt" else handover.release())
 
 
 def is_ours(shop: Shop) -> bool:
@@ -66,41 +50,12 @@ async def test_there_and_back_leaves_the_service_as_it_was() -> None:
         assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
         assert is_ours(shop)
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
-        assert len(shop.told) == WRITES["adopt"]
+        assert len(shop.told) == 4, "label, selector, our slice, theirs"
         assert await shop.adopting(still=100.0).release() == "the built-in controller has it"
         assert shop.words() == before
         assert not shop.slices(names.MANAGER), "ours go at once, however long theirs have to rest"
         await shop.quiet()
         assert shop.listed() == shop.steady
-
-
-@pytest.mark.parametrize(("name", "after"), [(name, after) for name, most in WRITES.items() for after in range(most)])
-async def test_cut_off_after_any_write_the_other_way_goes_on_from_there(name: str, after: int) -> None:
-    async with a_shop() as shop:
-        before = shop.words()
-        if name == "release":
-            await shop.adopting().adopt(endpoints_policy="keep")
-        with pytest.raises(CutOff):
-            await way(shop.adopting(writer=Writer(shop.link, may_write=failing(after, CutOff))), name)
-        shop.steady.discard("10.0.0.1")
-        shop.make_ready(1, False)
-        await way(shop.adopting(), "release" if name == "adopt" else "adopt")
-        await shop.quiet()
-        assert shop.listed() == shop.steady
-        if name == "release":
-            assert is_ours(shop)
-        else:
-            assert shop.words() == before
-            assert not shop.slices(names.MANAGER)
-
-
-async def test_conflicts_and_lost_answers_only_cost_time() -> None:
-    async with a_shop("conflict@0.2", "lost-answer@0.1") as shop:
-        before = shop.words()
-        await shop.adopting().adopt(endpoints_policy="keep")
-        assert is_ours(shop)
-        await shop.adopting().release()
-        assert shop.words() == before
 
 
 async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_and_nothing_is_missing() -> None:
@@ -117,19 +72,19 @@ async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_a
         assert len(shop.slices(names.MANAGER)) == 1
 
 
-@pytest.mark.parametrize("name", WRITES)
-async def test_a_service_that_is_not_there_or_has_no_selector_is_refused_and_left_as_it_is(name: str) -> None:
+@pytest.mark.parametrize("adopts", [True, False])
+async def test_a_service_that_is_not_there_or_has_no_selector_is_refused_and_left_as_it_is(adopts: bool) -> None:
     async with a_shop() as shop:
         shop.change_service(lambda old: old | {"spec": {"ports": old["spec"]["ports"]}})
         version = shop.registry.store.version
         with pytest.raises(InputError, match=r"^Service default/cart: expected a selector, got none"):
-            await way(shop.adopting(), name)
+            await (shop.adopting().adopt(endpoints_policy="keep") if adopts else shop.adopting().release())
         assert shop.registry.store.version == version
         shop.steady.clear()
         shop.store.delete(shop.registry.kinds["services"], *KEY)
         words = r'^Service default/cart: expected a Service, found none: .*"cart" not found$'
         with pytest.raises(InputError, match=words):
-            await way(shop.adopting(), name)
+            await (shop.adopting().adopt(endpoints_policy="keep") if adopts else shop.adopting().release())
 
 
 async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> None:
@@ -145,18 +100,6 @@ async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept()
 
         await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
-
-
-async def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
-    async with a_shop() as shop:
-        adopting = shop.adopting()
-        (family,) = adopting.plan(await adopting.read_state()).families
-        (wanted,) = family.changes.create
-        other = a_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
-        shop.store.create(shop.registry.kinds[KEPT], KEY[0], other)
-        await adopting.adopt(endpoints_policy="keep")
-        (written,) = shop.slices(names.MANAGER)
-        assert written["metadata"]["name"] != wanted.metadata.name
 
 
 async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
@@ -236,39 +179,27 @@ async def test_it_is_given_back_once_also_where_it_was_cancelled_before_its_firs
         assert site.pauses == []
 
 
-async def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
-    keys = [("default", f"waits-{number}") for number in range(CONCURRENT_RELEASES + 2)]
+async def test_four_at_a_time_and_the_next_when_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [("default", f"cart-{number}") for number in range(CONCURRENT_RELEASES + 2)]
+    begun: list[str] = []
+    goes_on = asyncio.Event()
+
+    async def release(handover: ServiceHandover, *, only_selected: bool) -> None:
+        begun.append(handover._name)
+        if only_selected and len(begun) != 2:
+            await goes_on.wait()
+
+    monkeypatch.setattr(ServiceHandover, "release", release)
     async with a_shop() as shop:
-        shop.runs = False
-        for namespace, name in keys:
-            service = {"metadata": {"name": name}, "spec": {"selector": LABELS, "ports": [{"port": 80}]}}
-            shop.store.create(shop.registry.kinds["services"], namespace, service)
-            ours = a_slice(name, service=name, addresses=["10.0.0.1"], manager=names.MANAGER)
-            shop.store.create(shop.registry.kinds[KEPT], namespace, ours)
-        begun: list[str] = []
-        read = shop.link.get
-
-        async def get(path: str, *given: Any, **options: Any) -> Any:
-            name = path.rpartition("/")[2]
-            if path == SERVICES.path(namespace="default", name=name) and name not in begun:
-                begun.append(name)
-            return await read(path, *given, **options)
-
-        shop.link.get = get  # type: ignore[method-assign]
         site = Site(shop)
         releases = site.releases()
         for key in keys:
             releases.start(key)
-        # No built-in controller makes slices of them: the first wait for it.
-        await until(lambda: len(begun) == CONCURRENT_RELEASES)
-        await asyncio.sleep(0.1)
-        assert begun == [name for _, name in keys[:CONCURRENT_RELEASES]]
-        shop.store.delete(shop.registry.kinds["services"], *keys[1])
-        await until(lambda: len(begun) == CONCURRENT_RELEASES + 1)
-        assert site.over == [keys[1]]
+        await until(lambda: site.over == [keys[1]])
+        await asyncio.sleep(0.02)
+        assert begun == [name for _, name in keys[: CONCURRENT_RELEASES + 1]]
         await releases.end()
-        assert len(releases) == 0
-        assert sorted(site.over) == keys
+        assert (len(releases), sorted(site.over)) == (0, keys)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +216,7 @@ async def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_m
     """A mistake in the program is told once, with its place."""
     async with a_shop() as shop:
         site = await Site(shop).begin()
-        releases = site.releases(may_write=failing(0, lambda: error, times=len(pauses)))
+        releases = site.releases(may_write=failing(error, times=len(pauses)))
         releases.start(KEY)
         await until(lambda: not len(releases))
         assert site.pauses == pauses

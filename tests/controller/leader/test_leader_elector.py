@@ -255,15 +255,6 @@ async def test_without_a_server_leadership_ends_at_the_deadline_to_the_moment_an
 
 
 @in_virtual_time
-async def test_one_who_hears_no_answers_but_can_look_goes_on_leading() -> None:
-    async with a_place(weather=Weather(unanswered=1.0)) as place:
-        host = place.host("first")
-        await asyncio.sleep(120)
-        assert [leads for _, leads in host.told] == [True]
-        assert len(host.troubles) > 30
-
-
-@in_virtual_time
 async def test_a_person_who_gives_the_lease_to_another_is_obeyed_at_the_next_renewal() -> None:
     async with a_place() as place:
         host = place.host("first")

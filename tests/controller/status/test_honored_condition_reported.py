@@ -220,27 +220,19 @@ async def test_slices_that_have_to_go_are_waited_for() -> None:
 
 
 async def test_without_the_right_to_read_leases_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    get, stream = Transport.get, Transport.stream
+    for name in ("get", "stream"):
+        allowed = getattr(Transport, name)
 
-    def refuse(path: str) -> None:
-        if path.endswith("/leases"):
-            raise Forbidden(403, "Forbidden", "leases is forbidden", method="GET", path=path)
+        def refusing(self: Transport, path: str, *given: Any, allowed: Any = allowed, **options: Any) -> Any:
+            if path.endswith("/leases"):
+                raise Forbidden(403, "Forbidden", "leases is forbidden", method="GET", path=path)
+            return allowed(self, path, *given, **options)
 
-    async def refusing(self: Transport, path: str, *given: Any, **options: Any) -> bytes:
-        refuse(path)
-        return await get(self, path, *given, **options)
-
-    def refusing_stream(self: Transport, path: str, *given: Any, **options: Any) -> Any:
-        refuse(path)
-        return stream(self, path, *given, **options)
-
-    monkeypatch.setattr(Transport, "get", refusing)
-    monkeypatch.setattr(Transport, "stream", refusing_stream)
+        monkeypatch.setattr(Transport, name, refusing)
     troubles: list[CallFailed] = []
-    async with a_scene() as scene:
-        on_watch_error = lambda _resource, error: troubles.append(error)  # noqa: E731
-        async with leading(scene, on_watch_error=on_watch_error):
-            scene.renew("node-a")
-            await scene.stays(None)
-            assert len(troubles) == 1
-            assert len(scene.place.listed()) == PODS
+    on_watch_error = lambda _resource, error: troubles.append(error)  # noqa: E731
+    async with a_scene() as scene, leading(scene, on_watch_error=on_watch_error):
+        scene.renew("node-a")
+        await scene.stays(None)
+        assert len(troubles) == 1
+        assert len(scene.place.listed()) == PODS

@@ -53,10 +53,8 @@ async def asked(*, denied: str = "", status: int = 201) -> tuple[list[list[str]]
     ("denied", "rule"),
     [
         ("nothing", None),
-        ("patch", '{apiGroups: [""], resources: ["services"], verbs: ["patch"]}'),
         ("status", '{apiGroups: [""], resources: ["services/status"], verbs: ["patch"]}'),
         ("create", '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["create"]}'),
-        ("delete", '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["delete"]}'),
     ],
 )
 async def test_every_right_is_asked_for_and_one_that_is_missing_is_told_with_the_rule_that_grants_it(
