@@ -6,12 +6,10 @@ The stand-in keeps slices as current Kubernetes would and knows no Endpoints; th
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from tests.builders.objects import a_node, a_pod, a_service
 from tests.client.calling import transport
 from tests.client.serving import access_to
 from tests.controller.a_controller import KEPT, LABELS, SandboxObjects, plans_of
@@ -26,7 +24,6 @@ from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 
@@ -66,16 +63,11 @@ class Shop(SandboxObjects):
 
     def touch_slice(self, name: str) -> None:
         """Give it another version, with the same endpoints."""
-        annotations = {"touched": str(self.registry.store.version)}
-
-        def change(old: Object) -> Object:
-            return old | {"metadata": old["metadata"] | {"annotations": annotations}}
-
-        self.store.update(self.registry.kinds[KEPT], KEY[0], name, change)
+        touched = {"annotations": {"touched": str(self.registry.store.version)}}
+        self.change(KEPT, KEY[0], name, lambda old: old | {"metadata": old["metadata"] | touched})
 
     def change_service(self, change: Any) -> None:
-        kind = self.registry.kinds["services"]
-        self.store.update(kind, *KEY, lambda old: change(deepcopy(old)))
+        self.change("services", *KEY, change)
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == KEPT and (gone := self.steady - self.listed()):
@@ -123,22 +115,17 @@ class Shop(SandboxObjects):
 async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     """In which the built-in controller has all in its slices; nothing may ever be missing."""
     registry = new_registry()
-    store = LocalClient(registry)
-    for zone in "abc":
-        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
-    for number in range(NUMBER):
-        pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", ips=[f"10.0.0.{number}"], labels=LABELS)
-        store.create(registry.kinds["pods"], KEY[0], pod)
-        status = {"status": pod["status"]}
-        store.patch_status(registry.kinds["pods"], KEY[0], f"cart-{number}", lambda old, more=status: old | more)  # type: ignore[misc]
-    service = a_service("cart", selector=LABELS, annotations={"a": "b"})
-    store.create(registry.kinds["services"], KEY[0], service)
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         shop = Shop(registry, link, server.kubeconfig())
+        for zone in "abc":
+            shop.node(f"node-{zone}", zone)
+        for number in range(NUMBER):
+            shop.pod(number, node=f"node-{'abc'[number % 3]}")
+        shop.service(annotations={"a": "b"})
         shop.sync()
         assert shop.listed() == shop.steady
         registry.store.listeners.append(shop.note)

@@ -61,13 +61,29 @@ class SandboxObjects:
         return LocalClient(self.registry)
 
     def make_ready(self, number: int, ready: bool) -> None:
-        self._status(f"cart-{number}", {}, conditions=[{"type": "Ready", "status": str(ready)}])
+        self._status(f"cart-{number}", {"conditions": [{"type": "Ready", "status": str(ready)}]})
 
-    def _status(self, name: str, fields: Object, **more: Any) -> None:
+    def _status(self, name: str, fields: Object) -> None:
         def change(pod: Object) -> Object:
-            return pod | fields if fields else pod | {"status": pod["status"] | more}
+            return pod | {"status": (pod.get("status") or {}) | fields}
 
         self.store.patch_status(self.registry.kinds["pods"], "default", name, change)
+
+    def node(self, name: str, zone: str) -> None:
+        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
+
+    def pod(self, number: int, *, node: str) -> None:
+        pod = a_pod(f"cart-{number}", node=node, ips=[f"10.0.{number // 250}.{number % 250}"], labels=LABELS)
+        self.store.create(self.registry.kinds["pods"], "default", pod)
+        self._status(f"cart-{number}", pod["status"])
+
+    def service(self, name: str = "cart", **options: Any) -> None:
+        given = {"selector": LABELS} | options
+        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given))
+
+    def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
+        kind = self.registry.kinds[plural]
+        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)))
 
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
@@ -90,31 +106,11 @@ class Place(SandboxObjects):
     _listed: set[str] = field(default_factory=set)
     _ready_since: dict[str, float] = field(default_factory=dict)
 
-    # --- what happens there -------------------------------------------------------------------------------------------
-
-    def node(self, name: str, zone: str) -> None:
-        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
-
-    def pod(self, number: int, *, node: str) -> None:
-        pod = a_pod(f"cart-{number}", node=node, ips=[f"10.0.{number // 250}.{number % 250 + 1}"], labels=LABELS)
-        self.store.create(self.registry.kinds["pods"], "default", pod)
-        self._status(f"cart-{number}", {"status": pod["status"]})
-
-    def service(self, name: str = "cart", **options: Any) -> None:
-        given = {"selector": LABELS} | options
-        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given))
-
-    def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
-        kind = self.registry.kinds[plural]
-        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)))
-
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         def change(thing: Object) -> Object:
             return thing | {"metadata": thing["metadata"] | {"annotations": dict(annotations)}}
 
         self.change("services", "default", name, change)
-
-    # --- what is there ------------------------------------------------------------------------------------------------
 
     def slices(self, service: str = "cart") -> list[EndpointSlice]:
         found = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
@@ -246,4 +242,4 @@ def fill(place: Place, pods: int = PODS, **service: Any) -> None:
 
 
 def addresses(*numbers: int) -> set[str]:
-    return {f"10.0.{number // 250}.{number % 250 + 1}" for number in numbers}
+    return {f"10.0.{number // 250}.{number % 250}" for number in numbers}

@@ -7,7 +7,6 @@ import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,24 +73,14 @@ def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream
     assert moved[1] == sum(family.decision.moved for family in plan.families)
 
 
-def test_a_second_sync_takes_the_place_of_the_first_and_a_service_that_goes_leaves_nothing() -> None:
-    cluster = Cluster(service=a_service(distribution="PreferClose"), nodes=NODES, pods=pods_in(EVEN))
+def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
     metrics = ControllerMetrics(predictions=Predictions())
     assert metrics.predictions is not None
-    metrics.record_sync(cluster.plan())
+    metrics.record_sync(Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan())
     assert list(metrics.predictions.due) == [KEY]
-    metrics.record_sync(cluster.with_(pods=pods_in({"a": 1, "b": 1, "c": 1})).plan())
-    assert metrics.totals.endpoints == 3
-    assert metrics.totals.by_traffic_distribution == {TrafficDistribution.PREFER_CLOSE: 1}
-    # The second time, a replica no longer leads: it counts no Services, and forgets no syncs.
-    for forget in (partial(metrics.forget_service, KEY), metrics.forget_all_services):
-        forget()
-        assert (metrics.totals.endpoints, metrics.totals.slices, metrics.totals.desired_slices) == (0, 0, 0)
-        assert sum(metrics.totals.by_traffic_distribution.values()) == 0
-        assert not metrics.predictions.due
-        metrics.record_sync(cluster.plan())
-    assert counter_total(metrics.syncs, result="success") == 4
-    assert histogram_totals(metrics.added)[0] == 4
+    metrics.forget_all_services()
+    assert (len(metrics.totals), metrics.totals.endpoints, len(metrics.predictions.due)) == (0, 0, 0)
+    assert (counter_total(metrics.syncs, result="success"), histogram_totals(metrics.added)) == (1, (1, 12))
 
 
 def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:

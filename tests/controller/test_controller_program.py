@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.builders.objects import a_service
@@ -48,15 +49,12 @@ class Run:
 
 
 @asynccontextmanager
-async def a_run(
-    url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller"), **settings: Any
-) -> AsyncIterator[Run]:
+async def a_run(url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller")) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
-    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
     replica = ControllerProgram(
         access_to(url),
         configuration=Configuration(),
-        settings=ControllerConfiguration(**(given | settings)),
+        settings=ControllerConfiguration(mode=Mode.TAKE_OVER, listen=ListenAddress("127.0.0.1", 0)),
         lease=lease,
         instance="replica-0",
         log=log,
@@ -80,9 +78,9 @@ def lease_of(place: Place) -> Any:
 
 
 @asynccontextmanager
-async def a_leader(**settings: Any) -> AsyncIterator[tuple[Place, Run]]:
+async def a_leader() -> AsyncIterator[tuple[Place, Run]]:
     """That has written the slices of nine Pods."""
-    async with a_place() as place, a_run(url_of(place), **settings) as run:
+    async with a_place() as place, a_run(url_of(place)) as run:
         fill(place)
         await until(lambda: place.listed() == addresses(*range(9)))
         yield place, run
@@ -93,54 +91,45 @@ async def over(run: Run) -> None:
     await asyncio.wait_for(run.task, LIMIT)
 
 
-@pytest.fixture
-def slow_slices(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
-    """Whether a write of a slice has begun after this was switched on by `clear`, and whether it goes on."""
+@contextmanager
+def held_writes() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+    """Whether a write of a slice has begun, and whether it goes on."""
     begun, goes_on, send = asyncio.Event(), asyncio.Event(), Transport.send
 
-    async def slow(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
+    async def held(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
         if "endpointslices" in path:
             begun.set()
             await goes_on.wait()
         return await send(self, method, path, body, **options)
 
-    monkeypatch.setattr(Transport, "send", slow)
-    goes_on.set()
-    return begun, goes_on
+    with patch.object(Transport, "send", held):
+        yield begun, goes_on
 
 
-async def test_what_was_begun_is_written_before_the_lease_is_let_go(
-    slow_slices: tuple[asyncio.Event, asyncio.Event],
-) -> None:
-    begun, goes_on = slow_slices
+async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
     written: list[str] = []
     async with a_leader() as (place, run):
-        begun.clear()
-        goes_on.clear()
-        place.make_ready(0, False)
-        place.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
-        await begun.wait()
-        run.stop.set()
-        await run.until("stops after the writes under way")
-        goes_on.set()
-        await asyncio.wait_for(run.task, LIMIT)
+        with held_writes() as (begun, goes_on):
+            place.make_ready(0, False)
+            place.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
+            await begun.wait()
+            run.stop.set()
+            await run.until("stops after the writes under way")
+            goes_on.set()
+            await asyncio.wait_for(run.task, LIMIT)
         assert KEPT in written
         assert written[-1] == LEASES
         assert not lease_of(place).get("holderIdentity")
         assert run.log.events[-3:] == ["stops after the writes under way", "stepped down", "the Lease is released"]
 
 
-async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(
-    monkeypatch: pytest.MonkeyPatch, slow_slices: tuple[asyncio.Event, asyncio.Event]
-) -> None:
+async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "DRAIN", 0.2)
-    begun, goes_on = slow_slices
     async with a_leader() as (place, run):
-        begun.clear()
-        goes_on.clear()
-        place.make_ready(0, False)
-        await begun.wait()
-        await over(run)
+        with held_writes() as (begun, _):
+            place.make_ready(0, False)
+            await begun.wait()
+            await over(run)
         assert lease_of(place)["holderIdentity"]
         assert run.log.events[-1].startswith("the Lease expires by itself")
 
@@ -174,41 +163,36 @@ async def test_who_can_never_lead_is_not_ready() -> None:
         assert failed_checks(checks) == {}
 
 
-class Observed:
-    """An observer whose time a test counts."""
-
-    def __init__(self, place: Place) -> None:
-        self.now, self.log = 100.0, Lines()
-        self.watch_health = WatchHealth(place.link, clock=lambda: self.now)
+async def test_a_cluster_that_is_lost_and_found_is_told_once_each_and_keeps_no_garbage_for_ever() -> None:
+    now, log = 100.0, Lines()
+    async with a_place() as place:
         context = ControllerContext(
             connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
         )
-        self.observer = ReplicaObserver(
+        health = WatchHealth(place.link, clock=lambda: now)
+        observer = ReplicaObserver(
             EndpointSliceController(context),
-            watch_health=self.watch_health,
+            watch_health=health,
             elector=None,
-            log=self.log,
+            log=log,
             error_text=str,
-            clock=lambda: self.now,
+            clock=lambda: now,
         )
-
-    def after(self, seconds: float) -> None:
-        self.now += seconds
-        self.observer._observe()
-
-
-async def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
-    async with a_place() as place:
-        observed = Observed(place)
-        observed.watch_health.trouble(SLICES, Unreachable("no connection"))
-        for seconds in (0, 0.6, 0.6, 0.6):
-            observed.after(seconds)
-        async with observed.watch_health.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
-            observed.after(0.6)
-            observed.after(0)
-    assert observed.log.told == [
+        health.trouble(SLICES, Unreachable("no connection"))
+        gc.disable()
+        try:
+            for seconds, is_enabled in ((0, False), (1, False), (LONGEST_WITHOUT_GC - 1.1, False), (0.1, True)):
+                now += seconds
+                observer._observe()
+                assert gc.isenabled() == is_enabled
+        finally:
+            gc.enable()
+        async with health.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
+            observer._observe()
+            observer._observe()
+    assert log.told == [
         ("the watch of the cluster has failed", {"error": "no connection"}),
-        ("the watch of the cluster works again", {"seconds": 2.4}),
+        ("the watch of the cluster works again", {"seconds": LONGEST_WITHOUT_GC}),
     ]
 
 
@@ -222,19 +206,6 @@ async def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_bac
         await over(run)
     assert gc.isenabled()
     assert not gc.get_freeze_count()
-
-
-async def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
-    async with a_place() as place:
-        observed = Observed(place)
-        gc.disable()
-        try:
-            observed.after(LONGEST_WITHOUT_GC - 0.1)
-            assert not gc.isenabled()
-            observed.after(0.1)
-            assert gc.isenabled()
-        finally:
-            gc.enable()
 
 
 async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:

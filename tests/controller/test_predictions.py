@@ -28,20 +28,6 @@ def fair(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
     return lambda: {"IPv4": Prediction(len(service[1]) / 10, 0.0)}
 
 
-async def test_each_service_that_changed_is_looked_at_once() -> None:
-    predictions, asked = Predictions(), []
-    for key in (CART, MAIL, CART):
-        predictions.touch(key)
-
-    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
-        asked.append(service)
-        return fair(service)
-
-    await predicted(predictions, predict)
-    assert asked == [CART, MAIL]
-    assert list(predictions) == [(CART, "IPv4", Prediction(0.4, 0.0)), (MAIL, "IPv4", Prediction(0.4, 0.0))]
-
-
 async def test_services_beyond_the_limit_wait_until_another_goes() -> None:
     predictions = Predictions(limit=1)
     for key in (CART, MAIL, SEARCH):

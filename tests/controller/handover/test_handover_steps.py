@@ -272,12 +272,6 @@ def test_where_no_controller_copies_the_label_we_set_it() -> None:
     assert step.then.endpoints == LABELLED
 
 
-def test_the_other_choice_for_the_endpoints_object_is_noted_and_done() -> None:
-    found, places = walked(ADOPTED, adoption("delete"))
-    assert [type(step) for step in found] == [ChangeService, DeleteEndpoints, HandoverDone]
-    assert (places[-1].service.metadata.annotations or {})[ENDPOINTS_ANNOTATION] == "delete"
-
-
 def test_whose_label_it_is_nobody_knows_once_the_mark_is_lost_and_it_stays() -> None:
     annotations = dict(ADOPTED.service.metadata.annotations or {})
     del annotations[BEFORE_ANNOTATION]

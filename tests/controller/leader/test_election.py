@@ -86,14 +86,6 @@ def test_only_a_change_of_what_the_holder_writes_begins_the_time_anew() -> None:
     assert renewed.since == 106.0
 
 
-def test_a_lease_that_is_deleted_under_its_holder_is_not_created_before_the_holder_must_have_noticed() -> None:
-    known = seen(None, before=seen(a_lease("other")), at=105.0)
-    assert decided(known, now=105.0) == LeaseWait(10.0)
-    lease = claimed(known, now=115.0)
-    assert (lease.metadata.resource_version, lease.metadata.uid) == (None, "")
-    assert lease.spec.lease_transitions == 4
-
-
 def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:
     claim = released_lease(seen(a_lease("me")), identity="me", stamp=STAMP)
     assert claim is not None

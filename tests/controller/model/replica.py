@@ -104,9 +104,8 @@ class Replica:
             judge.deadlines[name] = lambda: (
                 judge.renewed.get(name, -60.0) + TIMING.renew_deadline - TIMING.write_timeout
             )
-            writer = writing.Writer(self.link, limit=TIMING.write_timeout, may_write=self.elector.may_write)
-        else:
-            writer = writing.Writer(self.link, limit=TIMING.write_timeout)
+        may_write = self.elector.may_write if self.elector is not None else lambda _seconds: True
+        writer = writing.Writer(self.link, limit=TIMING.write_timeout, may_write=may_write)
         self.status_writer = _Telling(
             writer,
             instance=name,

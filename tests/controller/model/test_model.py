@@ -1,17 +1,8 @@
 """Random schedules: whatever happens, and whatever fails meanwhile, the cluster comes to what is planned, and stays so.
 
-A schedule is some Pods, Services, Nodes and slices that change, written to by others too, while watches lag, requests
-and answers are lost or late, replicas die and the Lease goes from one to another. Time passes only when all wait. After
-each one:
-
-- slices list exactly what Pods there are, each endpoint once, and a plan would write nothing and tell nothing;
-- a Service that is gone has no slice;
-- while nothing more happens, and when all replicas begin anew, nothing is written and no Event is told.
-
-And at no moment does a write of ours take a ready endpoint out of the last slice that lists it, or leave from a replica
-that does not lead.
-
-What fails shrinks to the steps that matter.
+After each one slices list exactly what Pods there are, a plan would write and tell nothing, and nothing more is written,
+also when all replicas begin anew. At no moment does a write of ours take a ready endpoint out of the last slice that
+lists it, or leave from a replica that does not lead.
 """
 
 from collections import Counter

@@ -70,18 +70,14 @@ class Scene:
         self.writes: list[str] = []
         """The words of the second condition after each write of the Service."""
         registry.store.listeners.append(self._note)
-        self.status_writer = StatusWriter(
-            writer,
-            instance="zoneward-0",
-            **{
-                "back_off": QUICK,
-                "rate": StatusWriteRate(per_second=1e4),
-                "on_error": lambda key, error: self.troubles.append((key, error)),
-                "now": lambda: self.noon,
-                "log": self.log,
-                **options,
-            },
-        )
+        given: dict[str, Any] = {
+            "back_off": QUICK,
+            "rate": StatusWriteRate(per_second=1e4),
+            "on_error": lambda key, error: self.troubles.append((key, error)),
+            "now": lambda: self.noon,
+            "log": self.log,
+        }
+        self.status_writer = StatusWriter(writer, instance="zoneward-0", **given | options)
 
     async def service(self) -> Service:
         return await self.writer.read(SERVICES, namespace=NAMESPACE, name="shop")
@@ -106,21 +102,15 @@ class Scene:
 
     def events(self) -> list[tuple[str, str, int]]:
         """Reason, note, and how often, as they were made."""
-        found = [each for each in self._events() if each["involvedObject"]["name"] == "shop"]
-        return [
-            (each["reason"], each["message"], (each.get("series") or {}).get("count", 1))
-            for each in sorted(found, key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
-        ]
-
-    def _events(self) -> list[Object]:
-        return [record.object() for _, record in self.registry.store.records(self.registry.kinds["events"])]
+        kind = self.registry.kinds["events"]
+        found = [record.object() for _, record in self.registry.store.records(kind)]
+        found.sort(key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
+        return [(each["reason"], each["message"], (each.get("series") or {}).get("count", 1)) for each in found]
 
     def change_status(self, change: Callable[[Object], Object]) -> None:
         """As somebody else does, who replaces all conditions."""
-        kind = self.registry.kinds["services"]
-        self.registry.update(
-            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(subresource="status")
-        )
+        kind, write = self.registry.kinds["services"], Write(subresource="status")
+        self.registry.update(kind, *KEY, lambda old: old | {"status": change(old["status"])}, write)
 
 
 @asynccontextmanager
@@ -156,13 +146,15 @@ async def test_events_and_conditions_arrive_beside_those_of_others() -> None:
         await scene.tell(ON)
         assert scene.stored() == before, "it is told already"
         scene.change_status(lambda old: old | {"loadBalancer": ingress})
-        await scene.tell(OFF, TURNED_OFF)
+        # One that is refused is given up, and holds up nothing.
+        await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
         assert scene.stored()["status"]["loadBalancer"] == ingress
         assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", STAMP)
         await scene.tell(())
         assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", STAMP)}
         assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
-        assert scene.troubles == []
+        assert [key for key, _ in scene.troubles] == [KEY]
+        assert scene.status_writer.dropped == 1
 
 
 async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
@@ -201,15 +193,6 @@ async def test_whatever_the_network_does_each_event_is_there_once_in_order_and_t
         assert scene.events() == expected
         assert scene.writes[-1] == expected[-1][1]
         assert scene.troubles
-
-
-async def test_an_event_that_is_refused_is_given_up_and_conditions_are_told() -> None:
-    async with a_scene() as scene:
-        await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
-        assert [each[0] for each in scene.events()] == [DISABLED]
-        assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
-        assert [key for key, _ in scene.troubles] == [KEY]
-        assert scene.status_writer.dropped == 1
 
 
 async def test_who_takes_our_conditions_away_is_not_fought() -> None:
