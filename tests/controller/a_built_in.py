@@ -10,21 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from tests.client.calling import transport
-from tests.client.serving import access_to
-from tests.controller.a_controller import KEPT, LABELS, SandboxObjects, plans_of
+from tests.controller.a_controller import KEPT, LABELS, SandboxObjects, a_sandbox, plans_of
 
 from zoneward.client.resources import SLICES
-from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import encode_object
 from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 
 Object = dict[str, Any]
@@ -114,12 +108,7 @@ class Shop(SandboxObjects):
 @asynccontextmanager
 async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     """In which the built-in controller has all in its slices; nothing may ever be missing."""
-    registry = new_registry()
-    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
-    async with (
-        SandboxServer(registry, faults=found) as server,
-        transport(access_to(server.address), retries=RetryPolicy()) as link,
-    ):
+    async with a_sandbox(*faults) as (registry, server, link):
         shop = Shop(registry, link, server.kubeconfig())
         for zone in "abc":
             shop.node(f"node-{zone}", zone)

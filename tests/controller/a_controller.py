@@ -17,7 +17,7 @@ from tests.client.serving import access_to
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import CACHED_RESOURCES, LivePod
-from zoneward.client.transport import RetryPolicy
+from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.client.writer import Writer
 from zoneward.controller import endpointslice_controller
 from zoneward.controller.context import ControllerContext, ControllerOptions
@@ -146,13 +146,19 @@ class Place(SandboxObjects):
 
 
 @asynccontextmanager
-async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
+async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer, Transport]]:
     registry = new_registry()
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        SandboxServer(registry, faults=found, ends_pods=ends_pods) as server,
+        SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
+        yield registry, server, link
+
+
+@asynccontextmanager
+async def a_place(*faults: str) -> AsyncIterator[Place]:
+    async with a_sandbox(*faults) as (registry, _, link):
         place = Place(registry, link)
         registry.store.listeners.append(place.note)
         yield place

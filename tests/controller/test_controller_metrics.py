@@ -19,9 +19,8 @@ from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
+from zoneward.client.api_errors import Conflict, Gone, Unreachable
 from zoneward.client.resources import SERVICES
-from zoneward.client.writer import WriteOutcome
 from zoneward.controller.controller_metrics import OURS, UPSTREAM, ControllerMetrics
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
@@ -83,19 +82,11 @@ def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
     assert (counter_total(metrics.syncs, result="success"), histogram_totals(metrics.added)) == (1, (1, 12))
 
 
-def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
+def test_a_watch_that_is_too_old_is_no_trouble() -> None:
     metrics = ControllerMetrics()
-    for error, outcome in (
-        (Conflict(409, "Conflict", "x"), WriteOutcome.STALE),
-        (Conflict(409, "AlreadyExists", "x"), WriteOutcome.EXISTS),
-        (Forbidden(403, "Forbidden", "x"), WriteOutcome.REFUSED),
-        (ServerFault(500, "", "x"), WriteOutcome.UNKNOWN),
-        (Unreachable("x", sent=False), WriteOutcome.NOT_DONE),
-    ):
-        metrics.record_api_error(error, kind="endpointslices")
-        assert counter_total(metrics.api_errors, resource="endpointslices", kind=outcome.value) == 1
     metrics.record_watch_error(Gone(410, "Expired", "x"), kind="pods")
-    assert counter_total(metrics.watch_errors) == 0, "a watch that is too old is no trouble"
+    metrics.record_watch_error(Unreachable("x"), kind="pods")
+    assert counter_total(metrics.watch_errors) == counter_total(metrics.watch_errors, resource="pods") == 1
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

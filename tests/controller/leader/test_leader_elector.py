@@ -32,7 +32,6 @@ from zoneward.controller.leader.leader_elector import (
     LeaderCallbacks,
     LeaderElector,
     UnansweredWrites,
-    new_identity,
     since_boot,
 )
 from zoneward.sandbox.server.persistence import new_registry
@@ -350,10 +349,6 @@ def test_the_clock_of_an_election_counts_seconds_since_the_machine_was_started()
     time.sleep(0.01)
     assert 0.01 <= since_boot() - before <= time.monotonic() - start
     assert before >= time.monotonic() - 1, "never less than the one that does not count sleep"
-
-
-def test_no_identity_is_used_twice() -> None:
-    assert new_identity() != new_identity()
 
 
 # --- Whether a write may still be done though nobody waits for it ---

@@ -224,7 +224,7 @@ class World:
             twice = [address for address, number in Counter(each for each, _ in listed).items() if number > 1]
             assert not twice, f"{name} lists {twice} twice"
             expected = cluster.expected(services[name])
-            assert dict(listed) == expected, f"{name}: {_difference(dict(listed), expected)}"
+            assert dict(listed) == expected, f"{name}: listed {dict(listed)}, expected {expected}"
         self._check_plans()
 
     def _check_plans(self) -> None:
@@ -264,11 +264,3 @@ class World:
 
 def _states(conditions: Iterable[Condition]) -> set[tuple[object, ...]]:
     return {(each.type, each.status, each.reason) for each in conditions}
-
-
-def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{address}: listed {one.get(address)}, expected {other.get(address)}"
-        for address in sorted({*one, *other})
-        if one.get(address) != other.get(address)
-    )

@@ -1,6 +1,5 @@
 """Workers in an event loop get every key, each in its time, and never the same one twice at once."""
 
-import asyncio
 from itertools import pairwise
 from math import inf
 from random import Random
@@ -18,46 +17,7 @@ from zoneward.controller.queue.work_queue import (
     QueueDepth,
     Urgency,
     WorkItem,
-    WorkQueue,
 )
-
-
-async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
-    async with asyncio.timeout(within):
-        given = await queue.get()
-    assert given is not None
-    return given
-
-
-async def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
-    queue = WorkQueue[str](back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0)
-    queue.add_all(["slow", "fast"])
-    await soon(queue)
-    await soon(queue)
-    queue.retry("slow", retry_after=60)
-    worker = asyncio.create_task(soon(queue, within=5))
-    await asyncio.sleep(0)
-    assert queue.retry("fast") == pytest.approx(0.1)
-    assert (await worker).key == "fast"
-
-
-async def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
-    queue = WorkQueue[str]()
-    queue.add_all(["a", "b"])
-    await soon(queue)
-    workers = [asyncio.create_task(queue.get()) for _ in range(2)]
-    got = await workers[0]
-    assert got is not None
-    await asyncio.sleep(0)
-    queue.retry("a", retry_after=0.01)
-    third = asyncio.create_task(queue.get())
-    queue.shut_down()
-    assert await workers[1] is None
-    assert await third is None
-    queue.done("b", writes=1)
-    assert await queue.get() is None
-    assert queue.depth().waiting == 1
-
 
 # --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
 

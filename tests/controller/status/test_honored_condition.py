@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any, Final, cast
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -72,26 +71,14 @@ def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_wri
     assert len(others) == 6
 
 
-@pytest.mark.parametrize(
-    ("planned", "reason"),
-    [
-        (ON, HonoredReason.PROGRAMMING),
-        (OFF, HonoredReason.NOT_PROGRAMMED),
-        (UNKNOWN, HonoredReason.NOT_ACCEPTED),
-        ((UNKNOWN[0], PROGRAMMED), HonoredReason.NOT_ACCEPTED),
-    ],
-    ids=["on", "off", "unknown", "one of two unknown"],
-)
-def test_what_is_said_before_any_node_is_asked(planned: tuple[Condition, ...], reason: HonoredReason) -> None:
-    assert planned_reason(planned) is reason
-
-
 def test_the_words() -> None:
     def said(reason: HonoredReason, planned: tuple[Condition, ...] = ON, **more: object) -> tuple[str, str, str]:
         found = honored_condition(reason, planned, "0123abcd", **more)  # type: ignore[arg-type]
         assert found.type == names.HONORED_CONDITION
         return found.status, found.reason, found.message
 
+    for planned, reason in ((ON, "PROGRAMMING"), (OFF, "NOT_PROGRAMMED"), ((UNKNOWN[0], PROGRAMMED), "NOT_ACCEPTED")):
+        assert planned_reason(planned) is HonoredReason[reason]
     start = "Hints/PreferSameZone: revision 0123abcd"
     assert said(HonoredReason.PROGRAMMING) == ("Unknown", "Programming", f"{start} is on its way to the nodes")
     assert said(HonoredReason.PROGRAMMED, nodes=1) == ("True", "Programmed", f"{start} is in the kernel of 1 node")
@@ -270,15 +257,8 @@ class World:
 
     def says(self, name: str) -> Condition | None:
         service = self.cache.services.get("shop", name)
-        return None if service is None else find_condition(self.told(service), names.HONORED_CONDITION)
-
-    def status(self, name: str) -> str | None:
-        said = self.says(name)
-        return None if said is None else said.status
-
-    def told(self, service: Service) -> tuple[Condition, ...]:
-        status = self.status_writer.as_reported(service).status
-        return (status.conditions or ()) if status is not None else ()
+        status = self.status_writer.as_reported(service).status if service is not None else None
+        return find_condition(status.conditions or (), names.HONORED_CONDITION) if status is not None else None
 
     def check(self) -> None:
         for name in SERVICES:
@@ -365,24 +345,3 @@ def test_nothing_is_honored_that_a_living_node_lacks_and_nothing_is_taken_back(s
             assert said.status == "True"
 
     asyncio.run(run())
-
-
-async def test_proxies_that_come_after_all_were_gone_are_asked_anew() -> None:
-    world = World()
-    world.ask("cart", VALUES[0])
-    world.see("cart")
-    services, slices = world.needs["cart"]
-    world.claim("n1", services, slices)
-    world.look()
-    assert world.status("cart") == "True"
-    world.node("n1")
-    world.wait("n2", 300)
-    assert world.status("cart") == "True"
-    world.wait("n2", 330)
-    assert world.status("cart") is None
-    world.claim("n2", services - 1, slices)
-    world.look()
-    assert world.status("cart") == "Unknown"
-    world.claim("n2", services, slices)
-    world.look()
-    assert world.status("cart") == "True"
