@@ -116,9 +116,6 @@ class Place(SandboxObjects):
         found = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
         return [each for each in found if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
 
-    def plans(self, configuration: Configuration) -> Iterator[ServicePlan]:
-        return plans_of(self.objects, configuration)
-
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
             self._note_pods()

@@ -11,7 +11,18 @@ import msgspec
 import pytest
 from tests.client.recording import until
 from tests.controller.a_built_in import a_shop
-from tests.controller.a_controller import LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import (
+    LABELS,
+    LIMIT,
+    PODS,
+    Place,
+    a_place,
+    addresses,
+    at_work,
+    fill,
+    plans_of,
+    settle,
+)
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
@@ -50,13 +61,6 @@ def with_controller(**options: Any) -> Callable[[Work], Any]:
     return decorate
 
 
-def is_as_planned(place: Place, configuration: Configuration | None = None) -> bool:
-    """Whether a plan from what the server has would write nothing."""
-    plans = place.plans(Configuration() if configuration is None else configuration)
-    changes = [family.changes for plan in plans for family in plan.families]
-    return not any(each.create or each.update or each.delete for each in changes)
-
-
 def the_service(place: Place) -> Object:
     (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
     return service
@@ -80,7 +84,8 @@ async def test_slices_follow_pods_and_services_and_a_second_controller_finds_not
     assert place.listed() == addresses(*range(PODS + 1)) - addresses(3)
     ready = [one for each in place.slices() for one in each.endpoints or () if one.conditions and one.conditions.ready]
     assert all(one.hints for one in ready)
-    assert is_as_planned(place)
+    changes = [family.changes for plan in plans_of(place.objects, Configuration()) for family in plan.families]
+    assert not any(each.create or each.update or each.delete for each in changes)
     version = place.registry.store.version
     async with at_work(place) as second:
         await settle(place, second)

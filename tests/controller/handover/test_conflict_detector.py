@@ -67,19 +67,14 @@ def test_what_comes_back_twice_is_a_rival_and_one_late_sync_is_none() -> None:
     assert conflicts.contested == {KEY}
 
 
-def test_a_slice_that_was_just_written_is_not_deleted_before_its_writer_knows() -> None:
+def test_a_slice_that_was_just_written_rests_and_one_that_goes_on_writing_is_a_rival() -> None:
     conflicts = ConflictDetector(together=False)
     conflicts.sign_of_life(KEY, now=10)
     assert conflicts.found_slices(KEY, now=10 + STILL / 2) is ConflictVerdict.WAIT
     assert conflicts.due_rechecks(now=10 + STILL / 2) == []
     assert conflicts.due_rechecks(now=10 + STILL) == [KEY]
     assert conflicts.found_slices(KEY, now=10 + STILL) is ConflictVerdict.DELETE
-    assert not conflicts.contested
-
-
-def test_one_that_goes_on_writing_is_a_rival_though_nothing_was_deleted() -> None:
-    conflicts = ConflictDetector(together=False)
-    now = 10.0
+    conflicts, now = ConflictDetector(together=False), 10.0
     while now < 10 + GRACE:
         conflicts.sign_of_life(KEY, now=now)
         assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.WAIT

@@ -297,7 +297,7 @@ class Cluster:
 
     def meddle(self, number: int, what: int) -> None:
         """With one of the slices that are there."""
-        found = [each for each in self.slices() if _manager(each) != names.BUILT_IN_MANAGER]
+        found = [each for each in self.slices() if not is_own(each, manager=names.BUILT_IN_MANAGER)]
         if not found:
             return
         slice_ = found[number % len(found)]
@@ -380,15 +380,10 @@ class Cluster:
             self._store.delete(self.kind(resource), namespace, name, grace=grace)
 
 
-def is_own(slice_: Object, service: str) -> bool:
-    """Whether it says that it is ours, and of this Service."""
+def is_own(slice_: Object, service: str | None = None, *, manager: str = names.MANAGER) -> bool:
+    """Whether it says that it is its manager's, and of this Service."""
     labels = slice_["metadata"].get("labels") or {}
-    return (labels.get(SERVICE_NAME), labels.get(names.MANAGED_BY_LABEL)) == (service, names.MANAGER)
-
-
-def _manager(slice_: Object) -> str | None:
-    manager: str | None = (slice_["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL)
-    return manager
+    return labels.get(names.MANAGED_BY_LABEL) == manager and service in (None, labels.get(SERVICE_NAME))
 
 
 def _node(number: int) -> str:

@@ -1,8 +1,8 @@
 """Random schedules: whatever happens, and whatever fails meanwhile, the cluster comes to what is planned, and stays so.
 
-After each one slices list exactly what Pods there are, a plan would write and tell nothing, and nothing is written, also
-when all replicas begin anew. At no moment does a write of ours take a ready endpoint out of the last slice that
-lists it, or leave from a replica that does not lead.
+After each one slices list exactly what Pods there are, a plan would write and tell nothing, and nothing is written, nor
+when all replicas begin anew. At no moment does a write of ours take a ready endpoint out of the last slice that lists
+it, or leave from a replica that does not lead.
 """
 
 from collections import Counter

@@ -36,7 +36,6 @@ class World:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self._start = seconds()
         chance = Random(schedule.seed)
         registry = new_registry(now=lambda: NOON + timedelta(seconds=seconds()), chance=Random(schedule.seed))
         self.cluster = Cluster(registry, collects_garbage=schedule.collects_garbage)

@@ -27,6 +27,7 @@ NAMESPACE: Final = "kube-system"
 KIND: Final = "leases.coordination.k8s.io"
 SAME_ZONE: Final = {"distribution": "PreferSameZone"}
 Said = tuple[str, str] | None
+Object = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
@@ -60,19 +61,14 @@ class Scene:
                 owner=None,
             )
             thing = msgspec.json.decode(encode_object(LEASES, lease))
-            annotations = thing["metadata"]["annotations"]
-            if self.place.registry.find(KIND, NAMESPACE, lease.metadata.name) is None:
+            name, marks = lease.metadata.name, {"annotations": thing["metadata"]["annotations"]}
+            if self.place.registry.find(KIND, NAMESPACE, name) is None:
                 self.place.store.create(self.place.registry.kinds[KIND], NAMESPACE, thing)
-            else:
-                renewed = {"spec": thing["spec"]}
-                self.place.change(
-                    KIND,
-                    NAMESPACE,
-                    lease.metadata.name,
-                    lambda old, more=renewed, marks=annotations: (  # type: ignore[misc]
-                        old | more | {"metadata": old["metadata"] | {"annotations": marks}}
-                    ),
-                )
+
+            def renewed(old: Object, spec: Object = thing["spec"], marks: Object = marks) -> Object:
+                return old | {"spec": spec, "metadata": old["metadata"] | marks}
+
+            self.place.change(KIND, NAMESPACE, name, renewed)
 
     async def until(self, said: Said) -> None:
         await until(lambda: _said(self._conditions()) == said)

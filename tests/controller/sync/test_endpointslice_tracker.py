@@ -75,9 +75,7 @@ def test_after_a_look_at_the_server_the_cache_has_to_come_to_the_same() -> None:
     tracker.read(SERVICE, fresh=[a_slice("s1", version="9")], cached=cached)
     assert tracker.awaited(SERVICE, cached) == ["s1", "s2"]
     assert not tracker.is_stale(SERVICE, [a_slice("s1", version="9")])
-
-
-def test_a_slice_with_a_finalizer_is_not_waited_for_without_end() -> None:
+    # One with a finalizer is not waited for without end.
     tracker = after_writing(a_slice(version="12"))
     leaving = a_slice(version="13", deleting=True)
     assert tracker.is_stale(SERVICE, [leaving])
