@@ -207,9 +207,7 @@ def test_a_selector_that_comes_back_is_released_without_touching_it() -> None:
     found, places = walked(replace(ADOPTED, service=back), releasing(pods))
     assert [type(step) for step in found] == [WaitForOthers, DeleteSlices, ChangeService, HandoverDone]
     assert places[-1].service == a_service(selector=selector)
-
-
-def test_where_the_marks_went_with_the_selector_coming_back_our_slices_go_all_the_same() -> None:
+    # Also where the marks went with it.
     found, places = walked(replace(ADOPTED, service=a_service()), releasing())
     assert [type(step) for step in found] == [WaitForOthers, DeleteSlices, HandoverDone]
     assert (places[-1].own, places[-1].service) == ((), a_service())

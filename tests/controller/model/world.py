@@ -187,18 +187,13 @@ class World:
                 await asyncio.sleep(_ARRIVES)
                 continue
             looked = -1
-            assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {self._problems()}"
+            left = [(each.name, each.writes, each.controller.queue.depth()) for each in self.replicas]
+            assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {left}"
             await asyncio.sleep(_LOOK)
 
     def _is_busy(self) -> bool:
         """Whether requests are on their way that may come very late."""
         return bool(self.network.writes_in_flight) or any(not task.done() for task in self._ends)
-
-    def _problems(self) -> str:
-        return "; ".join(
-            f"{each.name} writes={each.writes} {each.controller.queue.depth()} telling={len(each.status_writer)}"
-            for each in self.replicas
-        )
 
     async def _stays_quiet(self, for_seconds: float, when: str, *, begins: bool = False) -> None:
         """Nobody writes anything but the Lease; or, who begins, words that were left as they are."""

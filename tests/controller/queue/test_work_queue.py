@@ -293,18 +293,6 @@ def gives(changes: list[float], batching: Batching, *, writes: int = 1) -> list[
     return given
 
 
-@pytest.mark.parametrize(
-    ("period", "writes", "given"),
-    [
-        pytest.param(1.0, 1, [(0.2, 1), (1.3, 2), (3.0, 1)], id="the-first-waits-for-nothing-what-follows-is-gathered"),
-        pytest.param(0.0, 1, [(0.2, 1), (0.3, 1), (0.4, 1), (3.0, 1)], id="without-a-period-all-at-once"),
-        pytest.param(1.0, 0, [(0.2, 1), (0.3, 1), (0.4, 1), (3.0, 1)], id="work-that-wrote-nothing"),
-    ],
-)
-def test_what_follows_a_write_is_gathered(period: float, writes: int, given: list[tuple[float, int]]) -> None:
-    assert gives([0.2, 0.3, 0.4, 3.0], Batching(period=period, writes_per_second=FREE), writes=writes) == given
-
-
 CHANGES = st.lists(st.integers(0, 6000).map(lambda each: each / 8), max_size=60)
 
 

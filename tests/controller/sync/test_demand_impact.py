@@ -186,9 +186,3 @@ def test_where_nodes_are_counted_one_without_cpu_changes_groups() -> None:
     old, new = (compute_demand(each, missing_cpu="disable") for each in (nodes, [*nodes, a_node("c-2", "a", cpu=None)]))
     assert old.reduced == new.reduced
     assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration())
-
-
-def test_the_same_shares_of_more_nodes_requeue_nobody() -> None:
-    state = changed(PROPORTIONAL, heuristic="local", approach=Approach.SUBSETTING, endpoints=9)
-    old, new = with_zones(a=1, b=2), with_zones(a=2, b=4)
-    assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration()) == []

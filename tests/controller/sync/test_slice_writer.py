@@ -161,15 +161,6 @@ def test_slices_that_exchange_endpoints_cost_one_write_more() -> None:
     assert len(steps(before, after)) == len(after) + 1
 
 
-def test_without_moves_each_slice_is_written_once() -> None:
-    before, after = slices({1: "a", 2: "b", 3: "b"}), slices({1: "a", 2: "b", 4: "c", 5: "a"})
-    assert [(step.operation, step.slice.metadata.name) for step in steps(before, after)] == [
-        (Operation.CREATE, "c"),
-        (Operation.UPDATE, "a"),
-        (Operation.UPDATE, "b"),
-    ]
-
-
 def test_full_slices_that_exchange_endpoints_get_one_more_in_between() -> None:
     before = slices({number: "ab"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
     after = slices({number: "ba"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
