@@ -162,11 +162,12 @@ async def test_the_next_leader_finds_it_told_and_takes_nothing_for_honored_that_
 
 async def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(honored_condition, "BEHIND_AFTER", 0.05)
+    monkeypatch.setattr(honored_condition, "BEHIND_PERIOD", 0.05)
     async with a_scene() as scene, leading(scene):
         scene.renew("node-a", "node-b", at=1)
         scene.renew("node-c")
         await scene.until(("False", "NodesBehind"))
-        assert scene.message().endswith("is in the kernel of 1 of 3 nodes; not yet of node-a, node-b")
+        await until(lambda: scene.message().endswith("kernel of 1 of 3 nodes; not yet of node-a, node-b"))
         scene.renew("node-a", "node-b")
         await scene.until(PROGRAMMED)
 
