@@ -1,7 +1,4 @@
-"""What is counted of a sync is what the plan says, and Prometheus reads it under upstream's names and ours.
-
-The documentation and the alerts have all of it.
-"""
+"""What is counted of a sync is what the plan says; the documentation and the alerts have all that Prometheus reads."""
 
 import asyncio
 import re

@@ -22,7 +22,7 @@ from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import EndpointSlice
 
-SCHEDULES: Final = 120
+SCHEDULES: Final = 72
 CASES: Final = 6
 """Among which the schedules are split, so that they can run at the same time."""
 

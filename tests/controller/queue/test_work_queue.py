@@ -269,7 +269,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=80, stateful_step_count=40)
+TestAnyOrder.settings = settings(max_examples=50, stateful_step_count=40)
 
 
 # --- How changes are gathered: the first waits for nothing, and none waits too long -----------------------------------

@@ -87,7 +87,7 @@ def differences(data: st.DataObject, cluster: Cluster) -> Iterable[tuple[bool, b
         yield differs, may
 
 
-@examples(60)
+@examples(40)
 @given(clusters(others=False), st.data())
 def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, data: st.DataObject) -> None:
     for differs, may in differences(data, cluster):
