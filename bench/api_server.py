@@ -6,21 +6,21 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
 
 from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.kube.objects import EndpointConditions, EndpointSlice
 
 Object = dict[str, Any]
 IN_FLIGHT: Final = 32
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _ENCODE: Final = msgspec.json.Encoder().encode
 _PATIENCE: Final = 60.0
+_UNKNOWN: Final = EndpointConditions()
 
 
 class ApiServer:
@@ -37,9 +37,7 @@ class ApiServer:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def ask(self, method: str, path: str, body: object = None, *, form: str = "application/json") -> bytes:
@@ -76,40 +74,12 @@ class ApiServer:
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-class _Conditions(msgspec.Struct, frozen=True, gc=False):
-    ready: bool | None = None
-
-
-class _Endpoint(msgspec.Struct, gc=False):
-    addresses: tuple[str, ...]
-    conditions: _Conditions = _Conditions()
-
-
-class _Meta(msgspec.Struct, gc=False, rename="camel"):
-    name: str
-    labels: dict[str, str] = {}
-    resource_version: str = ""
-
-
-class _Slice(msgspec.Struct, gc=False):
-    metadata: _Meta
-    endpoints: tuple[_Endpoint, ...] | None = None
-
-
 class _SliceEvent(msgspec.Struct, gc=False):
     type: str
-    object: _Slice
+    object: EndpointSlice
 
 
 _EVENTS: Final = msgspec.json.Decoder(_SliceEvent)
-
-
-@dataclass(slots=True)
-class _Awaited:
-    """Whether an address is listed as ready, or not."""
-
-    ready: bool
-    seen: asyncio.Future[float]
 
 
 class SliceView:
@@ -123,7 +93,7 @@ class SliceView:
         self.path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
         self._slices: dict[str, dict[str, bool]] = {}
         self._counts: Counter[tuple[str, bool]] = Counter()
-        self._awaited: dict[str, _Awaited] = {}
+        self._awaited: dict[tuple[str, bool], asyncio.Future[float]] = {}
         self.writes = 0
         self.last = 0.0
         self.first_ready: dict[str, float] = {}
@@ -133,14 +103,12 @@ class SliceView:
         found = msgspec.json.decode(await self._server.ask("GET", self.path))
         version = found["metadata"]["resourceVersion"]
         for each in found["items"]:
-            self._take("ADDED", msgspec.convert(each, _Slice), time.perf_counter())
+            self._take("ADDED", msgspec.convert(each, EndpointSlice), time.perf_counter())
         self.writes = 0
         self._task = asyncio.create_task(self._watch(version))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -153,18 +121,18 @@ class SliceView:
 
     def awaited(self, address: str, *, ready: bool) -> asyncio.Future[float]:
         """Wait until an address is listed like this, and return the time."""
-        awaited = self._awaited[address] = _Awaited(ready, asyncio.get_running_loop().create_future())
-        return awaited.seen
+        seen = self._awaited[address, ready] = asyncio.get_running_loop().create_future()
+        return seen
 
-    async def until(self, listed: set[str], *, patience: float = _PATIENCE) -> float:
+    async def until(self, listed: set[str]) -> float:
         """Wait until exactly these addresses are listed as ready, and return the time of the last event."""
-        limit = time.perf_counter() + patience
+        limit = time.perf_counter() + _PATIENCE
         while self.ready() != listed:
             if self._task.done():
                 self._task.result()
             if time.perf_counter() > limit:
                 missing, more = listed - self.ready(), self.ready() - listed
-                raise RuntimeError(f"after {patience:g} s {len(missing)} addresses are missing, {len(more)} too many")
+                raise RuntimeError(f"after {_PATIENCE:g} s {len(missing)} addresses are missing, {len(more)} too many")
             await asyncio.sleep(0.05)
         return self.last
 
@@ -179,9 +147,9 @@ class SliceView:
                     self._take(event.type, event.object, now)
         raise RuntimeError("the watch of slices ended")
 
-    def _take(self, kind: str, slice_: _Slice, now: float) -> None:
+    def _take(self, kind: str, slice_: EndpointSlice, now: float) -> None:
         metadata = slice_.metadata
-        if metadata.labels.get(MANAGED_BY_LABEL) != self._manager:
+        if (metadata.labels or {}).get(MANAGED_BY_LABEL) != self._manager:
             return
         self.writes += 1
         self.last = now
@@ -190,14 +158,14 @@ class SliceView:
         if kind == "DELETED":
             return
         now_listed = {
-            each.addresses[0]: each.conditions.ready is not False for each in slice_.endpoints or () if each.addresses
+            each.addresses[0]: (each.conditions or _UNKNOWN).ready is not False
+            for each in slice_.endpoints or ()
+            if each.addresses
         }
         self._slices[metadata.name] = now_listed
         for address, ready in now_listed.items():
             self._counts[address, ready] += 1
-            if ready and address not in self.first_ready:
-                self.first_ready[address] = now
-            awaited = self._awaited.get(address)
-            if awaited is not None and awaited.ready == ready:
-                del self._awaited[address]
-                awaited.seen.set_result(now)
+            if ready:
+                self.first_ready.setdefault(address, now)
+            if seen := self._awaited.pop((address, ready), None):
+                seen.set_result(now)

@@ -1,22 +1,26 @@
 """The client layer: lists over loopback, a cache as large as a large cluster, events through it, and its questions.
 
-Client and server are processes of their own (``python -m bench.client``): CPU and memory of one must not count as the
-other's. The server has nothing but prepared bytes.
+Client and server are processes of their own. The server has nothing but prepared bytes. What is heavy is imported by
+the processes that need it: the memory of one that starts others counts as theirs.
 """
 
 import asyncio
 import json
-import subprocess
-import sys
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from bench.measuring import MIB, Figure, run
+from bench.children import measured, told_by
+from bench.measuring import MIB, Figure
+from bench.processes import resident_of
 from bench.snapshots import CACHE, NODES, PODS, SEED, SERVICES
+
+if TYPE_CHECKING:
+    from zoneward.client.transport import Transport
 
 _PAGES: Final = CACHE / f"pages-{PODS}-{NODES}-{SERVICES}-{SEED}"
 _PAGE: Final = 500
@@ -34,25 +38,22 @@ _MOST_MEMORY: Final = 400.0
 def client() -> Iterator[Figure]:
     """All figures of the client layer."""
     _prepare()
-    told = CACHE / "client.told"
     for shape in ("app", "app and instance", "team and tier"):
         yield Figure(f"Services of a Pod among 10,000, by {shape}", _services_of_a_pod(shape), "us", _MOST_QUESTION)
-    run((sys.executable, "-m", "bench.client", "events"), output=told)
-    yield Figure("a Pod's event through the cache", float(told.read_text()), "us", _MOST_EVENT)
-    with _server() as address:
-        run((sys.executable, "-m", "bench.client", "list", address), output=told)
-        listed, decoded = map(float, told.read_text().split())
+    yield Figure("a Pod's event through the cache", measured("client.events")[0], "us", _MOST_EVENT)
+    with closing(told_by("client.serve")) as serving:
+        address = next(serving)
+        listed, decoded = measured("client.list_pods", address)[0]
         yield Figure(f"{PODS:,} Pods decoded from memory, CPU", decoded, "s")
         yield Figure(f"{PODS:,} Pods listed over loopback, CPU", listed, "s")
         yield Figure("  times as much", listed / decoded, "x", _MOST_RATIO)
         for way in ("pages", "stream"):
-            took = run((sys.executable, "-m", "bench.client", "fill", way, address), output=told)
-            resident, wall, cpu, events = map(float, told.read_text().split())
+            (resident, wall, cpu, event), took = measured("client.fill", way, address)
             yield Figure(f"cache filled from {way}, resident", resident / MIB, "MiB", _MOST_MEMORY)
             yield Figure("  at its peak", took.peak / MIB, "MiB")
             yield Figure("  wall time", wall, "s")
             yield Figure("  CPU", cpu, "s")
-            yield Figure("  a Pod's event over loopback, CPU", events, "us", _MOST_EVENT)
+            yield Figure("  a Pod's event over loopback, CPU", event, "us", _MOST_EVENT)
 
 
 # --- prepared bytes ---------------------------------------------------------------------------------------------------
@@ -66,33 +67,32 @@ def _prepare() -> None:
         return
     unfinished = _PAGES.with_suffix(".part")
     unfinished.mkdir(parents=True, exist_ok=True)
-    waiting: dict[str, list[bytes]] = {"nodes": [], "services": [], "pods": []}
-    counts = dict.fromkeys(waiting, 0)
-    plurals = {"Node": "nodes", "Service": "services", "Pod": "pods"}
-    totals = {"nodes": NODES, "services": SERVICES, "pods": PODS}
-    version = 0
+    totals = {"Node": NODES, "Service": SERVICES, "Pod": PODS}
+    waiting: dict[str, list[bytes]] = {kind: [] for kind in totals}
+    counts = dict.fromkeys(totals, 0)
     with (unfinished / "pods.events").open("wb") as events:
-        for thing in synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES):
-            plural = plurals.get(thing["kind"])
-            if plural is None:
-                continue
-            version += 1
+        every = synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES)
+        for version, thing in enumerate((each for each in every if each["kind"] in totals), start=1):
+            kind, some = thing["kind"], waiting[thing["kind"]]
             thing["metadata"]["resourceVersion"] = str(version)
-            waiting[plural].append(_json(thing))
-            counts[plural] += 1
-            if plural == "pods" and counts[plural] <= _EVENTS:
-                events.write(_json({"type": "MODIFIED", "object": _changed(thing, counts[plural])}) + b"\n")
-            if len(waiting[plural]) == _PAGE or counts[plural] == totals[plural]:
-                number = (counts[plural] - 1) // _PAGE
-                token = f',"continue":"{number + 1}"' if counts[plural] < totals[plural] else ""
-                head = f'{{"kind":"List","metadata":{{"resourceVersion":"{_VERSION}"{token}}},"items":['
-                body = head.encode() + b",".join(waiting[plural]) + b"]}"
-                (unfinished / f"{plural}.{number}").write_bytes(body)
-                lines = [b'{"type":"ADDED","object":' + each + b"}\n" for each in waiting[plural]]
-                with (unfinished / f"{plural}.stream").open("ab") as stream:
-                    stream.write(b"".join(lines))
-                waiting[plural].clear()
+            some.append(_json(thing))
+            counts[kind] += 1
+            if kind == "Pod" and counts[kind] <= _EVENTS:
+                events.write(_json({"type": "MODIFIED", "object": _changed(thing, counts[kind])}) + b"\n")
+            if len(some) == _PAGE or counts[kind] == totals[kind]:
+                _write_page(unfinished, f"{kind.lower()}s", some, counts[kind], is_last=counts[kind] == totals[kind])
+                some.clear()
     unfinished.rename(_PAGES)
+
+
+def _write_page(folder: Path, plural: str, some: list[bytes], count: int, *, is_last: bool) -> None:
+    """A page of a list, and the same as lines of a watch. ``count``: with all pages before."""
+    number = (count - 1) // _PAGE
+    metadata = {"resourceVersion": str(_VERSION)} | ({} if is_last else {"continue": str(number + 1)})
+    head = b'{"kind":"List","metadata":%b,"items":[' % _json(metadata)
+    (folder / f"{plural}.{number}").write_bytes(head + b",".join(some) + b"]}")
+    with (folder / f"{plural}.stream").open("ab") as stream:
+        stream.writelines(b'{"type":"ADDED","object":%b}\n' % each for each in some)
 
 
 def _changed(pod: dict[str, Any], number: int) -> dict[str, Any]:
@@ -113,19 +113,8 @@ def _json(thing: object) -> bytes:
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _server() -> Iterator[str]:
-    """The address of a server in a process of its own."""
-    process = subprocess.Popen((sys.executable, "-m", "bench.client", "serve"), stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
-async def _serve() -> None:
+async def serve() -> AsyncIterator[str]:
+    """Tells its address, and serves until it is ended."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -154,7 +143,7 @@ async def _serve() -> None:
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print("http://{}:{}".format(*runner.addresses[0][:2]), flush=True)
+    yield "http://{}:{}".format(*runner.addresses[0][:2])
     await asyncio.Event().wait()
 
 
@@ -188,21 +177,20 @@ def _services_of_a_pod(shape: str) -> float:
     return best / number * 1e6
 
 
-def _events() -> float:
+def events() -> float:
     """Microseconds of CPU from the line of a watch to the call of the handler; every Pod is in the cache already."""
+    from zoneward.client import resources as known
     from zoneward.client.informer_cache import InformerCache
     from zoneward.client.list_watch_decoder import UnreadableObject, WatchChange, decode_watch_event
-    from zoneward.client.resources import PODS as PODS_RESOURCE
-    from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
     cache, told = InformerCache(), 0
     for path in _PAGES.glob("services.[0-9]*"):
-        for service in SERVICES_RESOURCE.lists.decode(path.read_bytes()).items or ():
+        for service in known.SERVICES.lists.decode(path.read_bytes()).items or ():
             cache.services.put(service)
     for path in _PAGES.glob("pods.[0-9]*"):
-        for pod in PODS_RESOURCE.lists.decode(path.read_bytes()).items or ():
+        for pod in known.PODS.lists.decode(path.read_bytes()).items or ():
             cache.pods.put(pod)
 
     def handler(_old: object, new: Any) -> None:
@@ -212,7 +200,7 @@ def _events() -> float:
     cache.pods.subscribe(handler)
     start = time.process_time()
     for line in lines:
-        event = decode_watch_event(line, PODS_RESOURCE)
+        event = decode_watch_event(line, known.PODS)
         assert isinstance(event, WatchChange)
         assert not isinstance(event.object, UnreadableObject)
         cache.pods.put(event.object)
@@ -221,16 +209,16 @@ def _events() -> float:
     return took / len(lines) * 1e6
 
 
-async def _list(address: str) -> tuple[float, float]:
+async def list_pods(address: str) -> tuple[float, float]:
     """Seconds of CPU for the list, and for decoding its pages from memory; the best of some runs."""
+    from zoneward.client import resources as known
     from zoneward.client.list_pager import list_all
-    from zoneward.client.resources import PODS as PODS_RESOURCE
 
     listed, decoded = [], []
-    async for transport in _connected(address):
+    async with _transport(address) as transport:
         for _ in range(_REPEATS):
             start = time.process_time()
-            found = await list_all(transport, PODS_RESOURCE)
+            found = await list_all(transport, known.PODS)
             listed.append(time.process_time() - start)
             assert len(found) == PODS
             # Removing them takes time too.
@@ -238,28 +226,22 @@ async def _list(address: str) -> tuple[float, float]:
     pages = [path.read_bytes() for path in _PAGES.glob("pods.[0-9]*")]
     for _ in range(_REPEATS):
         start = time.process_time()
-        kept = [PODS_RESOURCE.lists.decode(page).items or () for page in pages]
+        kept = [known.PODS.lists.decode(page).items or () for page in pages]
         decoded.append(time.process_time() - start)
         assert sum(map(len, kept)) == PODS
         del kept
     return min(listed), min(decoded)
 
 
-async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
+async def fill(way: str, address: str) -> tuple[float, float, float, float]:
     """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
+    from zoneward.client import resources as known
     from zoneward.client.informer_cache import InformerCache
     from zoneward.client.reflector import Reflector
-    from zoneward.client.resources import NODES as NODES_RESOURCE
-    from zoneward.client.resources import PODS as PODS_RESOURCE
-    from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
     from zoneward.client.transport_interface import ServerFeatures
 
-    cache, features, told = (
-        InformerCache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)),
-        ServerFeatures(way == "stream"),
-        0,
-    )
-    done = asyncio.Event()
+    cache, features = InformerCache((known.NODES, known.SERVICES, known.PODS)), ServerFeatures(way == "stream")
+    told, done = 0, asyncio.Event()
 
     def handler(_old: object, _new: object) -> None:
         nonlocal told
@@ -267,42 +249,28 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
         if told == _EVENTS:
             done.set()
 
-    async for transport in _connected(address):
+    async with _transport(address) as transport:
         wall, cpu = time.perf_counter(), time.process_time()
         reflectors: list[Reflector[Any]] = [
-            Reflector(transport, NODES_RESOURCE, cache.nodes, features=features),
-            Reflector(transport, SERVICES_RESOURCE, cache.services, features=features),
-            Reflector(transport, PODS_RESOURCE, cache.pods, features=features),
+            Reflector(transport, each, cache.store(each), features=features)
+            for each in (known.NODES, known.SERVICES, known.PODS)
         ]
         tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         await cache.synced.wait()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         cache.pods.subscribe(handler)
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        resident = resident_of(os.getpid())
         assert (len(cache.pods), len(cache.services), len(cache.nodes)) == (PODS, SERVICES, NODES)
         start = time.process_time()
         await done.wait()
         events = time.process_time() - start
         for task in tasks:
             task.cancel()
-    return pages * 4096.0, wall, cpu, events / _EVENTS * 1e6
+    return resident, wall, cpu, events / _EVENTS * 1e6
 
 
-async def _connected(address: str) -> AsyncIterator[Any]:
+def _transport(address: str) -> "Transport":
     from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
     from zoneward.client.transport import Transport
 
-    async with Transport(ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo())) as transport:
-        yield transport
-
-
-if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["serve"]:
-            asyncio.run(_serve())
-        case ["events"]:
-            print(_events())
-        case ["list", address]:
-            print(*asyncio.run(_list(address)))
-        case ["fill", way, address]:
-            print(*asyncio.run(_fill(way, address)))
+    return Transport(ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo()))

@@ -33,10 +33,6 @@ def compare() -> Iterator[Figure]:
 
 def start() -> Iterator[Figure]:
     """``zoneward --help``: under 0.2 s, the median of 15."""
-    runs = [run([*ZONEWARD, "--help"]).wall for _ in range(15)]
-    yield Figure("zoneward --help, median of 15", median(runs), "s", 0.2)
-    yield Figure("zoneward plan --sample, median of 5", median(_sample() for _ in range(5)), "s")
-
-
-def _sample() -> float:
-    return run([*ZONEWARD, "plan", "--sample"]).wall
+    for words, times, most in ((["--help"], 15, 0.2), (["plan", "--sample"], 5, None)):
+        took = median(run([*ZONEWARD, *words]).wall for _ in range(times))
+        yield Figure(f"zoneward {' '.join(words)}, median of {times}", took, "s", most)

@@ -6,27 +6,29 @@ one: whatever else the machine does meanwhile, both have a part of it. CPU is th
 
 import asyncio
 import os
+import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
+from statistics import mean, median
 from typing import Final
 
-from e2e.control_plane import ControlPlane
+import msgspec
 from e2e.programs import ProgramsError, find_programs
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
 from bench import sandbox
-from bench.api_server import ApiServer, Object, SliceView
-from bench.controllers import BuiltIn, Contender, Ours, at_rest, cpu_of, kubeconfig_of
-from bench.measuring import Figure
+from bench.api_server import ApiServer, SliceView
+from bench.controllers import BuiltIn, Contender, Ours, at_rest
+from bench.measuring import MIB, Figure, quantile
+from bench.processes import cpu_of, peak_of
+from bench.proxies import plane
+from bench.snapshots import NODES, PODS, SERVICES, large_snapshot
 
 NAMESPACE: Final = "bench"
 _NODES: Final = 30
@@ -44,61 +46,111 @@ _MANY, _OF_EACH = 200, 50
 _MOST_MANY: Final = 2.0
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
+_MOST_CPU: Final = 30.0
+_MOST_MEMORY: Final = 600.0
+_MOST_IDLE: Final = 1.0
+_IDLE: Final = 20.0
+_QUIET: Final = 3.0
 
 
-def flips() -> Iterator[Figure]:
+async def flips() -> AsyncIterator[Figure]:
     """One Pod's readiness flips: until the slice's event is here, and the CPU of the whole process."""
-    found: dict[tuple[str, int], _Flips] = defaultdict(_Flips)
-    asyncio.run(_measure_flips(found))
+    found = _Compared()
+    async with _bed() as bed:
+        pods: dict[int, list[_Pod]] = {}
+        for size in _SIZES:
+            pods[size] = await bed.ready_pods(size, lambda _, size=size: {"size": str(size)})  # type: ignore[misc]
+            await bed.service(f"of-{size}", {"size": str(size)})
+        addresses = {pod.address for some in pods.values() for pod in some}
+        chosen = {size: count(0, 37) for size in _SIZES}
+        async for contender, view in bed.turns(addresses):
+            for size in _SIZES:
+                numbers = [next(chosen[size]) % size for _ in range(_FLIPS // 2)]
+                cpu = cpu_of(contender.pid)
+                for number in numbers:
+                    found.add(f"{size}", contender, await _flip(bed, view, pods[size][number]))
+                await asyncio.sleep(_PAUSE)
+                found.add(f"CPU of {size}", contender, [(cpu_of(contender.pid) - cpu) / _FLIPS * 1e3])
     for size in _SIZES:
-        ours, theirs = (found.get((name, size)) for name in (Ours.name, BuiltIn.name))
-        assert ours is not None
         most = 1.0 if size in _COMPARED else None
         for label, share in (("p50", 0.5), ("p95", 0.95)):
-            other = None if theirs is None else theirs.latency(share)
             what = f"one of {size} flips, answer to slice event, {label}"
-            yield from _beside(what, ours.latency(share), other, "ms", most_share=most)
-        other = None if theirs is None else theirs.cpu
-        yield from _beside(f"one of {size} flips, CPU of the process", ours.cpu, other, "ms", most_share=1.0)
+            for figure in found.figures(f"{size}", what, "ms", partial(quantile, share=share), most_share=most):
+                yield figure
+        what = f"one of {size} flips, CPU of the process"
+        for figure in found.figures(f"CPU of {size}", what, "ms", mean, most_share=1.0):
+            yield figure
 
 
-def rollouts() -> Iterator[Figure]:
+async def rollouts() -> AsyncIterator[Figure]:
     """Every Pod of a Service of 1,000 is replaced: a new one is made and gets ready, then an old one is deleted."""
-    found: dict[tuple[str, float], list[_Rollout]] = defaultdict(list)
-    asyncio.run(_measure_rollouts(found))
-    for pace, speed in ((0.0, "at full speed"), (_PER_SECOND, f"at {_PER_SECOND} a second")):
-        ours, theirs = found[Ours.name, pace], found.get((BuiltIn.name, pace))
-        what = f"{_ROLLED} Pods rolled {speed}"
-        for label, unit, most, of in _OF_ROLLOUTS:
-            other = None if theirs is None else median(map(of, theirs))
-            yield from _beside(f"{what}, {label}", median(map(of, ours)), other, unit, most_share=most)
-        latest = None if theirs is None else max(each.latest for each in theirs)
-        yield from _beside(f"{what}, latest endpoint", max(each.latest for each in ours), latest, "s", most=_LATEST)
+    found = _Compared()
+    paces = {0: "at full speed", _PER_SECOND: f"at {_PER_SECOND} a second"}
+    async with _bed() as bed:
+        pods = await bed.ready_pods(_ROLLED, lambda _: {"app": "rolled"})
+        await bed.service("rolled", {"app": "rolled"})
+        addresses = {pod.address for pod in pods}
+        async for contender, view in bed.turns(addresses):
+            for pace, speed in paces.items():
+                pods, rollout = await _roll(bed, contender, view, pods, pace)
+                addresses.clear()
+                addresses |= {pod.address for pod in pods}
+                for label, value in rollout.items():
+                    found.add(f"{_ROLLED} Pods rolled {speed}, {label}", contender, [value])
+    for speed in paces.values():
+        for label, unit, of, most, most_share in _OF_ROLLOUTS:
+            what = f"{_ROLLED} Pods rolled {speed}, {label}"
+            for figure in found.figures(what, what, unit, of, most=most, most_share=most_share):
+                yield figure
 
 
-def many_services() -> Iterator[Figure]:
+async def many_services() -> AsyncIterator[Figure]:
     """Two hundred Services are created at once; their Pods exist already."""
-    found: dict[str, list[float]] = defaultdict(list)
-    asyncio.run(_measure_many(found))
-    theirs = median(found[BuiltIn.name]) if BuiltIn.name in found else None
+    found = _Compared()
     what = f"{_MANY} Services of {_OF_EACH} at once, until in sync"
-    yield from _beside(what, median(found[Ours.name]), theirs, "s", most=_MOST_MANY)
+    async with _bed() as bed:
+        pods = await bed.ready_pods(_MANY * _OF_EACH, lambda index: {"part": str(index // _OF_EACH)})
+        addresses = {pod.address for pod in pods}
+        async for contender, view in bed.turns(set()):
+            begun = time.perf_counter()
+            await bed.server.all(partial(bed.service, f"part-{each}", {"part": str(each)}) for each in range(_MANY))
+            found.add(what, contender, [await view.until(addresses) - begun])
+            await bed.server.all(partial(bed.server.ask, "DELETE", f"{_SERVICES}/part-{each}") for each in range(_MANY))
+            await at_rest(contender.pid)
+            if contender.name == BuiltIn.name:
+                # It leaves its slices to the garbage collector, which does not run here.
+                contender.stop()
+                await bed.server.ask("DELETE", view.path)
+    for figure in found.figures(what, what, "s", median, most=_MOST_MANY):
+        yield figure
 
 
-def _beside(
-    what: str,
-    ours: float,
-    theirs: float | None,
-    unit: str,
-    *,
-    most: float | None = None,
-    most_share: float | None = None,
-) -> Iterator[Figure]:
-    """``theirs``: the figure of the built-in controller; ``most_share``: Zoneward's limit as a share of it."""
-    yield Figure(what, ours, unit, most)
-    if theirs is not None:
-        yield Figure("  built in", theirs, unit)
-        yield Figure("  share of it", ours / theirs, "x", most_share)
+class _Compared:
+    """Values of both controllers."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], list[float]] = defaultdict(list)
+
+    def add(self, what: str, contender: Contender, values: Iterable[float]) -> None:
+        self._found[what, contender.name] += values
+
+    def figures(
+        self,
+        what: str,
+        label: str,
+        unit: str,
+        of: Callable[[list[float]], float],
+        *,
+        most: float | None = None,
+        most_share: float | None = None,
+    ) -> Iterator[Figure]:
+        """``most_share``: Zoneward's limit as a share of the built-in controller's figure."""
+        ours = of(self._found[what, Ours.name])
+        yield Figure(label, ours, unit, most)
+        if (what, BuiltIn.name) in self._found:
+            theirs = of(self._found[what, BuiltIn.name])
+            yield Figure("  built in", theirs, unit)
+            yield Figure("  share of it", ours / theirs, "x", most_share)
 
 
 # --- the bed ----------------------------------------------------------------------------------------------------------
@@ -112,20 +164,15 @@ class _Bed:
     contenders: tuple[Contender, ...]
     pods: Iterator[int] = field(default_factory=count)
 
-    async def pod(self, labels: dict[str, str]) -> "_Pod":
-        """Create a Pod that is not ready yet and has no address."""
+    async def ready_pod(self, labels: dict[str, str]) -> "_Pod":
         number = next(self.pods)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         name = f"pod-{number}"
         thing = a_pod(name, node=f"node-{number % _NODES}", ips=[address], namespace=NAMESPACE, labels=labels)
         status = thing.pop("status")
         await self.server.ask("POST", _PODS, thing)
-        return _Pod(name, address, status)
-
-    async def ready_pod(self, labels: dict[str, str]) -> "_Pod":
-        pod = await self.pod(labels)
-        await self.server.patch_status(f"{_PODS}/{pod.name}", pod.status)
-        return pod
+        await self.server.patch_status(f"{_PODS}/{name}", status)
+        return _Pod(name, address)
 
     async def ready_pods(self, number: int, labels: Callable[[int], dict[str, str]]) -> "list[_Pod]":
         pods: list[_Pod] = []
@@ -139,25 +186,25 @@ class _Bed:
     async def service(self, name: str, selector: dict[str, str]) -> None:
         await self.server.ask("POST", _SERVICES, a_service(name, namespace=NAMESPACE, selector=selector))
 
-    @asynccontextmanager
-    async def running(self, contender: Contender, addresses: set[str]) -> AsyncIterator[SliceView]:
-        """A running controller, after it lists all these addresses and is idle."""
-        async with SliceView(self.server, NAMESPACE, manager=contender.manager) as view:
-            contender.start()
-            try:
-                await view.until(addresses)
-                await at_rest(contender.pid, sleep=asyncio.sleep)
-                view.writes = 0
-                yield view
-            finally:
-                contender.stop()
+    async def turns(self, addresses: set[str]) -> AsyncIterator[tuple[Contender, SliceView]]:
+        """In each round each controller, running, after it lists all these addresses and is idle."""
+        for _ in range(_ROUNDS):
+            for contender in self.contenders:
+                async with SliceView(self.server, NAMESPACE, manager=contender.manager) as view:
+                    contender.start()
+                    try:
+                        await view.until(addresses)
+                        await at_rest(contender.pid)
+                        view.writes = 0
+                        yield contender, view
+                    finally:
+                        contender.stop()
 
 
 @dataclass(slots=True)
 class _Pod:
     name: str
     address: str
-    status: Object
 
 
 @asynccontextmanager
@@ -166,17 +213,15 @@ async def _bed() -> AsyncIterator[_Bed]:
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:
-        print(f"on the sandbox, and not beside the built-in controller: {error}")
-        with sandbox.running() as (address, _), TemporaryDirectory() as folder:
-            ours = Ours(kubeconfig_of(address, Path(folder)), Path(folder))
-            async with ApiServer(address) as server:
+        print(f"on the sandbox, and not beside the built-in controller: {error}", file=sys.stderr)
+        with sandbox.running() as (file, _):
+            async with ApiServer(sandbox.address_in(file)) as server:
                 await _prepare(server)
-                yield _Bed(server, (ours,))
+                yield _Bed(server, (Ours(file, file.parent),))
         return
-    with ControlPlane() as plane:
-        async with ApiServer(plane.address, token=plane.admin.token, authority=plane.authority) as server:
-            await _prepare(server)
-            yield _Bed(server, (Ours(plane.kubeconfig(), plane.folder), BuiltIn(plane)))
+    async with plane() as (control, server):
+        await _prepare(server)
+        yield _Bed(server, (Ours(control.kubeconfig(), control.folder), BuiltIn(control)))
 
 
 async def _prepare(server: ApiServer) -> None:
@@ -188,101 +233,37 @@ async def _prepare(server: ApiServer) -> None:
         await server.patch_status(f"/api/v1/nodes/node-{number}", status)
 
 
-# --- flips ------------------------------------------------------------------------------------------------------------
+# --- flips and rollouts -----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Flips:
-    """Of one controller at one size: seconds for each flip, and of CPU for all of them."""
-
-    seconds: list[float] = field(default_factory=list)
-    taken: float = 0.0
-
-    def latency(self, share: float) -> float:
-        """Milliseconds."""
-        return sorted(self.seconds)[int(len(self.seconds) * share)] * 1e3
-
-    @property
-    def cpu(self) -> float:
-        """Milliseconds for each flip."""
-        return self.taken / len(self.seconds) * 1e3
+async def _flip(bed: _Bed, view: SliceView, pod: _Pod) -> list[float]:
+    """Milliseconds from the answer to the slice's event: for a Pod that becomes unready, and then ready again."""
+    found = []
+    for ready in (False, True):
+        seen = view.awaited(pod.address, ready=ready)
+        begun = time.perf_counter()
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": now}
+        await bed.server.patch_status(f"{_PODS}/{pod.name}", {"conditions": [condition]})
+        answered = time.perf_counter()
+        found.append((await asyncio.wait_for(seen, 10) - answered) * 1e3)
+        await asyncio.sleep(max(0.0, begun + _PAUSE - time.perf_counter()))
+    return found
 
 
-async def _measure_flips(found: dict[tuple[str, int], _Flips]) -> None:
-    async with _bed() as bed:
-        pods: dict[int, list[_Pod]] = {}
-        for size in _SIZES:
-            pods[size] = await bed.ready_pods(size, lambda _, size=size: {"size": str(size)})  # type: ignore[misc]
-            await bed.service(f"of-{size}", {"size": str(size)})
-        addresses = {pod.address for some in pods.values() for pod in some}
-        chosen = {size: count(0, 37) for size in _SIZES}
-        for _ in range(_ROUNDS):
-            for contender in bed.contenders:
-                async with bed.running(contender, addresses) as view:
-                    for size in _SIZES:
-                        numbers = [next(chosen[size]) % size for _ in range(_FLIPS // 2)]
-                        some = [pods[size][number] for number in numbers]
-                        await _flip(bed, contender, view, some, found[contender.name, size])
-
-
-async def _flip(bed: _Bed, contender: Contender, view: SliceView, pods: list[_Pod], found: _Flips) -> None:
-    """Make each Pod unready, and then ready again."""
-    before = cpu_of(contender.pid)
-    for pod in pods:
-        for ready in (False, True):
-            seen = view.awaited(pod.address, ready=ready)
-            begun = time.perf_counter()
-            await bed.server.patch_status(f"{_PODS}/{pod.name}", _readiness(ready))
-            answered = time.perf_counter()
-            found.seconds.append(await asyncio.wait_for(seen, 10) - answered)
-            await asyncio.sleep(max(0.0, begun + _PAUSE - time.perf_counter()))
-    await asyncio.sleep(_PAUSE)
-    found.taken += cpu_of(contender.pid) - before
-
-
-def _readiness(ready: bool) -> Object:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": now}]}
-
-
-# --- rollouts ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Rollout:
-    """Seconds in all and of CPU, writes, and the longest time that a ready endpoint was not listed."""
-
-    seconds: float
-    writes: int
-    cpu: float
-    latest: float
-
-
-_OF_ROLLOUTS: Final[tuple[tuple[str, str, float | None, Callable[[_Rollout], float]], ...]] = (
-    ("took", "s", None, lambda each: each.seconds),
-    ("writes", "", 1.0, lambda each: each.writes),
-    ("CPU of the process", "s", 0.5, lambda each: each.cpu),
+_OF_ROLLOUTS: Final[tuple[tuple[str, str, Callable[[list[float]], float], float | None, float | None], ...]] = (
+    ("took", "s", median, None, None),
+    ("writes", "", median, None, 1.0),
+    ("CPU of the process", "s", median, None, 0.5),
+    ("latest endpoint", "s", max, _LATEST, None),
 )
-"""Name, unit, and the limit as a share of the built-in controller's figure."""
-
-
-async def _measure_rollouts(found: dict[tuple[str, float], list[_Rollout]]) -> None:
-    labels = {"app": "rolled"}
-    async with _bed() as bed:
-        pods = await bed.ready_pods(_ROLLED, lambda _: labels)
-        await bed.service("rolled", labels)
-        for _ in range(_ROUNDS):
-            for contender in bed.contenders:
-                async with bed.running(contender, {pod.address for pod in pods}) as view:
-                    for pace in (0.0, float(_PER_SECOND)):
-                        pods, rollout = await _roll(bed, contender, view, pods, pace)
-                        found[contender.name, pace].append(rollout)
+"""Name, unit, which of the rounds, the limit, and that as a share of the built-in controller's figure."""
 
 
 async def _roll(
-    bed: _Bed, contender: Contender, view: SliceView, old: list[_Pod], pace: float
-) -> tuple[list[_Pod], _Rollout]:
-    """``pace`` in Pods a second; 0: as fast as the API goes."""
+    bed: _Bed, contender: Contender, view: SliceView, old: list[_Pod], pace: int
+) -> tuple[list[_Pod], dict[str, float]]:
+    """The new Pods, and the figures. ``pace`` in Pods a second; 0: as fast as the API goes."""
     new: list[_Pod] = []
     ready_at: dict[str, float] = {}
     view.writes = 0
@@ -298,34 +279,49 @@ async def _roll(
 
     await bed.server.all(partial(replace, index) for index in range(len(old)))
     ended = await view.until(set(ready_at))
-    await at_rest(contender.pid, sleep=asyncio.sleep)
-    latest = max(view.first_ready[address] - at for address, at in ready_at.items())
-    return new, _Rollout(ended - begun, view.writes, cpu_of(contender.pid) - cpu, latest)
+    await at_rest(contender.pid)
+    return new, {
+        "took": ended - begun,
+        "writes": view.writes,
+        "CPU of the process": cpu_of(contender.pid) - cpu,
+        # The longest time that a ready endpoint was not listed.
+        "latest endpoint": max(view.first_ready[address] - at for address, at in ready_at.items()),
+    }
 
 
-# --- many Services ----------------------------------------------------------------------------------------------------
+# --- a large cluster --------------------------------------------------------------------------------------------------
 
 
-async def _measure_many(found: dict[str, list[float]]) -> None:
-    async with _bed() as bed:
-        pods = await bed.ready_pods(_MANY * _OF_EACH, lambda index: {"part": str(index // _OF_EACH)})
-        addresses = {pod.address for pod in pods}
-        for _ in range(_ROUNDS):
-            for contender in bed.contenders:
-                async with bed.running(contender, set()) as view:
-                    found[contender.name].append(await _create_many(bed, view, addresses))
-                    await bed.server.all(_deletions(bed, range(_MANY)))
-                    await at_rest(contender.pid, sleep=asyncio.sleep)
-                if contender.name == BuiltIn.name:
-                    # The built-in controller leaves its slices to the garbage collector, which does not run here.
-                    await bed.server.ask("DELETE", view.path)
+async def large() -> AsyncIterator[Figure]:
+    """From start to rest, twice: the second start has nothing to write."""
+    with sandbox.running("-f", str(large_snapshot("json"))) as (file, _):
+        async with ApiServer(sandbox.address_in(file)) as server:
+            for label, most_changes in (("from no slices", None), ("from slices that are right", 0)):
+                ours = Ours(file, file.parent)
+                version, _ = await _listed(server)
+                ours.start()
+                try:
+                    while cpu_of(ours.pid) < 1.0:
+                        ours.check()
+                        await asyncio.sleep(0.2)
+                    cpu = await at_rest(ours.pid, seconds=_QUIET)
+                    idle = cpu_of(ours.pid)
+                    await asyncio.sleep(_IDLE)
+                    idle = (cpu_of(ours.pid) - idle) / _IDLE
+                    peak = peak_of(ours.pid)
+                finally:
+                    ours.stop()
+                after, endpoints = await _listed(server)
+                what = f"{PODS:,} Pods, {SERVICES:,} Services, {NODES:,} Nodes, {label}"
+                yield Figure(f"{what}, CPU", cpu, "s", _MOST_CPU)
+                yield Figure("  resident at its peak", peak / MIB, "MiB", _MOST_MEMORY)
+                yield Figure("  at rest, of one core", idle * 100, "%", _MOST_IDLE)
+                yield Figure("  endpoints that are not listed", PODS - endpoints, "", 0)
+                yield Figure("  changes in the cluster", after - version, "", most_changes)
 
 
-async def _create_many(bed: _Bed, view: SliceView, addresses: set[str]) -> float:
-    begun = time.perf_counter()
-    await bed.server.all(partial(bed.service, f"part-{number}", {"part": str(number)}) for number in range(_MANY))
-    return await view.until(addresses) - begun
-
-
-def _deletions(bed: _Bed, numbers: Iterable[int]) -> Iterator[Callable[[], Awaitable[object]]]:
-    return (partial(bed.server.ask, "DELETE", f"{_SERVICES}/part-{number}") for number in numbers)
+async def _listed(server: ApiServer) -> tuple[int, int]:
+    """The cluster's version, and how many IPv4 endpoints its slices list: each Pod has one."""
+    found = msgspec.json.decode(await server.ask("GET", "/apis/discovery.k8s.io/v1/endpointslices"))
+    endpoints = sum(len(each["endpoints"] or ()) for each in found["items"] if each["addressType"] == "IPv4")
+    return int(found["metadata"]["resourceVersion"]), endpoints

@@ -4,20 +4,21 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from math import inf
 from random import Random
 from statistics import mean, median
 from typing import Any, Final
 
+import msgspec
+from tests.builders import objects
 from tests.synthetic_details import decorate_node, decorate_pod
 
-from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
-from bench.services import flipping
+from bench.services import NODES_IN_ZONE, ZONES, address_of, flipping, node_of
 from zoneward.client.list_watch_decoder import Bookmark, decode_watch_event
-from zoneward.client.resources import PODS
+from zoneward.client.resources import PODS, SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_metrics import ControllerMetrics
@@ -37,8 +38,6 @@ _SIZES: Final = (100, 1_000, 5_000, 10_000)
 _FLIPS: Final = 200
 _WARM: Final = 10
 _MOST_MS: Final = 1.5
-_ZONES: Final = {"a": "40", "b": "32", "c": "28"}
-_NODES_IN_ZONE: Final = 20
 _START: Final = 1_000_000
 _UNHURRIED: Final = Batching(writes_per_second=inf)
 
@@ -55,6 +54,77 @@ def syncs() -> Iterator[Figure]:
             yield Figure("  of this, decoding the event", mean(decoding), "ms")
             yield Figure("  thereafter: the answer, and the slice's event", mean(echoes), "ms")
             yield Figure("  slices written", mean(written), "")
+
+
+_END: Final = (
+    b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d",'
+    b'"annotations":{"k8s.io/initial-events-end":"true"}}}}'
+)
+_DECODE: Final = msgspec.json.Decoder().decode
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+class AnsweringLink:
+    """A connection of a controller whose other end is in this process and answers at once; nothing of this counts.
+
+    ``begin`` has the lines of all objects by the plural of their kind, of a ``version`` below all that follow.
+
+    ``sent_at`` is the CPU time of this process (ns) when the last request came, less what its answers took here;
+    ``echoes`` are the watch's lines of what was written, until somebody takes them.
+    """
+
+    def __init__(self, begin: Mapping[str, Sequence[bytes]], *, version: int) -> None:
+        self._begin, self.version = begin, version
+        self._lines: dict[str, asyncio.Queue[bytes]] = {}
+        self.sent_at = self.own = 0
+        self.bodies: list[int] = []
+        self.echoes: list[bytes] = []
+
+    def tell(self, plural: str, line: bytes) -> None:
+        """A line of the watch of this kind."""
+        self._lines[plural].put_nowait(line)
+
+    def next_version(self) -> int:
+        self.version += 1
+        return self.version
+
+    # --- what a controller needs of a connection ----------------------------------------------------------------------
+
+    async def get(self, path: str, *_query: Mapping[str, str], **_options: Any) -> bytes:
+        raise AssertionError(f"{path} is not asked for here")
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *_query: Mapping[str, str], **_options: Any
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        plural = path.rpartition("/")[2]
+        queue = self._lines[plural] = asyncio.Queue()
+        yield self._streamed(plural, queue)
+
+    async def _streamed(self, plural: str, queue: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
+        for line in self._begin.get(plural, ()):
+            yield line
+        yield _END % self.version
+        while True:
+            yield await queue.get()
+
+    async def send(self, method: str, path: str, body: bytes, *, metadata_only: bool = False, **_options: Any) -> bytes:
+        start = time.process_time_ns()
+        self.sent_at = start - self.own
+        self.bodies.append(len(body))
+        assert path.rpartition("/")[2] == SLICES.plural or f"/{SLICES.plural}/" in path, path
+        slice_ = _DECODE(body)
+        metadata = slice_["metadata"]
+        metadata["resourceVersion"] = str(self.next_version())
+        metadata["generation"] = metadata.get("generation", 0) + 1
+        if method == "POST":
+            metadata["uid"] = f"uid-{self.version}"
+        written = _ENCODE(slice_)
+        kind = b"ADDED" if method == "POST" else b"MODIFIED"
+        assert method in ("POST", "PUT"), method
+        self.echoes.append(b'{"type":"%b","object":%b}' % (kind, written))
+        self.own += time.process_time_ns() - start
+        return _ENCODE({"metadata": metadata}) if metadata_only else written
 
 
 class _SyncedMetrics(ControllerMetrics):
@@ -133,75 +203,29 @@ def _objects(approach: str, size: int, *, kept: set[int]) -> tuple[dict[str, Seq
     """Lines of a watch that begins with all objects, and some of the Pods as objects."""
     chance, pods = Random(7), {}
     annotations, spec = _APPROACHES[approach]
-    nodes = [
-        decorate_node(_node(zone, number), chance, instance="m6i.xlarge", cores=4)
-        for zone in _ZONES
-        for number in range(_NODES_IN_ZONE)
-    ]
+    names = [(zone, f"node-{zone}-{number}") for zone in ZONES for number in range(NODES_IN_ZONE)]
+    nodes = [objects.a_node(name, zone, cpu=ZONES[zone], version=1) | {"spec": {}} for zone, name in names]
+    lines = [_line("ADDED", decorate_node(each, chance, instance="m6i.xlarge", cores=4)) for each in nodes]
+    begin: dict[str, Sequence[bytes]] = {"nodes": lines}
     lines = []
     for number in range(size):
-        pod = decorate_pod(_pod(number), chance, service="web")
+        labels = {"app": "web", "pod-template-hash": "5d8f6c7b9d"}
+        pod = objects.a_pod(
+            f"web-{number}", node=node_of(number), ips=[address_of(number)], namespace="shop", labels=labels
+        )
+        pod["metadata"]["uid"] = f"pod-{number}"
+        pod["status"]["hostIP"] = "100.64.0.1"
+        pod = decorate_pod(pod, chance, service="web")
         pod["metadata"]["resourceVersion"] = str(number + 1)
-        lines.append(_added(pod))
+        lines.append(_line("ADDED", pod))
         if number in kept:
             pods[number] = pod
-    service = {
-        "metadata": {
-            "name": "web",
-            "namespace": "shop",
-            "uid": "1",
-            "resourceVersion": "1",
-            "annotations": annotations,
-        },
-        "spec": {
-            "clusterIP": "10.0.0.1",
-            "ipFamilies": ["IPv4"],
-            "selector": {"app": "web"},
-            "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
-            **spec,
-        },
-    }
-    return {"nodes": [_added(each) for each in nodes], "pods": lines, "services": [_added(service)]}, pods
-
-
-def _node(zone: str, number: int) -> Object:
-    return {
-        "metadata": {
-            "name": f"node-{zone}-{number}",
-            "labels": {"topology.kubernetes.io/zone": zone},
-            "resourceVersion": "1",
-        },
-        "spec": {},
-        "status": {
-            "allocatable": {"cpu": _ZONES[zone]},
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "addresses": [{"address": "100.64.0.1", "type": "InternalIP"}],
-        },
-    }
-
-
-def _pod(number: int) -> Object:
-    zone = "abc"[number * 7 % 3]
-    ip = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-    return {
-        "metadata": {
-            "name": f"web-{number}",
-            "namespace": "shop",
-            "uid": f"pod-{number}",
-            "labels": {"app": "web", "pod-template-hash": "5d8f6c7b9d"},
-        },
-        "spec": {
-            "nodeName": f"node-{zone}-{number % _NODES_IN_ZONE}",
-            "containers": [{"name": "app", "image": "web:1", "ports": [{"name": "http", "containerPort": 8080}]}],
-        },
-        "status": {
-            "phase": "Running",
-            "podIP": ip,
-            "podIPs": [{"ip": ip}],
-            "hostIP": "100.64.0.1",
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+    selector = {"app": "web"}
+    ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    given: Object = {"clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"], "ports": ports} | spec
+    service = objects.a_service("web", namespace="shop", selector=selector, annotations=annotations, version=1, **given)
+    service["metadata"]["uid"] = "1"
+    return begin | {"pods": lines, "services": [_line("ADDED", service)]}, pods
 
 
 def _flipped(pod: Object, *, version: int, second: int) -> bytes:
@@ -212,10 +236,6 @@ def _flipped(pod: Object, *, version: int, second: int) -> bytes:
             condition["status"] = "False" if condition["status"] == "True" else "True"
             condition["lastTransitionTime"] = f"2026-11-21T08:{second // 60:02d}:{second % 60:02d}Z"
     return _line("MODIFIED", pod)
-
-
-def _added(thing: Object) -> bytes:
-    return _line("ADDED", thing)
 
 
 def _line(kind: str, thing: Object) -> bytes:

@@ -1,17 +1,16 @@
 """From a CSV file of the proposal's tool to one in its format: read, score and write a million inputs.
 
-Everything heavy is done, and imported, by processes of their own (``python -m bench.csv_files``): the memory of one
-that starts others counts as theirs.
+What is heavy is imported by processes of their own: the memory of one that starts others counts as theirs.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench.measuring import MIB, Figure, Run, run
+from bench.children import measured
+from bench.measuring import MIB, Figure
 
 _TOOL: Final = {"local": 32, "local-shared": 45, "local-weighted": 26, "local-opt": 22, "random": 10.5}
 """Microseconds an input that the proposal's tool needs, from file to file."""
@@ -25,26 +24,21 @@ _MOST_MEMORY: Final = 500
 def csv_files() -> Iterator[Figure]:
     """Each algorithm of KEP-2004 by itself, the best of some runs; then the memory that few and many inputs take."""
     with TemporaryDirectory(prefix="zoneward-bench-") as directory:
-        few, many, output = (Path(directory, name) for name in ("few.csv", "many.csv", "output"))
+        few, many = (str(Path(directory, name)) for name in ("few.csv", "many.csv"))
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
-            _child("write", str(path), str(rows), output=output)
+            measured("csv_files.write", path, rows)
         for algorithm, tool in _TOOL.items():
             # The first run compiles.
-            _child("score", algorithm, str(few), output=output)
-            _child("score", algorithm, str(many), output=output)
-            took = float(output.read_text())
+            measured("csv_files.score", algorithm, few)
+            took, _ = measured("csv_files.score", algorithm, many)
             yield Figure(f"CSV to CSV, {algorithm}, an input", took, "us", tool / _TIMES)
             yield Figure(f"  times as fast as the proposal's tool ({tool:g} us)", tool / took, "x")
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
-            peak = _child("score", "local", str(path), output=output).peak
-            yield Figure(f"  peak memory, {rows:,} inputs", peak / MIB, "MiB", _MOST_MEMORY)
+            _, process = measured("csv_files.score", "local", path)
+            yield Figure(f"  peak memory, {rows:,} inputs", process.peak / MIB, "MiB", _MOST_MEMORY)
 
 
-def _child(*words: str, output: Path) -> Run:
-    return run((sys.executable, "-m", "bench.csv_files", *words), output=output)
-
-
-def _score(algorithm: str, inputs: Path) -> float:
+def score(algorithm: str, inputs: str) -> float:
     """Microseconds an input, from a file into one beside it; the best of some runs."""
     from zoneward.lab.contenders import parse_contenders
     from zoneward.lab.csv_dataset import CsvDataset
@@ -58,21 +52,21 @@ def _score(algorithm: str, inputs: Path) -> float:
     measured = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        dataset = CsvDataset(inputs)
-        with inputs.with_suffix(".results").open("wb") as file:
+        dataset = CsvDataset(Path(inputs))
+        with Path(inputs).with_suffix(".results").open("wb") as file:
             sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
             simulate(wanted, dataset, runner=ThreadRunner(_JOBS), sink=sink)
         measured.append((time.perf_counter() - start) / dataset.rows)
     return min(measured) * 1e6
 
 
-def _write(path: Path, rows: int) -> None:
+def write(path: str, rows: int) -> None:
     """A sample of ``kep`` as a file."""
     import polars as pl
 
     from zoneward.lab.datasets import ComputedDataset
 
-    with path.open("wb") as file:
+    with Path(path).open("wb") as file:
         file.write(b"name,zone1,zone2,zone3\n")
         for chunk in ComputedDataset("kep", sample=rows, seed=_SEED).chunks():
             inputs = chunk.inputs()
@@ -81,11 +75,3 @@ def _write(path: Path, rows: int) -> None:
                 cell = pl.format("{} {}", pl.Series(inputs.demand[:, zone]), pl.Series(inputs.supply[:, zone]))
                 lines[f"zone{zone + 1}"] = pl.select(cell).to_series()
             file.write(pl.DataFrame(lines).write_csv(include_header=False).encode())
-
-
-if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["write", path, rows]:
-            _write(Path(path), int(rows))
-        case ["score", algorithm, path]:
-            print(_score(algorithm, Path(path)))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from bench.measuring import Figure
 from bench.services import cluster_state, flipped, flipping, service
 from bench.services import pod as pod_of
-from zoneward.kube.objects import EndpointSlice, Pod
+from zoneward.kube.objects import EndpointSlice
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.planner import ServicePlanner
 
@@ -84,17 +84,13 @@ def _memory(approach: str, size: int) -> float:
     tracemalloc.start()
     planner = ServicePlanner(asking, around, pods=pods, slices=slices)
     planner.plan()
-    _flip_some(planner, pods)
+    for pod in pods[:3]:
+        planner.update_pod((pod.metadata.namespace, pod.metadata.name), flipped(pod))
+        planner.plan()
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return taken / size
-
-
-def _flip_some(planner: ServicePlanner, pods: list[Pod]) -> None:
-    for pod in pods[:3]:
-        planner.update_pod((pod.metadata.namespace, pod.metadata.name), flipped(pod))
-        planner.plan()
 
 
 def _written(planner: ServicePlanner) -> list[EndpointSlice]:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,3 +52,8 @@ def run(command: Sequence[str], *, output: Path | None = None) -> Run:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    some = sorted(values)
+    return some[int(len(some) * share)]

@@ -2,12 +2,11 @@
 
 import itertools
 import json
-import os
 import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,109 +14,52 @@ import yaml
 from e2e.control_plane import ControlPlane
 from e2e.processes import Process
 
-from bench.proxy_cluster import NODE
+from bench.api_server import ApiServer
+from bench.processes import cpu_with_children, tree, zoneward
+from bench.proxy_cluster import NODE, Object
 from zoneward.proxy.ruleset.base_rules import TABLE
 
 PODS: Final = "10.0.0.0/12"
-_ROOT: Final = Path(__file__).resolve().parent.parent
 _NUMBERS: Final = itertools.count(1)
 _LISTEN: Final = "127.0.0.1:10272"
 _METRICS: Final = "127.0.0.1:10249"
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PATIENCE: Final = 300.0
 _PROGRAMMED: Final = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 
 
-class Ours:
-    """A context manager: started on entering, ended on leaving. `until_programmed` waits for the rules in the kernel.
-
-    ``inside`` begins a command that is to run in another network namespace. ``started`` is the moment at which the
-    command was, by ``time.perf_counter``.
+class _Proxy:
+    """A context manager: started on entering, ended on leaving. ``started`` is the moment at which the command was, by
+    ``time.perf_counter``. ``inside`` begins a command that is to run in another network namespace.
     """
 
-    name = "zoneward"
-
-    def __init__(self, kubeconfig: Path, folder: Path, *flags: str, inside: Sequence[str] = ()) -> None:
-        options = ("--node", NODE, "--kubeconfig", str(kubeconfig), "--cluster-cidr", PODS, "--log-format", "json")
-        paths = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
-        # A program of tests has the folder of its log as its own, where this tree is not found.
-        self._command = (*inside, "env", f"PYTHONPATH={paths}", sys.executable, "-m", "zoneward", "proxy", *options)
-        self._flags, self._folder = flags, folder
+    name: str
+    _table: str
+    _pause = 0.005
+    """Seconds between two looks."""
 
     def __enter__(self) -> Self:
         self.started = time.perf_counter()
-        self._process = Process((*self._command, *self._flags), log=self._folder / f"proxy-{next(_NUMBERS)}.log")
+        self._process = self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.stop()
+
+    def _start(self) -> Process:
+        raise NotImplementedError
+
+    def _programmed(self) -> dict[str, Any] | None:
+        raise NotImplementedError
 
     def until_programmed(self) -> dict[str, Any]:
-        """The line of its log about the start. Raises ProcessError, TimeoutError."""
+        """Wait for the rules in the kernel; what the proxy says of it. Raises ProcessError, TimeoutError."""
         limit = time.monotonic() + _PATIENCE
-        while True:
-            for line in self._process.log.read_text().splitlines():
-                if '"all is in the kernel"' in line:
-                    found: dict[str, Any] = json.loads(line)
-                    return found
+        while (found := self._programmed()) is None:
             self._process.check()
             if time.monotonic() > limit:
                 raise TimeoutError(self._process.last_lines())
-            time.sleep(0.005)
-
-    def metrics(self) -> dict[str, float]:
-        """Metrics by full name with labels."""
-        return _metrics(f"http://{_LISTEN}/metrics")
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Of the proxy and the one that programs the kernel."""
-        return tuple(tree(self._process.pid))
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of both."""
-        return sum(map(taken_by, self.pids))
-
-    def clear(self) -> None:
-        """Remove its tables."""
-        delete(TABLE)
-
-
-class KubeProxy:
-    """The real one, of Kubernetes; otherwise as `Ours`."""
-
-    name = "kube-proxy"
-
-    def __init__(self, plane: ControlPlane, *, inside: Sequence[str] = ()) -> None:
-        self._plane, self._inside = plane, inside
-
-    def __enter__(self) -> Self:
-        folder = self._plane.folder / f"kube-proxy-{next(_NUMBERS)}"
-        folder.mkdir()
-        config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(self._configuration()))
-        self.started = time.perf_counter()
-        command = [*self._inside, str(self._plane.programs["kube-proxy"]), f"--config={config}"]
-        self._process = Process(command, log=folder / "log")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.stop()
-
-    def until_programmed(self) -> None:
-        limit = time.monotonic() + _PATIENCE
-        while True:
-            self._process.check()
-            try:
-                found = _metrics(f"http://{_METRICS}/metrics")
-            except OSError:
-                found = {}
-            if any(value > 0 for name, value in found.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name):
-                return
-            if time.monotonic() > limit:
-                raise TimeoutError(self._process.last_lines())
-            time.sleep(0.05)
+            time.sleep(self._pause)
+        return found
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -125,11 +67,64 @@ class KubeProxy:
 
     @property
     def cpu(self) -> float:
-        """Seconds, with those of the ``nft`` that it started and that have ended."""
-        return taken_by(self._process.pid)
+        """Seconds of all of them, with those of the ``nft`` that kube-proxy started and that have ended."""
+        return sum(map(cpu_with_children, self.pids))
 
     def clear(self) -> None:
-        delete("kube-proxy")
+        """Remove its tables in both families."""
+        for family in ("ip", "ip6"):
+            subprocess.run(("nft", "delete", "table", family, self._table), check=True)
+
+
+class Ours(_Proxy):
+    name, _table = "zoneward", TABLE
+
+    def __init__(self, kubeconfig: Path, folder: Path, *flags: str, inside: Sequence[str] = ()) -> None:
+        options = ("--node", NODE, "--kubeconfig", str(kubeconfig), "--cluster-cidr", PODS, "--log-format", "json")
+        self._options, self._folder, self._inside = (*options, *flags), folder, inside
+
+    def _start(self) -> Process:
+        return zoneward("proxy", *self._options, folder=self._folder, inside=self._inside)
+
+    def _programmed(self) -> dict[str, Any] | None:
+        """The line of its log about the start."""
+        lines = self._process.log.read_text().splitlines()
+        return next((json.loads(each) for each in lines if '"all is in the kernel"' in each), None)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the proxy and the one that programs the kernel."""
+        return tuple(tree(self._process.pid))
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics by full name with labels."""
+        return _metrics(f"http://{_LISTEN}/metrics")
+
+
+class KubeProxy(_Proxy):
+    """The real one, of Kubernetes."""
+
+    name = _table = "kube-proxy"
+    _pause = 0.05
+
+    def __init__(self, plane: ControlPlane, *, inside: Sequence[str] = ()) -> None:
+        self._plane, self._inside = plane, inside
+
+    def _start(self) -> Process:
+        folder = self._plane.folder / f"kube-proxy-{next(_NUMBERS)}"
+        folder.mkdir()
+        config = folder / "config.yaml"
+        config.write_text(yaml.safe_dump(self._configuration()))
+        command = [*self._inside, str(self._plane.programs["kube-proxy"]), f"--config={config}"]
+        return Process(command, log=folder / "log")
+
+    def _programmed(self) -> dict[str, Any] | None:
+        try:
+            found = _metrics(f"http://{_METRICS}/metrics")
+        except OSError:
+            return None
+        some = {name: value for name, value in found.items() if name.startswith(_PROGRAMMED) and '"IPv4"' in name}
+        return some if any(some.values()) else None
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -147,44 +142,36 @@ class KubeProxy:
         }
 
 
-def delete(table: str) -> None:
-    """In both families."""
-    for family in ("ip", "ip6"):
-        subprocess.run(("nft", "delete", "table", family, table), check=True)
-
-
-# --- of processes -----------------------------------------------------------------------------------------------------
-
-
-def tree(pid: int) -> Iterable[int]:
-    """A process, and those that it started."""
-    yield pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        yield from tree(int(child))
-
-
-def taken_by(pid: int) -> float:
-    """Seconds of CPU, with those of children that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS
-
-
-def peak_of(pids: Iterable[int]) -> float:
-    """The sum of the peak resident memory of each process, in bytes."""
-    return sum(_kib(f"/proc/{pid}/status", "VmHWM:") for pid in pids) * 1024
-
-
-def share_of(pids: Iterable[int]) -> float:
-    """Resident memory now, in bytes; shared memory counts in proportion."""
-    return sum(_kib(f"/proc/{pid}/smaps_rollup", "\nPss:") for pid in pids) * 1024
-
-
-def _kib(file: str, name: str) -> int:
-    return int(Path(file).read_text().partition(name)[2].split()[0])
-
-
 def _metrics(address: str) -> dict[str, float]:
     with urllib.request.urlopen(address, timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
+
+
+# --- the cluster on a real API server ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def plane() -> AsyncIterator[tuple[ControlPlane, ApiServer]]:
+    with ControlPlane() as control:
+        async with ApiServer(control.address, token=control.admin.token, authority=control.authority) as server:
+            yield control, server
+
+
+async def create(server: ApiServer, objects: Sequence[Object]) -> None:
+    """Objects in any order, but namespaces first."""
+
+    async def make(thing: Object) -> None:
+        group, _, version = thing["apiVersion"].rpartition("/")
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        namespace = thing["metadata"].get("namespace")
+        where = f"{root}/namespaces/{namespace}" if namespace else root
+        await server.ask("POST", f"{where}/{thing['kind'].lower()}s", thing)
+        if thing["kind"] == "Node":
+            await server.patch_status(f"{where}/nodes/{thing['metadata']['name']}", thing["status"])
+
+    first = [each for each in objects if each["kind"] == "Namespace"]
+    for each in first:
+        await make(each)
+    await server.all(lambda each=each: make(each) for each in objects if each["kind"] != "Namespace")  # type: ignore[misc]

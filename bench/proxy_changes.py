@@ -15,24 +15,24 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from e2e.programs import ProgramsError, find_programs
+from tests.proxy.drawn_services import key, node_service, one_port
 
-from bench.alone import tell, told_alone
 from bench.api_server import ApiServer
+from bench.children import told_by
 from bench.kernel_events import KernelEvents
-from bench.measuring import MIB, Figure
-from bench.proxies import KubeProxy, Ours, peak_of
+from bench.measuring import MIB, Figure, quantile
+from bench.processes import peak_of
+from bench.proxies import KubeProxy, Ours, create, plane
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
-from bench.proxy_plane import create, plane
-from bench.proxy_server import serving
+from bench.proxy_server import proxied_node
 from zoneward.netlink.messages import error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.kernel.nft_process import NftLibrary, TransactionSocket, query_kernel
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, SyncHandlers, TableSyncer
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 FIGURES: Final = Path(".cache/bench/proxy-changes.json")
@@ -46,9 +46,11 @@ _OURS: Final = 200
 _THEIRS: Final = {100: 40, 1_000: 20, 10_000: 5}
 _PAUSE: Final = 0.01
 """Seconds between two changes, so that the proxy handles each separately."""
-_MOST_APPLY: Final = {"p50": 0.15, "p99": 0.3}
-_MOST_EVENT: Final = {"p50": 2.0, "p99": 10.0}
-_SHARES: Final = {"p50": 0.5, "p99": 0.99}
+_MEASURED: Final = (
+    ("apply", "apply", {0.5: 0.15, 0.99: 0.3}),
+    ("event", "watch event to kernel", {0.5: 2.0, 0.99: 10.0}),
+)
+"""With limits in milliseconds, by share."""
 _MOST_GROWTH: Final = 1.5
 _MOST_PART: Final = 4e-3
 _SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
@@ -59,14 +61,14 @@ def changes() -> Iterator[Figure]:
     found: dict[str, Any] = {"apply": {}, "event": {}, "beside": {}}
     for size in _SIZES:
         what = f"{size:,} Services x {_ENDPOINTS}, one endpoint replaced"
-        is_checked = size == _CHECKED
-        for name, label, most in (("apply", "apply", _MOST_APPLY), ("event", "watch event to kernel", _MOST_EVENT)):
-            (seconds,) = told_alone("proxy_changes", name, size)
+        for name, label, limits in _MEASURED:
+            (seconds,) = told_by(f"proxy_changes.{name}", size, alone=True)
             found[name][size] = seconds
-            for share in _SHARES:
-                figure = _share(seconds, share)
-                yield Figure(f"{what}: {label}, {share}", figure, "ms", most[share] if is_checked else None)
-    for name, label in (("apply", "apply"), ("event", "watch event to kernel")):
+            for share, most in limits.items():
+                milliseconds = quantile(seconds, share) * 1e3
+                limit = most if size == _CHECKED else None
+                yield Figure(f"{what}: {label}, p{share * 100:.0f}", milliseconds, "ms", limit)
+    for name, label, _ in _MEASURED:
         growth = median(found[name][_SIZES[-1]]) / median(found[name][_SIZES[0]])
         # The kernel takes some hundredths of a millisecond, so that its caches matter.
         most_growth = _MOST_GROWTH if name == "event" else None
@@ -84,15 +86,15 @@ def _beside_kube_proxy(found: dict[str, Any]) -> Iterator[Figure]:
     try:
         find_programs(environment=os.environ)
     except ProgramsError as error:
-        print(f"not beside kube-proxy: {error}")
+        print(f"not beside kube-proxy: {error}", file=sys.stderr)
         return
-    for each in told_alone("proxy_changes", "beside", *_BESIDE):
+    for each in told_by("proxy_changes.beside", _BESIDE, alone=True):
         size, name = each["size"], each["name"]
         found.setdefault(name, {})[size] = each
         what = f"real API server, {size:,} Services x {_ENDPOINTS}, {name}"
         yield Figure(f"{what}: start to programmed", each["start"], "s")
         yield Figure("  resident at its peak", each["peak"] / MIB, "MiB")
-        yield Figure("  one endpoint replaced, request to kernel, p50", _share(each["seconds"], "p50"), "ms")
+        yield Figure("  one endpoint replaced, request to kernel, p50", median(each["seconds"]) * 1e3, "ms")
         yield Figure("  the slowest", max(each["seconds"]) * 1e3, "ms")
         yield Figure("  CPU for one", each["cpu"] / len(each["seconds"]) * 1e3, "ms")
     for size in _BESIDE:
@@ -101,11 +103,6 @@ def _beside_kube_proxy(found: dict[str, Any]) -> Iterator[Figure]:
         yield Figure(f"real API server, {size:,} Services: kube-proxy's latency against ours, p50", faster, "x")
         cheaper = theirs["cpu"] / len(theirs["seconds"]) / (ours["cpu"] / len(ours["seconds"]))
         yield Figure("  its CPU against ours", cheaper, "x")
-
-
-def _share(seconds: list[float], share: str) -> float:
-    """Milliseconds."""
-    return sorted(seconds)[int(len(seconds) * _SHARES[share])] * 1e3
 
 
 # --- the kernel's part ------------------------------------------------------------------------------------------------
@@ -134,20 +131,18 @@ class _Kernel:
         return answer
 
 
-async def _applied(services: int) -> list[float]:
+async def apply(services: int) -> list[float]:
     """Seconds that the kernel takes for each change."""
     found: list[float] = []
-
-    def programmed(done: ProgrammedTransaction) -> None:
-        found.append(done.seconds)
-
+    handlers = SyncHandlers(on_programmed=lambda done: found.append(done.seconds))
     drawn, pods = random.Random(1), iter(range(services * _ENDPOINTS, 1 << 20))
-    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), handlers=SyncHandlers(on_programmed=programmed))
+    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), handlers=handlers)
     there = {}
     for number in range(services):
         first = number * _ENDPOINTS
         there[number] = [Backend(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
-        table.set_service(_key(number), _served(number, there[number]))
+        served = _served(number, there[number])
+        table.set_service(key(served), served)
     running = asyncio.create_task(table.run())
     await table.wait_until_synced()
     found.clear()
@@ -156,50 +151,38 @@ async def _applied(services: int) -> list[float]:
     for _ in range(_APPLIED):
         number = drawn.randrange(services)
         there[number][drawn.randrange(_ENDPOINTS)] = Backend(pod_address(next(pods)), 8080)
-        table.set_service(_key(number), _served(number, there[number]))
+        served = _served(number, there[number])
+        table.set_service(key(served), served)
         await table.wait_until_synced()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return found
 
 
-def _key(number: int) -> tuple[str, str]:
-    return NAMESPACE, f"service-{number}"
-
-
 def _served(number: int, targets: list[Backend]) -> NodeService:
-    port = NodeServicePort(
-        name="http", protocol="tcp", port=80, cluster_endpoints=tuple(targets), has_any_endpoints=True
+    return node_service(
+        one_port(*targets), namespace=NAMESPACE, name=f"service-{number}", cluster_ip=address_of(number)
     )
-    namespace, name = _key(number)
-    return NodeService(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
 
 
 # --- from the watch event on ------------------------------------------------------------------------------------------
 
 
-async def _from_the_event(services: int, folder: Path) -> list[float]:
+async def event(services: int) -> list[float]:
+    """Seconds from the server's change to the end of the transaction."""
     drawn, found = random.Random(1), []
-    objects = cluster(services, _ENDPOINTS)
-    async with serving(objects, folder, first_pod=services * _ENDPOINTS) as server:
-        with Ours(server.kubeconfig, folder) as ours:
-            await asyncio.to_thread(ours.until_programmed)
-            await asyncio.sleep(1.0)
-            with KernelEvents() as kernel:
-                for _ in range(_CHANGES):
-                    address = server.new_address()
-                    seen = kernel.awaited(address)
-                    number, place = drawn.randrange(services), drawn.randrange(_ENDPOINTS)
-                    had = server.replace(f"service-{number}-0", place, address)
-                    found.append(await asyncio.wait_for(seen, 10) - had)
-                    await asyncio.sleep(_PAUSE)
+    async with proxied_node(cluster(services, _ENDPOINTS)) as node:
+        for _ in range(_CHANGES):
+            service = drawn.randrange(services)
+            found.append(await node.replace(f"service-{service}-0", drawn.randrange(_ENDPOINTS)))
+            await asyncio.sleep(_PAUSE)
     return found
 
 
 # --- beside kube-proxy ------------------------------------------------------------------------------------------------
 
 
-async def _beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:
+async def beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:
     drawn, pods = random.Random(1), iter(range(max(sizes) * _ENDPOINTS, 1 << 20))
     async with plane() as (control, server):
         objects, made = list(cluster(max(sizes), _ENDPOINTS)), 0
@@ -212,7 +195,7 @@ async def _beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:
                 with contender:
                     await asyncio.to_thread(contender.until_programmed)
                     start = time.perf_counter() - contender.started
-                    peak = peak_of(contender.pids)
+                    peak = peak_of(*contender.pids)
                     await asyncio.sleep(3.0)
                     number = _OURS if isinstance(contender, Ours) else _THEIRS[size]
                     cpu = contender.cpu
@@ -224,7 +207,7 @@ async def _beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:
                         "size": size,
                         "name": contender.name,
                         "start": start,
-                        "peak": max(peak, peak_of(contender.pids)),
+                        "peak": max(peak, peak_of(*contender.pids)),
                         "seconds": seconds,
                         "cpu": cpu,
                     }
@@ -245,19 +228,3 @@ async def _replace(server: ApiServer, size: int, number: int, drawn: random.Rand
             found.append(await asyncio.wait_for(seen, 60) - asked)
             await asyncio.sleep(_PAUSE)
     return found
-
-
-async def _main(what: str, sizes: list[int]) -> None:
-    if what == "beside":
-        async for each in _beside(sizes):
-            tell(each)
-        return
-    if what == "apply":
-        tell(await _applied(sizes[0]))
-        return
-    with TemporaryDirectory() as folder:
-        tell(await _from_the_event(sizes[0], Path(folder)))
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1], [int(each) for each in sys.argv[2:]]))

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.builders import objects
+
 Object = dict[str, Any]
 NAMESPACE: Final = "bench"
 NODE: Final = "node-0"
@@ -31,7 +33,7 @@ def pod_address(number: int) -> str:
 
 def cluster(services: int, endpoints: int) -> Iterator[Object]:
     """Nodes in three zones, and Services with endpoints on all of them in turn."""
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    yield objects.a_namespace(NAMESPACE)
     yield from (node(number) for number in range(NODES))
     for number in range(services):
         yield service(number)
@@ -39,45 +41,24 @@ def cluster(services: int, endpoints: int) -> Iterator[Object]:
 
 
 def node(number: int) -> Object:
-    name = f"node-{number}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": ZONES[number % len(ZONES)]},
-        },
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": f"192.168.0.{number + 1}"}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+    return objects.a_node(f"node-{number}", ZONES[number % len(ZONES)], address=f"192.168.0.{number + 1}")
 
 
 def service(number: int, **spec: Any) -> Object:
     """``spec`` is added to its own."""
-    address = address_of(number)
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": f"service-{number}",
-            "namespace": NAMESPACE,
-            "uid": _uid(number),
-            "labels": {"app": f"service-{number}"},
-        },
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": address,
-            "clusterIPs": [address],
-            "ipFamilies": ["IPv4"],
-            "ipFamilyPolicy": "SingleStack",
-            "internalTrafficPolicy": "Cluster",
-            "sessionAffinity": "None",
-            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": PORT}],
-            **spec,
-        },
+    given = {
+        "type": "ClusterIP",
+        "clusterIP": address_of(number),
+        "clusterIPs": [address_of(number)],
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "internalTrafficPolicy": "Cluster",
+        "sessionAffinity": "None",
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": PORT}],
     }
+    found = objects.a_service(f"service-{number}", namespace=NAMESPACE, **given | spec)
+    found["metadata"] |= {"uid": _uid(number), "labels": {"app": f"service-{number}"}}
+    return found
 
 
 def slices(service: int, pods: Sequence[int]) -> Iterator[Object]:
@@ -88,37 +69,17 @@ def slices(service: int, pods: Sequence[int]) -> Iterator[Object]:
 
 
 def slice_(name: str, service: int, pods: Sequence[int], *, labels: Object | None = None) -> Object:
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "labels": {
-                "app": f"service-{service}",
-                "endpointslice.kubernetes.io/managed-by": _MANAGER,
-                "kubernetes.io/service-name": f"service-{service}",
-                **(labels or {}),
-            },
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Service",
-                    "name": f"service-{service}",
-                    "uid": _uid(service),
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-        },
-        "addressType": "IPv4",
-        "endpoints": [endpoint(each) for each in pods],
-        "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
-    }
+    of = f"service-{service}"
+    owner = {"apiVersion": "v1", "kind": "Service", "name": of, "uid": _uid(service)}
+    found = objects.a_slice(
+        name, service=of, namespace=NAMESPACE, manager=_MANAGER, labels={"app": of} | (labels or {})
+    )
+    found["metadata"]["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
+    return found | {"endpoints": [endpoint(each) for each in pods]}
 
 
-def endpoint(pod: int, *, nodes: int = NODES) -> Object:
-    on = pod % nodes
+def endpoint(pod: int) -> Object:
+    on = pod % NODES
     return {
         "addresses": [pod_address(pod)],
         "conditions": {"ready": True, "serving": True, "terminating": False},

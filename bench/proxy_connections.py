@@ -11,21 +11,20 @@ import os
 import random
 import socket
 import struct
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from e2e.door import Door
 from e2e.nodes import Bed, Namespace
 from e2e.programs import ProgramsError, find_programs
 
-from bench.alone import tell, told_alone
 from bench.measuring import Figure
-from bench.proxies import PODS, KubeProxy, Ours
+from bench.proxies import PODS, KubeProxy, Ours, create, plane
 from bench.proxy_cluster import PORT, address_of, cluster
-from bench.proxy_plane import create, plane
 
 _SERVICES, _ENDPOINTS = 10_000, 10
 _TURNS, _CONNECTIONS = 200, 200
@@ -37,23 +36,6 @@ PLAIN, COUNTING, THEIRS = "zoneward, not counting", "zoneward, counting", "kube-
 _CLIENT: Final = "10.15.200.1"
 _BED_PORT: Final = 9_090
 _RESET: Final = struct.pack("ii", 1, 0)
-
-
-def connections() -> Iterator[Figure]:
-    """The rates of both, and what part of kube-proxy's CPU and time a connection takes by our rules."""
-    try:
-        find_programs(environment=os.environ)
-    except ProgramsError as error:
-        print(f"not beside kube-proxy: {error}")
-        return
-    (found,) = told_alone("proxy_connections")
-    what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
-    yield Figure(f"{what}, kube-proxy: connections a second of CPU", found[THEIRS]["rate"], "1/s")
-    yield Figure("  what no difference at all seems to be", found["noise"], "x")
-    for name, most in ((PLAIN, _MOST_PART), (COUNTING, None)):
-        yield Figure(f"  {name}: connections a second of CPU", found[name]["rate"], "1/s")
-        yield Figure("    CPU for one, part of kube-proxy's", found[name]["cpu"], "x", most)
-        yield Figure("    time for one, part of kube-proxy's", found[name]["wall"], "x")
 
 
 class _Node:
@@ -85,7 +67,13 @@ def _opened(listening: socket.socket, addresses: list[tuple[str, int]]) -> tuple
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-async def _measure() -> dict[str, Any]:
+async def connections() -> AsyncIterator[Figure]:
+    """The rates of both, and what part of kube-proxy's CPU and time a connection takes by our rules."""
+    try:
+        find_programs(environment=os.environ)
+    except ProgramsError as error:
+        print(f"not beside kube-proxy: {error}", file=sys.stderr)
+        return
     with ExitStack() as stack:
         async with plane() as (control, server):
             await create(server, list(cluster(_SERVICES, _ENDPOINTS)))
@@ -100,11 +88,11 @@ async def _measure() -> dict[str, Any]:
                 with contender:
                     await asyncio.to_thread(place.node.call, contender.until_programmed)
         # The proxies and the API server have stopped; the rules stay.
-        return _compared(nodes)
+        for figure in _compared(nodes):
+            yield figure
 
 
-def _compared(nodes: dict[str, _Node]) -> dict[str, Any]:
-    """By node: connections a second of CPU; and its CPU and time for one as part of kube-proxy's."""
+def _compared(nodes: dict[str, _Node]) -> Iterator[Figure]:
     drawn = random.Random(1)
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in nodes}
     noise = []
@@ -118,16 +106,18 @@ def _compared(nodes: dict[str, _Node]) -> dict[str, Any]:
         noise.append(back[THEIRS][0] / there[THEIRS][0])
         for name, some in taken.items():
             some.append((there[name][0] + back[name][0], there[name][1] + back[name][1]))
-    found: dict[str, Any] = {"noise": median(noise)}
-    for name, some in taken.items():
-        parts = [(one[0] / other[0], one[1] / other[1]) for one, other in zip(some, taken[THEIRS], strict=True)]
-        found[name] = {
-            "rate": median(2 * _CONNECTIONS / cpu for cpu, _ in some),
-            "cpu": median(cpu for cpu, _ in parts),
-            "wall": median(wall for _, wall in parts),
-        }
-    return found
+    what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
+    yield Figure(f"{what}, kube-proxy: connections a second of CPU", _rate(taken[THEIRS]), "1/s")
+    yield Figure("  what no difference at all seems to be", median(noise), "x")
+    for name, most in ((PLAIN, _MOST_PART), (COUNTING, None)):
+        cpu, wall = (
+            median(one[part] / other[part] for one, other in zip(taken[name], taken[THEIRS], strict=True))
+            for part in (0, 1)
+        )
+        yield Figure(f"  {name}: connections a second of CPU", _rate(taken[name]), "1/s")
+        yield Figure("    CPU for one, part of kube-proxy's", cpu, "x", most)
+        yield Figure("    time for one, part of kube-proxy's", wall, "x")
 
 
-if __name__ == "__main__":
-    tell(asyncio.run(_measure()))
+def _rate(taken: list[tuple[float, float]]) -> float:
+    return median(2 * _CONNECTIONS / cpu for cpu, _ in taken)

@@ -1,16 +1,23 @@
-"""A sandbox in the benchmark's process, which replaces endpoints of slices and records the time of each change."""
+"""A sandbox in the benchmark's process, which replaces endpoints of slices and records the time of each change; and
+Zoneward's proxy of one node beside it."""
 
+import asyncio
 import gc
 import itertools
+import json
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
 
-from bench.controllers import kubeconfig_of
+from bench.kernel_events import KernelEvents
+from bench.processes import peak_of
+from bench.proxies import Ours
 from bench.proxy_cluster import NAMESPACE, Object, pod_address
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import load_objects, new_registry
@@ -24,8 +31,7 @@ _SLICES: Final = "endpointslices.discovery.k8s.io"
 class ChangingServer:
     """`replace` puts a new endpoint into the place of another one; each address is used once."""
 
-    def __init__(self, registry: Registry, kubeconfig: Path, *, first_pod: int) -> None:
-        self.kubeconfig: Final = kubeconfig
+    def __init__(self, registry: Registry, *, first_pod: int) -> None:
         self._store, self._kind = LocalClient(registry), registry.kinds[_SLICES]
         self._pods = itertools.count(first_pod)
         self._had = 0.0
@@ -37,15 +43,20 @@ class ChangingServer:
     def replace(self, slice_: str, place: int, address: str) -> float:
         """The moment (``time.perf_counter``) at which the server had the change and had not sent it yet."""
 
-        def change(thing: Object) -> Object:
-            endpoints = list(thing["endpoints"])
+        def change(endpoints: list[Object]) -> None:
             endpoints[place] = endpoints[place] | {"addresses": [address]}
-            return thing | {"endpoints": endpoints}
 
         return self.change(slice_, change)
 
-    def change(self, slice_: str, change: Any) -> float:
-        self._store.update(self._kind, NAMESPACE, slice_, change)
+    def change(self, slice_: str, change: Callable[[list[Object]], None]) -> float:
+        """As `replace`; ``change`` is given a copy of the slice's endpoints."""
+
+        def changed(thing: Object) -> Object:
+            endpoints = list(thing["endpoints"])
+            change(endpoints)
+            return thing | {"endpoints": endpoints}
+
+        self._store.update(self._kind, NAMESPACE, slice_, changed)
         return self._had
 
     def _note(self, kind: Kind, _change: StoredChange) -> None:
@@ -53,15 +64,47 @@ class ChangingServer:
             self._had = time.perf_counter()
 
 
+@dataclass(frozen=True, slots=True)
+class ProxiedNode:
+    """A proxy whose kernel has everything, with the line of its log and the metrics that say so; its CPU and peak
+    memory of the start are those of both processes."""
+
+    server: ChangingServer
+    proxy: Ours
+    kernel: KernelEvents
+    started: dict[str, Any]
+    metrics: dict[str, float]
+    start_cpu: float
+    start_peak: float
+
+    async def replace(self, slice_: str, place: int) -> float:
+        """Seconds from the server's change of an endpoint until the kernel has it."""
+        address = self.server.new_address()
+        seen = self.kernel.awaited(address)
+        had = self.server.replace(slice_, place, address)
+        return await asyncio.wait_for(seen, 30) - had
+
+
 @asynccontextmanager
-async def serving(objects: Iterable[Object], folder: Path, *, first_pod: int) -> AsyncIterator[ChangingServer]:
-    registry = new_registry()
-    thing = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-    load_objects(registry, [("the cluster", msgspec.json.encode(thing))])
-    del thing
+async def proxied_node(objects: Iterable[Object]) -> AsyncIterator[ProxiedNode]:
+    """Objects number their Pods from 0. Needs a network namespace of its own."""
+    registry, every = new_registry(), list(objects)
+    pods = sum(len(each.get("endpoints", ())) for each in every)
+    load_objects(registry, [("the cluster", msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": every}))])
+    del every
     # The server's garbage collection is not part of the measurement.
     gc.collect()
     gc.freeze()
     gc.disable()
     async with SandboxServer(registry) as server:
-        yield ChangingServer(registry, kubeconfig_of(server.address, folder), first_pod=first_pod)
+        with TemporaryDirectory() as name:
+            kubeconfig = Path(name, "kubeconfig.json")
+            kubeconfig.write_text(json.dumps(server.kubeconfig()))
+            with Ours(kubeconfig, Path(name)) as proxy:
+                started = await asyncio.to_thread(proxy.until_programmed)
+                cpu, peak = proxy.cpu, peak_of(*proxy.pids)
+                metrics = await asyncio.to_thread(proxy.metrics)
+                await asyncio.sleep(1.0)
+                with KernelEvents() as kernel:
+                    changing = ChangingServer(registry, first_pod=pods)
+                    yield ProxiedNode(changing, proxy, kernel, started, metrics, cpu, peak)

@@ -1,18 +1,15 @@
 """Services that are not as most are: a very large one, those whose clients keep their endpoint, and those with slices
-for zones, of which a node decodes its own zone's."""
+for zones, of which a node decodes its own zone's. And a thousand changes a second, of Services as most are."""
 
 import asyncio
 import random
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
-from bench.alone import tell, told_alone
-from bench.kernel_events import KernelEvents
-from bench.measuring import MIB, Figure
-from bench.proxies import Ours, peak_of, share_of, taken_by
+from bench.children import told_by
+from bench.measuring import MIB, Figure, quantile
+from bench.processes import cpu_of, peak_of, share_of
 from bench.proxy_cluster import (
     MOST_IN_SLICE,
     NODES,
@@ -26,7 +23,7 @@ from bench.proxy_cluster import (
     slice_,
     slices,
 )
-from bench.proxy_server import ChangingServer, serving
+from bench.proxy_server import ProxiedNode, proxied_node
 
 _LARGE: Final = 5_000
 _REMOVED: Final = 20
@@ -42,56 +39,12 @@ _ZONED, _OF_ZONED = 1_000, 50
 _ELSEWHERE: Final = 1_000
 _PAUSE: Final = 0.01
 _HERE: Final = b"hairpin\0"
-
-
-def large() -> Iterator[Figure]:
-    """Endpoints of a Service of 5,000 go, one after the other."""
-    (found,) = told_alone("proxy_services", "large")
-    what = f"one of {_LARGE:,} endpoints removed"
-    yield Figure(f"{what}: elements that change", max(found["elements"]), "", _MOST_ELEMENTS)
-    yield from _latency(what, found["seconds"])
-    yield Figure("  CPU of both processes", found["cpu"] / _REMOVED * 1e3, "ms")
-
-
-def addresses() -> Iterator[Figure]:
-    """A Service of 200 ports, 200 external addresses and 100 endpoints, and others that change with it."""
-    (found,) = told_alone("proxy_services", "addresses")
-    what = f"{_PORTS} ports x {_EXTERNAL} external addresses x {_OF_EXTERNAL} endpoints"
-    yield Figure(f"{what}, from synced caches to programmed", found["programming"], "s", _MOST_SECONDS)
-    yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB", _MOST_MEMORY)
-    yield Figure("  elements in the kernel", found["elements"], "")
-    yield Figure("  an endpoint of another Service meanwhile, the slowest", max(found["seconds"]), "s", _MOST_SECONDS)
-    yield Figure("  the whole Service changed, CPU of both processes", found["cpu"] / _WHILE, "s")
-
-
-def affinity() -> Iterator[Figure]:
-    """Services with ClientIP affinity: a chain for each endpoint, and a timed set for each port."""
-    (found,) = told_alone("proxy_services", "affinity")
-    what = f"{_AFFINE:,} Services x {_OF_EACH} with affinity"
-    yield Figure(f"{what}, from synced caches to programmed", found["programming"], "s")
-    yield Figure("  of it in apply", found["apply"], "s")
-    yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB")
-    yield from _latency("one endpoint replaced there", found["seconds"])
-    yield Figure("  CPU of both processes", found["cpu"] / _REPLACED * 1e3, "ms")
-
-
-def node_of_many() -> Iterator[Figure]:
-    """A node in a cluster of 50,000 endpoints, of which a third are for its zone, with subsetting and without."""
-    for kind, label in (("whole", "without subsetting"), ("zoned", "with subsetting")):
-        (found,) = told_alone("proxy_services", kind)
-        what = f"{_ZONED:,} Services x {_OF_ZONED}, {label}"
-        yield Figure(f"{what}: CPU of the start, both processes", found["start"], "s")
-        yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB")
-        yield Figure("  resident at rest, what is shared in parts", found["share"] / MIB, "MiB")
-        yield Figure("  elements in the kernel", found["elements"], "")
-        yield Figure(f"  CPU of {_ELSEWHERE:,} changes in other zones, both processes", found["cpu"], "s")
-        yield Figure("  transactions for them", found["transactions"], "")
+_ELEMENTS: Final = "zoneward_proxy_elements"
 
 
 def _latency(what: str, seconds: list[float]) -> Iterator[Figure]:
-    some = sorted(seconds)
-    yield Figure(f"{what}: watch event to kernel, p50", some[len(some) // 2] * 1e3, "ms")
-    yield Figure("  the slowest", some[-1] * 1e3, "ms")
+    yield Figure(f"{what}: watch event to kernel, p50", quantile(seconds, 0.5) * 1e3, "ms")
+    yield Figure("  the slowest", max(seconds) * 1e3, "ms")
 
 
 # --- a large one ------------------------------------------------------------------------------------------------------
@@ -104,32 +57,30 @@ def _one_large() -> Iterator[Object]:
     yield from slices(0, range(_LARGE))
 
 
-async def _large(folder: Path) -> dict[str, Any]:
+async def large() -> AsyncIterator[Figure]:
+    """Endpoints of a Service of 5,000 go, one after the other."""
     seconds, elements = [], []
-    async with serving(_one_large(), folder, first_pod=_LARGE) as server:
-        with Ours(server.kubeconfig, folder) as ours:
-            await asyncio.to_thread(ours.until_programmed)
-            await asyncio.sleep(1.0)
-            cpu = ours.cpu
-            with KernelEvents() as kernel:
-                for number in range(_REMOVED):
-                    kernel.elements = set()
-                    gone = number * 7 * MOST_IN_SLICE // 3 % _LARGE
-                    seen = kernel.awaited(pod_address(gone))
-                    had = server.change(f"service-0-{gone // MOST_IN_SLICE}", _without(pod_address(gone)))
-                    seconds.append(await asyncio.wait_for(seen, 30) - had)
-                    await asyncio.sleep(0.3)
-                    # One element says whether the endpoint is on this node, for all addresses of the Service.
-                    elements.append(sum(name != _HERE for name, _ in kernel.elements))
-            cpu = ours.cpu - cpu
-    return {"seconds": seconds, "elements": elements, "cpu": cpu}
+    async with proxied_node(_one_large()) as place:
+        cpu = place.proxy.cpu
+        for number in range(_REMOVED):
+            place.kernel.elements = set()
+            gone = number * 7 * MOST_IN_SLICE // 3 % _LARGE
+            address = pod_address(gone)
 
+            def remove(endpoints: list[Object], address: str = address) -> None:
+                endpoints[:] = [each for each in endpoints if each["addresses"] != [address]]
 
-def _without(address: str) -> Any:
-    def change(thing: Object) -> Object:
-        return thing | {"endpoints": [each for each in thing["endpoints"] if each["addresses"] != [address]]}
-
-    return change
+            seen = place.kernel.awaited(address)
+            had = place.server.change(f"service-0-{gone // MOST_IN_SLICE}", remove)
+            seconds.append(await asyncio.wait_for(seen, 30) - had)
+            await asyncio.sleep(0.3)
+            # One element says whether the endpoint is on this node, for all addresses of the Service.
+            elements.append(sum(name != _HERE for name, _ in place.kernel.elements))
+        what = f"one of {_LARGE:,} endpoints removed"
+        yield Figure(f"{what}: elements that change", max(elements), "", _MOST_ELEMENTS)
+        for figure in _latency(what, seconds):
+            yield figure
+        yield Figure("  CPU of both processes", (place.proxy.cpu - cpu) / _REMOVED * 1e3, "ms")
 
 
 # --- one with many addresses ------------------------------------------------------------------------------------------
@@ -145,60 +96,52 @@ def _many_addresses() -> Iterator[Object]:
         yield each | {"ports": [{"name": name, "port": 8080, "protocol": "TCP"} for name in names]}
 
 
-async def _addresses(folder: Path) -> dict[str, Any]:
-    """An endpoint of the large one changes, and right after it one of another Service."""
+async def addresses() -> AsyncIterator[Figure]:
+    """A Service of 200 ports, 200 external addresses and 100 endpoints, and others that change right after it."""
     seconds = []
-    async with serving(_many_addresses(), folder, first_pod=_OTHERS * _OF_EACH + _OF_EXTERNAL) as server:
-        with Ours(server.kubeconfig, folder) as ours:
-            told = await asyncio.to_thread(ours.until_programmed)
-            metrics = await asyncio.to_thread(ours.metrics)
+    async with proxied_node(_many_addresses()) as place:
+        cpu = place.proxy.cpu
+        for number in range(_WHILE):
+            place.server.replace(f"service-{_OTHERS}-0", number, place.server.new_address())
+            seconds.append(await place.replace(f"service-{number}-0", 0))
             await asyncio.sleep(1.0)
-            cpu = ours.cpu
-            with KernelEvents() as kernel:
-                for number in range(_WHILE):
-                    server.replace(f"service-{_OTHERS}-0", number, server.new_address())
-                    address = server.new_address()
-                    seen = kernel.awaited(address)
-                    had = server.replace(f"service-{number}-0", 0, address)
-                    seconds.append(await asyncio.wait_for(seen, 30) - had)
-                    await asyncio.sleep(1.0)
-            cpu, peak = ours.cpu - cpu, peak_of(ours.pids)
-    elements = sum(value for name, value in metrics.items() if name.startswith("zoneward_proxy_elements"))
-    return {"programming": told["since_listed"], "peak": peak, "elements": elements, "seconds": seconds, "cpu": cpu}
+        cpu = place.proxy.cpu - cpu
+        elements = sum(value for name, value in place.metrics.items() if name.startswith(_ELEMENTS))
+        what = f"{_PORTS} ports x {_EXTERNAL} external addresses x {_OF_EXTERNAL} endpoints"
+        programming = place.started["since_listed"]
+        yield Figure(f"{what}, from synced caches to programmed", programming, "s", _MOST_SECONDS)
+        yield Figure("  resident at its peak, both processes", peak_of(*place.proxy.pids) / MIB, "MiB", _MOST_MEMORY)
+        yield Figure("  elements in the kernel", elements, "")
+        yield Figure("  an endpoint of another Service meanwhile, the slowest", max(seconds), "s", _MOST_SECONDS)
+        yield Figure("  the whole Service changed, CPU of both processes", cpu / _WHILE, "s")
 
 
 # --- clients that keep their endpoint ---------------------------------------------------------------------------------
 
 
 def _affine() -> Iterator[Object]:
+    affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
     for each in cluster(_AFFINE, _OF_EACH):
-        if each["kind"] == "Service":
-            each["spec"] |= {
-                "sessionAffinity": "ClientIP",
-                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}},
-            }
-        yield each
+        yield each | {"spec": each["spec"] | affinity} if each["kind"] == "Service" else each
 
 
-async def _affinity(folder: Path) -> dict[str, Any]:
-    seconds, drawn = [], random.Random(1)
-    async with serving(_affine(), folder, first_pod=_AFFINE * _OF_EACH) as server:
-        with Ours(server.kubeconfig, folder) as ours:
-            told = await asyncio.to_thread(ours.until_programmed)
-            metrics = await asyncio.to_thread(ours.metrics)
-            peak = peak_of(ours.pids)
-            await asyncio.sleep(1.0)
-            cpu = ours.cpu
-            with KernelEvents() as kernel:
-                for _ in range(_REPLACED):
-                    address = server.new_address()
-                    seen = kernel.awaited(address)
-                    had = server.replace(f"service-{drawn.randrange(_AFFINE)}-0", drawn.randrange(_OF_EACH), address)
-                    seconds.append(await asyncio.wait_for(seen, 30) - had)
-                    await asyncio.sleep(_PAUSE)
-            cpu = ours.cpu - cpu
-    apply = metrics["zoneward_proxy_apply_seconds_sum"]
-    return {"programming": told["since_listed"], "apply": apply, "peak": peak, "seconds": seconds, "cpu": cpu}
+async def affinity() -> AsyncIterator[Figure]:
+    """Services with ClientIP affinity: a chain for each endpoint, and a timed set for each port."""
+    drawn = random.Random(1)
+    async with proxied_node(_affine()) as place:
+        cpu, seconds = place.proxy.cpu, []
+        for _ in range(_REPLACED):
+            service = drawn.randrange(_AFFINE)
+            seconds.append(await place.replace(f"service-{service}-0", drawn.randrange(_OF_EACH)))
+            await asyncio.sleep(_PAUSE)
+        cpu = place.proxy.cpu - cpu
+        what = f"{_AFFINE:,} Services x {_OF_EACH} with affinity"
+        yield Figure(f"{what}, from synced caches to programmed", place.started["since_listed"], "s")
+        yield Figure("  of it in apply", place.metrics["zoneward_proxy_apply_seconds_sum"], "s")
+        yield Figure("  resident at its peak, both processes", place.start_peak / MIB, "MiB")
+        for figure in _latency("one endpoint replaced there", seconds):
+            yield figure
+        yield Figure("  CPU of both processes", cpu / _REPLACED * 1e3, "ms")
 
 
 # --- zones ------------------------------------------------------------------------------------------------------------
@@ -218,61 +161,88 @@ def _zoned(*, by_zone: bool) -> Iterator[Object]:
             yield slice_(f"service-{number}-{zone}", number, own, labels=labels)
 
 
-async def _of_many(folder: Path, *, by_zone: bool) -> dict[str, Any]:
-    async with serving(_zoned(by_zone=by_zone), folder, first_pod=_ZONED * _OF_ZONED) as server:
-        with Ours(server.kubeconfig, folder) as ours:
-            await asyncio.to_thread(ours.until_programmed)
-            start, peak = ours.cpu, peak_of(ours.pids)
-            elements = (await asyncio.to_thread(ours.metrics))['zoneward_proxy_elements{address_type="IPv4"}']
-            await asyncio.sleep(1.0)
-            share = share_of(ours.pids)
-            before = [taken_by(pid) for pid in ours.pids]
-            with KernelEvents() as kernel:
-                await _change_elsewhere(server)
-                cpu = [taken_by(pid) - was for pid, was in zip(ours.pids, before, strict=True)]
-                transactions = kernel.transactions
-    return {
-        "start": start,
-        "peak": peak,
-        "share": share,
-        "elements": elements,
-        "cpu": sum(cpu),
-        "transactions": transactions,
-    }
+def node_of_many() -> Iterator[Figure]:
+    """A node in a cluster of 50,000 endpoints, of which a third are for its zone, with subsetting and without."""
+    for by_zone in (False, True):
+        yield from (Figure(*each) for each in told_by("proxy_services.zones", by_zone, alone=True))
 
 
-async def _change_elsewhere(server: ChangingServer) -> None:
+async def zones(by_zone: bool) -> AsyncIterator[Figure]:
+    """``by_zone``: with subsetting."""
     drawn = random.Random(1)
-    for _ in range(_ELSEWHERE):
-        # The one in zone b of the first three endpoints of a Service, with slices for zones or without.
-        address = server.new_address()
-        server.change(f"service-{drawn.randrange(_ZONED)}-b", _moved(address))
-        await asyncio.sleep(_PAUSE)
+    async with proxied_node(_zoned(by_zone=by_zone)) as place:
+        pids = place.proxy.pids
+        share, cpu = share_of(*pids), sum(map(cpu_of, pids))
+        for _ in range(_ELSEWHERE):
+            address = place.server.new_address()
+
+            def move(endpoints: list[Object], address: str = address) -> None:
+                """The one in zone b of the first three endpoints of a Service, with slices for zones or without."""
+                at = next(number for number, each in enumerate(endpoints) if each["zone"] == ZONES[1])
+                endpoints[at] = endpoints[at] | {"addresses": [address]}
+
+            place.server.change(f"service-{drawn.randrange(_ZONED)}-b", move)
+            await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(2.0)
+        cpu = sum(map(cpu_of, pids)) - cpu
+        what = f"{_ZONED:,} Services x {_OF_ZONED}, {'with' if by_zone else 'without'} subsetting"
+        yield Figure(f"{what}: CPU of the start, both processes", place.start_cpu, "s")
+        yield Figure("  resident at its peak, both processes", place.start_peak / MIB, "MiB")
+        yield Figure("  resident at rest, what is shared in parts", share / MIB, "MiB")
+        yield Figure("  elements in the kernel", place.metrics[f'{_ELEMENTS}{{address_type="IPv4"}}'], "")
+        yield Figure(f"  CPU of {_ELSEWHERE:,} changes in other zones, both processes", cpu, "s")
+        yield Figure("  transactions for them", place.kernel.transactions, "")
+
+
+# --- many changes -----------------------------------------------------------------------------------------------------
+
+_SERVICES, _ENDPOINTS = 10_000, 10
+_RATE: Final = 1_000
+_SECONDS: Final = 60
+_FIRST: Final = 30
+"""Seconds until memory is looked at: nearly every Service has changed by then, and what is kept of it was made anew."""
+_MOST_CPU: Final = 0.5
+_MOST_GROWTH: Final = 5.0
+"""MiB: of Services that change for the first time, one in twenty."""
+
+
+async def rate() -> AsyncIterator[Figure]:
+    """CPU of both processes; memory of both after half of the time and at the end."""
+    async with proxied_node(cluster(_SERVICES, _ENDPOINTS)) as node:
+        pids = node.proxy.pids
+        cpu, begun = [*map(cpu_of, pids)], time.perf_counter()
+        work = asyncio.create_task(_change(node))
+        await asyncio.sleep(_FIRST)
+        before = share_of(*pids)
+        latencies = sorted(await work)
+        took = time.perf_counter() - begun
+        cpu = [cpu_of(pid) - was for pid, was in zip(pids, cpu, strict=True)]
+        after = share_of(*pids)
+        what = f"{_RATE:,} changes a second for {_SECONDS} s, {_SERVICES:,} Services x {_ENDPOINTS}"
+        yield Figure(f"{what}: of one core, both processes", sum(cpu) / took * 100, "%", _MOST_CPU * 100)
+        yield Figure("  of it the one that programs the kernel", cpu[1] / took * 100, "%")
+        yield Figure("  changes a second that came", len(latencies) / took, "1/s")
+        yield Figure("  transactions a second", node.kernel.transactions / took, "1/s")
+        yield Figure("  until the kernel has it, p50", quantile(latencies, 0.5) * 1e3, "ms")
+        yield Figure("  until the kernel has it, p99", quantile(latencies, 0.99) * 1e3, "ms")
+        yield Figure("  memory of both at the end", after / MIB, "MiB")
+        yield Figure(f"  more than {_FIRST} s after the beginning", (after - before) / MIB, "MiB", _MOST_GROWTH)
+
+
+async def _change(node: ProxiedNode) -> list[float]:
+    drawn = random.Random(1)
+    begun, done, waited = time.perf_counter(), 0, []
+    while done < _RATE * _SECONDS:
+        due = min(_RATE * _SECONDS, int((time.perf_counter() - begun) * _RATE))
+        while done < due:
+            address = node.server.new_address()
+            seen = node.kernel.awaited(address)
+            had = node.server.replace(f"service-{drawn.randrange(_SERVICES)}-0", drawn.randrange(_ENDPOINTS), address)
+            waited.append((seen, had))
+            done += 1
+            # One event for each change, as a server sends them.
+            await asyncio.sleep(0)
+        await asyncio.sleep(1 / _RATE)
     await asyncio.sleep(2.0)
-
-
-def _moved(address: str) -> Any:
-    def change(thing: Object) -> Object:
-        endpoints = list(thing["endpoints"])
-        place = next(number for number, each in enumerate(endpoints) if each["zone"] == ZONES[1])
-        endpoints[place] = endpoints[place] | {"addresses": [address]}
-        return thing | {"endpoints": endpoints}
-
-    return change
-
-
-async def _main(what: str, folder: Path) -> None:
-    match what:
-        case "large":
-            tell(await _large(folder))
-        case "addresses":
-            tell(await _addresses(folder))
-        case "affinity":
-            tell(await _affinity(folder))
-        case _:
-            tell(await _of_many(folder, by_zone=what == "zoned"))
-
-
-if __name__ == "__main__":
-    with TemporaryDirectory() as name:
-        asyncio.run(_main(sys.argv[1], Path(name)))
+    # An endpoint that was replaced before it was programmed never appears.
+    return [seen.result() - had for seen, had in waited if seen.done()]

@@ -1,18 +1,16 @@
 """A node's proxy starts in a large cluster: with an empty kernel, and with its earlier rules in the kernel."""
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from bench import sandbox
-from bench.alone import tell, told_alone
-from bench.controllers import kubeconfig_of
 from bench.measuring import MIB, Figure
-from bench.proxies import Ours, peak_of, share_of
+from bench.processes import peak_of, share_of
+from bench.proxies import Ours
 from bench.proxy_cluster import cluster, write
 
 _SERVICES, _ENDPOINTS = 10_000, 10
@@ -23,42 +21,36 @@ _MOST_MIB: Final = 300.0
 
 def start() -> Iterator[Figure]:
     """Medians of a few starts; the sandbox serves the cluster over loopback, as a process of its own."""
-    found: dict[str, list[dict[str, float]]] = {"new": [], "again": []}
-    for each in told_alone("proxy_start", _SERVICES):
-        found[each.pop("kind")].append(each)
-    what = f"{_SERVICES:,} Services x {_ENDPOINTS}"
-    for kind, label in (("new", "start"), ("again", "start with its rules there")):
-        some = found[kind]
-        is_new = kind == "new"
-
-        def of(name: str, some: list[dict[str, float]] = some) -> float:
-            return median(each[name] for each in some)
-
-        yield Figure(f"{what}, {label}: command to programmed", of("whole"), "s", _MOST_START)
-        most = _MOST_PROGRAMMING if is_new else None
-        yield Figure("  from synced caches to programmed", of("programming"), "s", most)
-        yield Figure("  of it in apply", of("apply"), "s", _MOST_APPLY)
-        yield Figure("  CPU of both processes", of("cpu"), "s")
-        yield Figure(
-            "  resident at its peak, both processes", max(each["peak"] for each in some) / MIB, "MiB", _MOST_MIB
-        )
-        yield Figure(
-            "  of it the one that programs the kernel", max(each["peak_of_kernel"] for each in some) / MIB, "MiB"
-        )
-        yield Figure("  resident, what is shared in parts", of("share") / MIB, "MiB")
-        yield Figure("  elements written", of("elements"), "", None if is_new else 0)
-
-
-def _measure(services: int) -> Iterator[dict[str, Any]]:
+    new, again = [], []
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder / "cluster.json", cluster(services, _ENDPOINTS))
-        with sandbox.running("-f", str(folder / "cluster.json")) as (address, _):
-            file = kubeconfig_of(address, folder)
+        write(folder / "cluster.json", cluster(_SERVICES, _ENDPOINTS))
+        with sandbox.running("-f", str(folder / "cluster.json")) as (file, _):
             for _ in range(_STARTS):
-                yield {"kind": "new", **_started(Ours(file, folder))}
-                yield {"kind": "again", **_started(Ours(file, folder))}
+                new.append(_started(Ours(file, folder)))
+                again.append(_started(Ours(file, folder)))
                 Ours(file, folder).clear()
+    yield from _figures("start", new, most_programming=_MOST_PROGRAMMING)
+    yield from _figures("start with its rules there", again, most_elements=0)
+
+
+def _figures(
+    label: str,
+    starts: list[dict[str, float]],
+    *,
+    most_programming: float | None = None,
+    most_elements: float | None = None,
+) -> Iterator[Figure]:
+    of = {name: [each[name] for each in starts] for name in starts[0]}
+    what = f"{_SERVICES:,} Services x {_ENDPOINTS}, {label}"
+    yield Figure(f"{what}: command to programmed", median(of["whole"]), "s", _MOST_START)
+    yield Figure("  from synced caches to programmed", median(of["programming"]), "s", most_programming)
+    yield Figure("  of it in apply", median(of["apply"]), "s", _MOST_APPLY)
+    yield Figure("  CPU of both processes", median(of["cpu"]), "s")
+    yield Figure("  resident at its peak, both processes", max(of["peak"]) / MIB, "MiB", _MOST_MIB)
+    yield Figure("  of it the one that programs the kernel", max(of["peak_of_kernel"]) / MIB, "MiB")
+    yield Figure("  resident, what is shared in parts", median(of["share"]) / MIB, "MiB")
+    yield Figure("  elements written", median(of["elements"]), "", most_elements)
 
 
 def _started(ours: Ours) -> dict[str, float]:
@@ -73,13 +65,8 @@ def _started(ours: Ours) -> dict[str, float]:
             "programming": told["since_listed"],
             "apply": metrics["zoneward_proxy_apply_seconds_sum"],
             "cpu": ours.cpu,
-            "peak": peak_of(pids),
-            "peak_of_kernel": peak_of(pids[1:]),
-            "share": share_of(pids),
+            "peak": peak_of(*pids),
+            "peak_of_kernel": peak_of(*pids[1:]),
+            "share": share_of(*pids),
             "elements": metrics['zoneward_proxy_changed_elements_total{address_type="IPv4"}'],
         }
-
-
-if __name__ == "__main__":
-    for each in _measure(int(sys.argv[1])):
-        tell(each)

@@ -5,74 +5,43 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
+from tests.builders import structs
 
-from zoneward.kube import names
-from zoneward.kube.objects import (
-    Allocatable,
-    Node,
-    NodeCondition,
-    NodeMeta,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodIP,
-    PodMeta,
-    PodSpec,
-    PodStatus,
-    Service,
-    ServicePort,
-)
+from zoneward.kube.objects import NodeCondition, Pod, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 
-_ZONES: Final = ("a", "b", "c")
-_CPU: Final = {"a": "40", "b": "32", "c": "28"}
-_NODES_IN_ZONE: Final = 20
+ZONES: Final = {"a": "40", "b": "32", "c": "28"}
+"""With the CPU of each Node."""
+NODES_IN_ZONE: Final = 20
 
 
 def cluster_state() -> ClusterState:
     """Sixty Nodes."""
-    ready = (NodeCondition(type="Ready", status="True"),)
-    nodes = [
-        Node(
-            metadata=NodeMeta(name=f"node-{zone}-{number}", labels={names.ZONE_LABEL: zone}),
-            status=NodeStatus(allocatable=Allocatable(cpu=_CPU[zone]), conditions=ready),
-        )
-        for zone in _ZONES
-        for number in range(_NODES_IN_ZONE)
-    ]
-    zones = {node.metadata.name: (node.metadata.labels or {})[names.ZONE_LABEL] for node in nodes}
+    zones = {f"node-{zone}-{number}": zone for zone in ZONES for number in range(NODES_IN_ZONE)}
+    nodes = [structs.a_node(name, zone, cpu=ZONES[zone]) for name, zone in zones.items()]
     return ClusterState(demand=compute_demand(nodes), node_zones=zones, configuration=Configuration())
 
 
 def service(approach: str) -> Service:
     """Asking for an approach."""
-    asked = as_if_requested(Service(metadata=ObjectMeta(name="web", namespace="shop", uid="1")), approach)
-    spec = replace(
-        asked.spec,
-        selector={"app": "web"},
-        cluster_ip="10.0.0.1",
-        ports=(ServicePort(name="http", port=80, target_port=8080),),
-    )
-    return replace(asked, spec=spec)
+    return as_if_requested(structs.a_service(name="web"), approach)
+
+
+def node_of(number: int) -> str:
+    """Of a Pod."""
+    return f"node-{tuple(ZONES)[number * 7 % 3]}-{number % NODES_IN_ZONE}"
+
+
+def address_of(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
 def pod(number: int) -> Pod:
     """Ready, each with an address of its own."""
-    zone = _ZONES[number * 7 % 3]
-    ip = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-    return Pod(
-        metadata=PodMeta(name=f"web-{number}", namespace="shop", uid=str(number)),
-        spec=PodSpec(node_name=f"node-{zone}-{number % _NODES_IN_ZONE}"),
-        status=PodStatus(
-            phase="Running",
-            conditions=(NodeCondition(type="Ready", status="True"),),
-            pod_ip=ip,
-            pod_ips=(PodIP(ip=ip),),
-        ),
-    )
+    return structs.a_pod(f"web-{number}", node_of(number), labels={"app": "web"}, ips=[address_of(number)])
 
 
 def flipped(pod: Pod) -> Pod:

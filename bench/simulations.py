@@ -1,7 +1,6 @@
 """``zoneward simulate`` over the proposal's 39,273,145 inputs: time, memory, and Parquet against the disk.
 
-What is heavy is imported by processes of their own (``python -m bench.simulations``): the memory of one that starts
-others counts as theirs.
+What is heavy is imported by processes of their own: the memory of one that starts others counts as theirs.
 """
 
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from bench.children import told_by
 from bench.measuring import MIB, ZONEWARD, Figure, run
 
 _FIVE: Final = {"local": 325, "local-shared": 475, "local-weighted": 445, "local-opt": 235, "random": 113}
@@ -27,7 +27,7 @@ _BLOCK: Final = 1 << 20
 def kep() -> Iterator[Figure]:
     """All five as a table: compiling on the first run; then at most 60 s on two cores, and 500 MiB."""
     with TemporaryDirectory(prefix="zoneward-bench-") as cache:
-        kept = (sys.executable, "-c", _IN_CACHE.format(cache=cache))
+        kept = ("env", f"XDG_CACHE_HOME={cache}", *ZONEWARD)
         first = run([*kept, "simulate", "-q", "--sample-size", "10"])
         again = run([*kept, "simulate", "-q", "--sample-size", "10"])
         yield Figure("simulate, ten inputs, first run: five algorithms compiled", first.wall, "s")
@@ -38,22 +38,10 @@ def kep() -> Iterator[Figure]:
     yield Figure("  peak memory", whole.peak / MIB, "MiB", 500)
 
 
-_IN_CACHE: Final = """
-import os, sys
-os.environ["XDG_CACHE_HOME"] = {cache!r}
-from zoneward.cli.main import main
-main()
-"""
-
-
 def inputs() -> Iterator[Figure]:
     """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
-    with TemporaryDirectory(prefix="zoneward-bench-") as directory:
-        output = Path(directory, "output")
-        run((sys.executable, "-m", "bench.simulations"), output=output)
-        for line in output.read_text().splitlines():
-            algorithm, took = line.split()
-            yield Figure(f"{algorithm}, an input of kep, one core", float(took), "ns", _FIVE[algorithm])
+    for algorithm, took in told_by("simulations.measure_inputs"):
+        yield Figure(f"{algorithm}, an input of kep, one core", took, "ns", _FIVE[algorithm])
 
 
 def parquet() -> Iterator[Figure]:
@@ -61,9 +49,8 @@ def parquet() -> Iterator[Figure]:
     with TemporaryDirectory(prefix="zoneward-bench-", dir=os.environ.get("TMPDIR")) as directory:
         free = shutil.disk_usage(directory).free
         if free < _ROOM:
-            print(
-                f"simulate -o parquet: skipped, it needs {_ROOM >> 30} GiB in {directory}, there are {free / 2**30:.1f}"
-            )
+            needed = f"it needs {_ROOM >> 30} GiB in {directory}, there are {free / 2**30:.1f}"
+            print(f"simulate -o parquet: skipped, {needed}", file=sys.stderr)
             return
         out = Path(directory, "out")
         run([*ZONEWARD, "simulate", "-q", "--sample-size", "10"])
@@ -99,8 +86,8 @@ def _plainly(like: Path, size: int, to: Path) -> float:
     return time.perf_counter() - start
 
 
-def _measure() -> None:
-    """Print each algorithm with its nanoseconds an input."""
+def measure_inputs() -> Iterator[tuple[str, float]]:
+    """Each algorithm with its nanoseconds an input."""
     import numpy as np
 
     from zoneward.lab.contenders import parse_contenders
@@ -118,8 +105,4 @@ def _measure() -> None:
             start = time.perf_counter()
             score_columns(contender, demand, supply)
             times.append(time.perf_counter() - start)
-        print(contender.label, min(times) / _SAMPLE * 1e9)
-
-
-if __name__ == "__main__":
-    _measure()
+        yield contender.label, min(times) / _SAMPLE * 1e9

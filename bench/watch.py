@@ -24,10 +24,6 @@ class _Items(msgspec.Struct, gc=False):
     items: list[msgspec.Raw]
 
 
-class _Kind(msgspec.Struct, gc=False):
-    kind: str
-
-
 def watch() -> Iterator[Figure]:
     """Everything between the decoded event of a watch and the line of JSON, or the table on a terminal."""
     from zoneward.cli.live_plans import LivePlans
@@ -84,9 +80,8 @@ def _fill(cache: Any, versions: Iterator[int]) -> None:
     from zoneward.client.resources import CACHED_RESOURCES
 
     by_kind = {resource.kind: resource for resource in CACHED_RESOURCES}
-    data = msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items)
-    for raw in data.items:
-        resource = by_kind.get(msgspec.json.decode(raw, type=_Kind).kind)
+    for raw in msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items).items:
+        resource = by_kind.get(msgspec.json.decode(raw)["kind"])
         if resource is not None:
             thing: Any = msgspec.json.decode(raw, type=resource.struct)
             metadata = replace(thing.metadata, resource_version=str(next(versions)))

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 
 _SMALL = st.integers(1, 6)
 
@@ -80,6 +80,10 @@ def changes(family: Family) -> st.SearchStrategy[list[tuple[str, NodeService | N
         return st.tuples(st.just(name), st.none() | services(family, name=name))
 
     return st.lists(st.sampled_from(["1", "2", "3"]).flatmap(one), max_size=8)
+
+
+def key(served: NodeService) -> ServiceKey:
+    return served.namespace, served.name
 
 
 def one_port(*endpoints: Backend, protocol: str = "tcp", port: int = 80, **fields: Any) -> NodeServicePort:

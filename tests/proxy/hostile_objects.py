@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
+from tests.builders import objects
 
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
@@ -30,39 +31,35 @@ _PORTS: Final = [
 
 
 def _service(name: str, number: int, **spec: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "shop", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {
-            "type": "LoadBalancer",
-            "clusterIP": f"10.96.0.{number}",
-            "clusterIPs": [f"10.96.0.{number}", f"fd00:96::{number}"],
-            "externalIPs": [f"198.51.100.{number}", f"2001:db8::{number}"],
-            "loadBalancerSourceRanges": ["203.0.113.0/24", "2001:db8:1::/48"],
-            "ports": _PORTS,
-            "internalTrafficPolicy": "Cluster",
-            "externalTrafficPolicy": "Cluster",
-        }
-        | spec,
-        "status": {
-            "loadBalancer": {"ingress": [{"ip": f"192.0.2.{number}", "ipMode": "VIP"}, {"ip": "2001:db8:2::1"}]}
-        },
+    given = {
+        "type": "LoadBalancer",
+        "clusterIP": f"10.96.0.{number}",
+        "clusterIPs": [f"10.96.0.{number}", f"fd00:96::{number}"],
+        "externalIPs": [f"198.51.100.{number}", f"2001:db8::{number}"],
+        "loadBalancerSourceRanges": ["203.0.113.0/24", "2001:db8:1::/48"],
+        "ports": _PORTS,
+        "internalTrafficPolicy": "Cluster",
+        "externalTrafficPolicy": "Cluster",
     }
+    ingress = [{"ip": f"192.0.2.{number}", "ipMode": "VIP"}, {"ip": "2001:db8:2::1"}]
+    found = objects.a_service(name, namespace="shop", **given | spec)
+    found["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return found | {"status": {"loadBalancer": {"ingress": ingress}}}
 
 
 def _slice(service: str, kind: str, *addresses: str) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "name": f"{service}-{kind}",
-            "namespace": "shop",
-            "labels": {SERVICE_NAME_LABEL: service, ZONE_LABEL: "a"},
-            "annotations": {ZONES_ANNOTATION: "a=0.75,b=0.25"},
-        },
-        "addressType": kind,
-        "ports": [{"name": each["name"], "protocol": each["protocol"], "port": 8080} for each in _PORTS],
-        "endpoints": [
-            {"addresses": [each], "nodeName": "n1", "zone": "a", "conditions": {"ready": True}} for each in addresses
-        ],
-    }
+    found = objects.a_slice(
+        f"{service}-{kind}",
+        service=service,
+        addresses=addresses,
+        namespace="shop",
+        node="n1",
+        zone="a",
+        labels={ZONE_LABEL: "a"},
+    )
+    found["metadata"]["annotations"] = {ZONES_ANNOTATION: "a=0.75,b=0.25"}
+    ports = [{"name": each["name"], "protocol": each["protocol"], "port": 8080} for each in _PORTS]
+    return found | {"addressType": kind, "ports": ports}
 
 
 DOCUMENT: Final[Mapping[str, Any]] = {

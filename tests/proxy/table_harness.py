@@ -1,11 +1,14 @@
 """A table of one family on a kernel in memory, and all that is told of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
-from tests.proxy.drawn_services import node_service, one_port
+from tests.proxy.background import in_background
+from tests.proxy.drawn_services import key, node_service, one_port
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_reader import scratch_table
@@ -24,10 +27,6 @@ def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
     ports = more.pop("ports", (one_port(*targets),))
     return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.{number // 256}.{number % 256}", **more)
-
-
-def key(served: NodeService) -> ServiceKey:
-    return served.namespace, served.name
 
 
 class Proxy:
@@ -86,7 +85,7 @@ class Proxy:
             kernel.chains("ip", TABLE) == chains
             and table.hooks == hooks
             and table.sets.keys() == wanted.sets.keys()
-            and unordered(kernel.elements("ip", TABLE)) == unordered(wanted.elements)
+            and unslotted(kernel.elements("ip", TABLE)) == unslotted(wanted.elements)
             and self.table.element_count == sum(map(len, wanted.elements.values()))
         )
 
@@ -95,39 +94,27 @@ class Proxy:
         return [each for each in self.kernel.transactions if f" {scratch_table(TABLE)}" not in each]
 
 
-def unordered(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Without the order of endpoints in their slots."""
+def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Which endpoint stands in which slot is history; how many times each stands there is not."""
     found: dict[str, Any] = {}
     for name, some in elements.items():
         if name.endswith("endpoints"):
-            for element, value in some.items():
-                found.setdefault(name, {}).setdefault(element.rpartition(" . ")[0], []).append(value)
-            for values in found.get(name, {}).values():
-                values.sort()
-        elif some:
-            found[name] = dict(some)
-    return found
+            found[name] = Counter((key.rpartition(" . ")[0], value) for key, value in some.items())
+        else:
+            # Chains of affinity are named by what is in them, which has the order of slots.
+            found[name] = {key: re.sub("-[A-Z2-7]{12}-.*", "", value) for key, value in some.items()}
+    return {name: some for name, some in found.items() if some}
 
 
 @asynccontextmanager
-async def running(proxy: Proxy) -> Any:
-    task = asyncio.create_task(proxy.table.run())
-    try:
+async def running(proxy: Proxy) -> AsyncIterator[Proxy]:
+    async with in_background(proxy.table.run()):
         yield proxy
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
-def within(what: Callable[[Proxy], Awaitable[None]], **more: Any) -> None:
-    """With a table that runs, on a kernel that has nothing."""
-
-    async def run() -> None:
-        async with asyncio.timeout(20), running(Proxy(FakeKernel(), **more)) as proxy:
-            await what(proxy)
-
-    asyncio.run(run())
+def a_proxy(**more: Any) -> AbstractAsyncContextManager[Proxy]:
+    """A table that runs, on a kernel that has nothing."""
+    return running(Proxy(FakeKernel(), **more))
 
 
 async def settled(proxy: Proxy) -> None:

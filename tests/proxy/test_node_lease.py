@@ -1,7 +1,8 @@
 """The Lease of a node says what is programmed, and is written as seldom as it may."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -9,6 +10,7 @@ from typing import Any
 
 from tests.client.calling import transport
 from tests.client.serving import access_to
+from tests.proxy.background import in_background
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import LEASES
@@ -67,37 +69,30 @@ class Place:
         return await self.writer.read(LEASES, namespace=NAMESPACE, name=NAME)
 
 
-def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options: Any) -> None:
-    async def run() -> None:
-        registry = new_registry()
-        found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
-        async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as link:
-            place = Place(registry, Writer(link))
-            registry.store.listeners.append(place.note)
-            lease = NodeLease(
-                link,
-                LeaseIdentity(NAMESPACE, "n1", options.pop("proxy_name", "")),
-                programmed=lambda: place.programmed,
-                on_trouble=place.troubles.append,
-                clock=lambda: place.seconds,
-                now=lambda: NOON + timedelta(seconds=place.seconds),
-                sleep=place.sleep,
-                chance=lambda: 0.5,
-                **options,
-            )
-            running = asyncio.create_task(lease.run())
-            try:
-                async with asyncio.timeout(20):
-                    await work(place)
-                assert not running.done(), running.exception()
-            finally:
-                running.cancel()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def a_running_lease(*faults: str, **options: Any) -> AsyncIterator[Place]:
+    registry = new_registry()
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+    async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as link:
+        place = Place(registry, Writer(link))
+        registry.store.listeners.append(place.note)
+        lease = NodeLease(
+            link,
+            LeaseIdentity(NAMESPACE, "n1"),
+            programmed=lambda: place.programmed,
+            on_trouble=place.troubles.append,
+            clock=lambda: place.seconds,
+            now=lambda: NOON + timedelta(seconds=place.seconds),
+            sleep=place.sleep,
+            chance=lambda: 0.5,
+            **options,
+        )
+        async with in_background(lease.run()):
+            yield place
 
 
-def test_the_lease_is_written_as_soon_as_there_is_something_to_report() -> None:
-    async def work(place: Place) -> None:
+async def test_the_lease_is_written_as_soon_as_there_is_something_to_report() -> None:
+    async with a_running_lease(owner=lambda: OWNER) as place:
         await place.past(100)
         assert not place.writes
         place.programmed = ProgrammedReport(10, 20, (("shop", "cart"),))
@@ -109,14 +104,12 @@ def test_the_lease_is_written_as_soon_as_there_is_something_to_report() -> None:
         assert lease.metadata.owner_references == (OWNER,)
         assert lease.spec.lease_duration_seconds == LEASE_DURATION
 
-    on_a_node(work, owner=lambda: OWNER)
-
 
 OWNER = OwnerReference(api_version="v1", kind="Node", name="n1", uid="u-1")
 
 
-def test_the_lease_is_renewed_once_a_minute_without_changes() -> None:
-    async def work(place: Place) -> None:
+async def test_the_lease_is_renewed_once_a_minute_without_changes() -> None:
+    async with a_running_lease() as place:
         place.programmed = ProgrammedReport(10, 20)
         await place.past(1000)
         times = [at for at, _ in place.writes]
@@ -125,11 +118,9 @@ def test_the_lease_is_renewed_once_a_minute_without_changes() -> None:
         assert all(RENEW_INTERVAL - WRITE_PERIOD <= pause <= 1.1 * RENEW_INTERVAL for pause in pauses)
         assert len({lease.spec.renew_time for _, lease in place.writes}) == len(times)
 
-    on_a_node(work)
 
-
-def test_frequent_changes_are_written_once_in_ten_seconds() -> None:
-    async def work(place: Place) -> None:
+async def test_frequent_changes_are_written_once_in_ten_seconds() -> None:
+    async with a_running_lease() as place:
         place.programmed = ProgrammedReport(0, 0)
         end = place.seconds + 300
         while place.seconds < end:
@@ -139,11 +130,9 @@ def test_frequent_changes_are_written_once_in_ten_seconds() -> None:
         assert 25 <= len(times) <= 30
         assert min(later - earlier for earlier, later in pairwise(times)) >= WRITE_PERIOD
 
-    on_a_node(work)
 
-
-def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
-    async def work(place: Place) -> None:
+async def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
+    async with a_running_lease() as place:
         place.programmed = ProgrammedReport(1, 1)
         await place.past(WRITE_PERIOD)
         place.registry.delete(place.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
@@ -159,16 +148,12 @@ def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
         assert parse_proxy_lease(await place.lease()).programmed == ProgrammedReport(3, 3)
         assert not place.troubles
 
-    on_a_node(work)
 
-
-def test_a_failed_write_is_reported_and_tried_again() -> None:
-    async def work(place: Place) -> None:
+async def test_a_failed_write_is_reported_and_tried_again() -> None:
+    async with a_running_lease("503@0.5") as place:
         place.programmed = ProgrammedReport(1, 1)
         for version in range(2, 30):
             place.programmed = ProgrammedReport(version, 1)
             await place.past(2 * WRITE_PERIOD)
         assert place.troubles
         assert len(place.writes) > 10
-
-    on_a_node(work, "503@0.5")

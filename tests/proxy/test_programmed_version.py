@@ -39,43 +39,11 @@ def test_nothing_is_claimed_before_all_was_listed_and_programmed_once() -> None:
     assert claimed(mark) == ProgrammedReport(10, 20)
 
 
-def test_a_service_on_its_way_holds_the_mark_where_it_was_before_it_changed() -> None:
-    mark = listed()
-    assert claimed(mark) == ProgrammedReport(10, 20)
-    mark.mark_changed(CART)
-    mark.mark_received(SLICE, 25)
-    mark.mark_changed(WISHLIST)
-    mark.mark_received(SERVICE, 30)
-    assert claimed(mark, waits={CART, WISHLIST}) == ProgrammedReport(10, 20)
-    assert claimed(mark, waits={WISHLIST}) == ProgrammedReport(10, 25)
-    assert claimed(mark) == ProgrammedReport(30, 25)
-
-
-def test_changes_that_come_while_one_is_on_its_way_hold_nothing_back_further() -> None:
-    mark = listed()
-    assert claimed(mark) == ProgrammedReport(10, 20)
-    for version in (21, 22, 23):
-        mark.mark_changed(CART)
-        mark.mark_received(SLICE, version)
-        assert claimed(mark, waits={CART}) == ProgrammedReport(10, 20)
-    assert claimed(mark) == ProgrammedReport(10, 23)
-
-
 def test_what_concerns_no_service_moves_the_mark() -> None:
     mark = listed()
     mark.mark_received(SERVICE, 40)
     mark.mark_received("Node", 70)
     assert claimed(mark) == ProgrammedReport(40, 20)
-
-
-def test_what_the_kernel_refuses_is_named_and_holds_up_no_other() -> None:
-    mark = listed()
-    mark.mark_changed(CART)
-    mark.mark_received(SLICE, 30)
-    assert claimed(mark, refused={CART}) == ProgrammedReport(10, 30, (CART,))
-    # Also when it was in the kernel before.
-    assert claimed(mark, refused={CART, WISHLIST}) == ProgrammedReport(10, 30, (CART, WISHLIST))
-    assert claimed(mark) == ProgrammedReport(10, 30)
 
 
 def test_more_refused_services_than_can_be_named_hold_the_mark() -> None:

@@ -1,7 +1,6 @@
 """Whatever happens to a cluster, in whatever order, a node's kernel ends with what one that starts anew would have."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -9,10 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders import objects
+from tests.proxy.table_harness import unslotted
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import LiveNode, RawEndpointSlice
-from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
+from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
@@ -20,10 +21,10 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
-from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.proxy_metrics import ProxyMetrics
-from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
@@ -31,9 +32,6 @@ from zoneward.routing.selection.endpoint_selection import ZONEWARD
 OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")
 PREFIX: Final[dict[Family, str]] = {"ip": "10.244.0.", "ip6": "fd00:244::"}
-TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
-ENDPOINTS: Final = ("endpoints", "local-endpoints")
-
 some_services = st.fixed_dictionaries(
     {
         "number": st.integers(1, 2),
@@ -61,7 +59,9 @@ steps = st.lists(
         st.tuples(st.just("service"), st.sampled_from(NAMES), some_services | st.none()),
         st.tuples(st.just("slice"), st.tuples(st.sampled_from(NAMES), st.sampled_from("xyz")), some_slices | st.none()),
         st.tuples(st.just("zone"), st.sampled_from("bba"), st.none()),
-        st.tuples(st.sampled_from(["wait", "wait", "death", "lost"]), st.just(""), st.none()),
+        st.tuples(
+            st.sampled_from(["wait", "wait", "death", "lost", "refuse", "table", "chain"]), st.just(""), st.none()
+        ),
     ),
     max_size=6,
 )
@@ -71,61 +71,43 @@ def service(name: str, version: int, drawn: Mapping[str, Any]) -> Service:
     number = drawn["number"]
     addresses = [f"10.96.0.{number}" if family == "ip" else f"fd00:96::{number}" for family in drawn["families"]]
     node_port = {"nodePort": 30_000 + number} if drawn["type"] == "NodePort" else {}
-    spec = {
-        "type": drawn["type"],
-        "clusterIP": addresses[0],
-        "clusterIPs": addresses,
-        "internalTrafficPolicy": drawn["policy"],
-        "sessionAffinity": drawn["affinity"],
-        "ports": [{"name": "web", "protocol": drawn["protocol"], "port": 80} | node_port],
-    }
-    return msgspec.convert({"metadata": metadata(name, version), "spec": spec}, Service)
-
-
-def metadata(name: str, version: int, **more: Any) -> dict[str, Any]:
-    return {"namespace": "shop", "name": name, "resourceVersion": str(version), **more}
+    document = objects.a_service(
+        name,
+        namespace="shop",
+        version=version,
+        type=drawn["type"],
+        clusterIP=addresses[0],
+        clusterIPs=addresses,
+        internalTrafficPolicy=drawn["policy"],
+        sessionAffinity=drawn["affinity"],
+        ports=[{"name": "web", "protocol": drawn["protocol"], "port": 80} | node_port],
+    )
+    return msgspec.convert(document, Service)
 
 
 def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEndpointSlice:
-    labels, annotations = {SERVICE_NAME_LABEL: of}, {}
-    if drawn["zones"]:
-        labels[ZONE_LABEL] = drawn["zones"][0]
-        annotations[ZONES_ANNOTATION] = drawn["zones"]
     family: Family = drawn["family"]
-    document = {
-        "metadata": metadata(f"{of}-{name}", version, labels=labels, annotations=annotations),
-        "addressType": TYPES[family],
-        "ports": [{"name": "web", "protocol": protocol, "port": 8080} for protocol in ("TCP", "UDP")],
-        "endpoints": [
-            {
-                # An address stands in one slice: in two, which of them is believed depends on what was looked into.
-                "addresses": [f"{PREFIX[family]}{number}{'xyz'.index(name)}"],
-                "nodeName": "n1" if number == 1 else "n2",
-                "zone": "a",
-                "conditions": {"ready": ready, "serving": True, "terminating": not ready},
-            }
-            for number, ready in drawn["endpoints"]
-        ],
-    }
+    document = objects.a_slice(f"{of}-{name}", service=of, namespace="shop", version=version)
+    if drawn["zones"]:
+        document["metadata"]["labels"][ZONE_LABEL] = drawn["zones"][0]
+        document["metadata"]["annotations"] = {ZONES_ANNOTATION: drawn["zones"]}
+    document["addressType"] = ADDRESS_TYPES[family]
+    document["ports"] = [{"name": "web", "protocol": protocol, "port": 8080} for protocol in ("TCP", "UDP")]
+    document["endpoints"] = [
+        {
+            # An address stands in one slice: in two, which of them is believed depends on what was looked into.
+            "addresses": [f"{PREFIX[family]}{number}{'xyz'.index(name)}"],
+            "nodeName": "n1" if number == 1 else "n2",
+            "zone": "a",
+            "conditions": {"ready": ready, "serving": True, "terminating": not ready},
+        }
+        for number, ready in drawn["endpoints"]
+    ]
     return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
 
 
 def node(zone: str, version: int) -> LiveNode:
-    return msgspec.convert(
-        {"metadata": {"name": "n1", "labels": {ZONE_LABEL: zone}, "resourceVersion": str(version)}}, LiveNode
-    )
-
-
-def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Which endpoint stands in which slot is history; how many times each stands there is not."""
-    found: dict[str, Any] = {}
-    for name, some in elements.items():
-        if name in ENDPOINTS:
-            found[name] = Counter((key.rpartition(" . ")[0], value) for key, value in some.items())
-        elif some:
-            # Chains of affinity are named by what is in them, which has the order of slots.
-            found[name] = {key: value.split("-")[0] for key, value in some.items()}
-    return {name: some for name, some in found.items() if some}
+    return msgspec.convert(objects.a_node("n1", zone, version=version), LiveNode)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -198,15 +180,21 @@ def test_any_changes_end_as_a_fresh_start_would(
                         kernel.faults.deaths = 1
                     case "lost":
                         kernel.faults.deaths = kernel.faults.done_deaths = 1
+                    case "refuse":
+                        kernel.faults.refused_words = {"10.96.0.1 ", "fd00:96::2 "}
+                    case "table" if ("ip", TABLE) in kernel.tables:
+                        kernel.load(f"delete table ip {TABLE}\n")
+                    case "chain" if ("ip", TABLE) in kernel.tables:
+                        kernel.load(f"flush chain ip {TABLE} output\n")
                     case _:
                         # Long enough for the kernel to have most of it.
                         for _ in range(50):
                             await asyncio.sleep(0)
-            async with asyncio.timeout(20):
-                await asyncio.sleep(0)
-                for table in tables.values():
-                    table.request_audit()
-                    await table.wait_until_synced()
+            kernel.faults.refused_words = set()
+            await asyncio.sleep(0)
+            for table in tables.values():
+                table.request_audit()
+                await table.wait_until_synced()
         finally:
             for task in running:
                 task.cancel()
@@ -214,5 +202,7 @@ def test_any_changes_end_as_a_fresh_start_would(
         for family in FAMILIES:
             wanted = full_ruleset(family, fresh(family, services, slices, zone), options=OPTIONS)
             assert unslotted(kernel.elements(family, TABLE)) == unslotted(wanted.elements)
+            chains = kernel.chains(family, TABLE)
+            assert all(chains[name] == each.rules for name, each in base_chains(family, OPTIONS).items())
 
     asyncio.run(run())

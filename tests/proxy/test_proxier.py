@@ -1,12 +1,13 @@
 """What a node knows comes into its tables, and what waits for the kernel is told when the kernel has it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Never
 
 import pytest
 from msgspec.structs import replace
+from tests.proxy.background import in_background
 from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
 
 from zoneward.client.backoff import Backoff
@@ -84,18 +85,20 @@ class Here:
         self.known.slices.retain_only({("shop", "one")})
         self.known.nodes.retain_only({("", "n1")})
 
+    async def selected(self) -> None:
+        self.list()
+        await self.loop.all_selected.wait()
 
-def run(test: Callable[[Here], Awaitable[None]]) -> None:
-    async def running() -> None:
-        here = Here()
-        task = asyncio.create_task(here.loop.run())
-        try:
-            async with asyncio.timeout(10):
-                await test(here)
-        finally:
-            task.cancel()
+    async def programmed(self) -> None:
+        await self.selected()
+        self.loop.transaction_done("ip", self.table.done())
 
-    asyncio.run(running())
+
+@asynccontextmanager
+async def running_proxier() -> AsyncIterator[Here]:
+    here = Here()
+    async with in_background(here.loop.run()):
+        yield here
 
 
 async def turned() -> None:
@@ -103,74 +106,45 @@ async def turned() -> None:
         await asyncio.sleep(0)
 
 
-def test_nothing_is_programmed_before_everything_was_listed() -> None:
-    async def test(here: Here) -> None:
+async def test_nothing_is_programmed_before_everything_was_listed() -> None:
+    async with running_proxier() as here:
         here.known.services.put(service())
         here.known.services.retain_only({CART})
         await turned()
         assert not here.table.waiting
         assert not here.loop.all_selected.is_set()
         assert here.loop.pending_since() is None
-        here.list()
-        await here.loop.all_selected.wait()
+        await here.selected()
         assert list(here.table.waiting) == [CART]
 
-    run(test)
 
-
-def test_a_service_is_pending_until_the_kernel_has_it() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        assert here.loop.is_pending(CART)
+async def test_a_service_is_pending_until_the_kernel_has_its_latest_change() -> None:
+    async with running_proxier() as here:
+        await here.selected()
+        first = here.table.done()
+        here.known.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", version=2))
+        await turned()
         here.time = 2.0
+        here.loop.transaction_done("ip", first)
+        assert here.loop.is_pending(CART)
         here.loop.transaction_done("ip", here.table.done())
         assert not here.loop.is_pending(CART)
         assert here.loop.pending_since() is None
         assert histogram_totals(here.metrics.sync_duration)[1] == pytest.approx(2.0)
-        assert [(key, before, after and after.name) for key, before, after in here.after] == [(CART, None, "cart")]
-
-    run(test)
-
-
-def test_the_previous_state_is_what_the_kernel_had() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        first = here.table.done()
-        here.known.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", version=2))
-        await turned()
-        here.loop.transaction_done("ip", first)
-        assert here.loop.is_pending(CART)
-        here.loop.transaction_done("ip", here.table.done())
+        # What was there before is what the kernel had.
         (_, none, one), (_, before, after) = here.after
-        assert none is None
-        assert before is one
-        assert one is not None
-        assert after is not None
-        assert [len(each.ports[0].cluster_endpoints) for each in (one, after)] == [1, 2]
-
-    run(test)
-
-
-def test_a_change_without_effect_on_this_node_is_not_pending() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        here.loop.transaction_done("ip", here.table.done())
-        here.known.slices.put(slice_("one", "10.0.0.1", version=2))
+        assert (none, before) == (None, one)
+        assert [len(each.ports[0].cluster_endpoints) for each in (one, after) if each] == [1, 2]
+        # A change without effect on this node is not pending.
+        here.known.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", version=3))
         await turned()
         assert not here.table.waiting
         assert not here.loop.is_pending(CART)
 
-    run(test)
 
-
-def test_programming_time_counts_from_the_trigger_time_of_a_slice_after_the_start() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        here.loop.transaction_done("ip", here.table.done())
+async def test_programming_time_counts_from_the_trigger_time_of_a_slice_after_the_start() -> None:
+    async with running_proxier() as here:
+        await here.programmed()
         for version, second in ((2, 9), (3, 12)):
             here.time = 5.0
             changed = slice_("one", *["10.0.0.1", "10.0.0.2", "10.0.0.3"][:version], version=version)
@@ -182,13 +156,10 @@ def test_programming_time_counts_from_the_trigger_time_of_a_slice_after_the_star
         count, seconds = histogram_totals(here.metrics.programming_duration)
         assert (count, round(seconds, 6)) == (1, 3.0)
 
-    run(test)
 
-
-def test_each_family_is_pending_until_its_own_kernel_table_has_the_change() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
+async def test_each_family_is_pending_until_its_own_kernel_table_has_the_change() -> None:
+    async with running_proxier() as here:
+        await here.selected()
         here.time = 3.0
         here.known.services.put(service(2, clusterIPs=["10.96.0.1", "fd00::1"], ipFamilies=["IPv4", "IPv6"]))
         await turned()
@@ -199,11 +170,9 @@ def test_each_family_is_pending_until_its_own_kernel_table_has_the_change() -> N
         here.loop.transaction_done("ip6", here.other.done())
         assert here.loop.pending_since() is None
 
-    run(test)
 
-
-def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(here: Here) -> None:
+async def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_proxier() as here:
         found, mail = here.known.node_services, ("shop", "mail")
 
         def served(key: ObjectKey) -> object:
@@ -214,8 +183,7 @@ def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pytest.Mon
         monkeypatch.setattr(here.known, "node_services", served)
         monkeypatch.setattr("zoneward.proxy.proxier.BACKOFF", Backoff(initial=SOON, cap=300.0))
         here.loop.service_changed(mail)
-        here.list()
-        await here.loop.all_selected.wait()
+        await here.selected()
         assert list(here.table.waiting) == [CART]
         assert not here.loop.is_pending(mail)
         assert here.loop.failed_selections == {mail}
@@ -226,13 +194,10 @@ def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pytest.Mon
                 await asyncio.sleep(SOON)
         assert here.left_out == [mail]
 
-    run(test)
 
-
-def test_endless_changes_are_gathered_and_a_few_are_programmed_at_once() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
+async def test_endless_changes_are_gathered_and_a_few_are_programmed_at_once() -> None:
+    async with running_proxier() as here:
+        await here.selected()
         rounds = 0
         while not here.pauses:
             here.loop.service_changed(CART)
@@ -247,63 +212,33 @@ def test_endless_changes_are_gathered_and_a_few_are_programmed_at_once() -> None
             await turned()
         assert here.pauses == [GATHERED]
 
-    run(test)
 
-
-def test_an_address_of_another_service_is_programmed_once_that_one_is_gone() -> None:
-    async def test(here: Here) -> None:
+async def test_an_address_of_another_service_is_programmed_once_that_one_is_gone() -> None:
+    async with running_proxier() as here:
         thief = service(clusterIP="10.96.0.9", clusterIPs=["10.96.0.9"], externalIPs=["10.96.0.1"])
-        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
         here.list()
         here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
         await turned()
-        assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
-            ("a", "cart"): (),
-            CART: (),
-        }
+        found = {key: each and each.external_ips for key, each in here.table.waiting.items()}
+        assert found == {("a", "cart"): (), CART: ()}
         assert here.lost == [("ip", ("a", "cart"), ("10.96.0.1 of shop/cart",))]
         assert here.loop.conflicts["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
         here.time = 7.0
         here.loop.transaction_done("ip", here.table.done())
         here.known.services.retain_only({("a", "cart")})
         await turned()
-        assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
-            ("a", "cart"): ("10.96.0.1",),
-            CART: None,
-        }
+        found = {key: each and each.external_ips for key, each in here.table.waiting.items()}
+        assert found == {("a", "cart"): ("10.96.0.1",), CART: None}
         assert here.lost[1:] == [("ip", ("a", "cart"), ())]
         assert here.loop.conflicts["ip"] == {}
-
-    run(test)
-
-
-def test_a_new_address_of_the_node_takes_its_node_ports_back() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        here.known.services.put(service(version=2, ports=[{"name": "http", "port": 80, "nodePort": 30_080}]))
-        thief = service(
-            clusterIP="10.96.0.9",
-            clusterIPs=["10.96.0.9"],
-            externalIPs=["192.0.2.1"],
-            ports=[{"name": "http", "port": 30_080}],
-        )
-        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
-        await turned()
-        here.loop.transaction_done("ip", here.table.done())
-        here.loop.set_node_addresses({"ip": frozenset({"192.0.2.1"})})
-        (changed,) = here.table.waiting.values()
-        assert changed is not None
-        assert changed.owned_by_others == {("192.0.2.1", "tcp", 30_080)}
-        assert here.loop.is_pending(("a", "cart"))
-
-    run(test)
 
 
 # --- Services that are too large --------------------------------------------------------------------------------------
 
 
-def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that_are_gone() -> None:
-    async def test(here: Here) -> None:
+async def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that_are_gone() -> None:
+    async with running_proxier() as here:
+
         async def with_endpoints(version: int, *endpoints: str) -> list[str] | None:
             """The endpoints that are put; None: nothing is."""
             here.known.slices.put(slice_("one", *endpoints, version=version))
@@ -316,9 +251,7 @@ def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that
             assert served is not None
             return [each.address for each in served.ports[0].cluster_endpoints]
 
-        here.list()
-        await here.loop.all_selected.wait()
-        here.loop.transaction_done("ip", here.table.done())
+        await here.programmed()
         assert await with_endpoints(2, "10.0.0.1", "10.0.0.2", "10.0.0.3")
         many = [f"10.0.1.{number}" for number in range(MOST)]
         assert await with_endpoints(3, "10.0.0.1", "10.0.0.3", *many) == ["10.0.0.1", "10.0.0.3"]
@@ -332,48 +265,14 @@ def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that
         assert await with_endpoints(6, "10.0.0.3", "10.0.0.4") == ["10.0.0.3", "10.0.0.4"]
         assert not here.loop.too_large
 
-    run(test)
 
+async def test_a_service_that_is_refused_at_once_is_not_pending() -> None:
+    async with running_proxier() as here:
 
-def test_a_service_that_is_too_large_from_the_beginning_is_not_programmed() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST)), version=2))
-        await here.loop.all_selected.wait()
-        assert not here.table.waiting
-        assert [service for service, _ in here.too_large] == [CART]
-        assert here.loop.pending_since() is None
-        here.known.services.retain_only(set())
-        await turned()
-        assert not here.loop.too_large
-
-    run(test)
-
-
-def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object, **__: object) -> Never:
-        raise AssertionError("selected")
-
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        monkeypatch.setattr("zoneward.proxy.ruleset.service_size.node_services", never)
-        here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
-        await turned()
-        assert here.too_large
-
-    run(test)
-
-
-def test_a_service_that_is_refused_at_once_is_not_pending() -> None:
-    async def test(here: Here) -> None:
         class Refusing(Table):
             def set_service(self, service: ObjectKey, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
                 here.loop.service_refused("ip", service)
 
         here.loop.tables["ip"] = Refusing()
-        here.list()
-        await here.loop.all_selected.wait()
+        await here.selected()
         assert here.loop.pending_since() is None
-
-    run(test)

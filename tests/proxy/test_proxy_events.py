@@ -1,13 +1,14 @@
 """What a node cannot program is told once, as an Event of the Service, at a rate that nodes can afford together."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace
-from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, with_registry
+from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
+from tests.proxy.background import in_background
 
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import Service
@@ -20,7 +21,7 @@ from zoneward.proxy.proxy_events import (
     QUIET,
     ProxyEventRecorder,
 )
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -57,21 +58,16 @@ def a_service(number: int = 0) -> Service:
     return replace(A_SERVICE, metadata=replace(A_SERVICE.metadata, name=f"cart-{number}", uid=f"u-{number}"))
 
 
-def on_a_node(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str) -> None:
-    async def run(writer: Writer, registry: Registry) -> None:
+@asynccontextmanager
+async def a_running_recorder(*faults: str) -> AsyncIterator[Scene]:
+    async with a_writer(*faults, limit=0.5) as (writer, registry):
         scene = Scene(writer, registry)
-        running = asyncio.create_task(scene.recorder.run())
-        try:
-            await work(scene)
-            assert not running.done(), running.exception()
-        finally:
-            running.cancel()
-
-    with_registry(run, *faults, limit=0.5)
+        async with in_background(scene.recorder.run()):
+            yield scene
 
 
-def test_an_event_names_the_service_the_node_and_the_reason() -> None:
-    async def work(scene: Scene) -> None:
+async def test_an_event_names_the_service_the_node_and_the_reason() -> None:
+    async with a_running_recorder() as scene:
         scene.recorder.record(
             a_service(), NOT_PROGRAMMED, "No buffer space available (add element ip zoneward services)"
         )
@@ -89,11 +85,9 @@ def test_an_event_names_the_service_the_node_and_the_reason() -> None:
             "u-0",
         )
 
-    on_a_node(work)
 
-
-def test_a_service_gets_one_event_for_each_reason_in_ten_minutes() -> None:
-    async def work(scene: Scene) -> None:
+async def test_a_service_gets_one_event_for_each_reason_in_ten_minutes() -> None:
+    async with a_running_recorder() as scene:
         for note in ("one", "two"):
             scene.recorder.record(a_service(), NOT_PROGRAMMED, note)
         scene.recorder.record(a_service(), ADDRESS_CONTESTED, "three")
@@ -105,11 +99,9 @@ def test_a_service_gets_one_event_for_each_reason_in_ten_minutes() -> None:
         await scene.until(lambda: len(scene.events()) == 3)
         assert sorted(each["message"] for each in scene.events()) == ["Node n1: one", "Node n1: one", "Node n1: three"]
 
-    on_a_node(work)
 
-
-def test_ten_events_are_written_at_once_and_ten_a_minute() -> None:
-    async def work(scene: Scene) -> None:
+async def test_ten_events_are_written_at_once_and_ten_a_minute() -> None:
+    async with a_running_recorder() as scene:
         for number in range(MOST_WAITING + 20):
             scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING)
@@ -119,32 +111,17 @@ def test_ten_events_are_written_at_once_and_ten_a_minute() -> None:
         scene.recorder.record(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING + 1)
 
-    on_a_node(work)
 
-
-def test_an_event_that_an_overloaded_server_rejects_is_logged_and_tried_again() -> None:
-    async def work(scene: Scene) -> None:
+async def test_an_event_that_an_overloaded_server_rejects_is_logged_and_tried_again() -> None:
+    async with a_running_recorder("500@0.8") as scene:
         for number in range(6):
             scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 6)
         assert set(scene.log.events) == {"an Event could not be written"}
 
-    on_a_node(work, "500@0.8")
 
-
-def test_a_lost_answer_makes_no_second_event() -> None:
-    async def work(scene: Scene) -> None:
-        for number in range(9):
-            scene.recorder.record(a_service(number), NOT_PROGRAMMED, "no")
-        await scene.until(lambda: len(scene.events()) == 9 and not scene.recorder._pending)
-        assert scene.log.told
-        assert len(scene.events()) == 9
-
-    on_a_node(work, "lost-answer@0.5")
-
-
-def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None:
-    async def work(scene: Scene) -> None:
+async def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None:
+    async with a_running_recorder() as scene:
         wrong = replace(a_service(), metadata=replace(a_service().metadata, name="No Name"))
         scene.recorder.record(wrong, ADDRESS_CONTESTED, "no")
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
@@ -153,49 +130,9 @@ def test_an_event_that_the_server_refuses_is_logged_and_given_up() -> None:
         assert event == "an Event could not be written"
         assert (fields["service"], fields["is_given_up"]) == (f"{NAMESPACE}/No Name", True)
 
-    on_a_node(work)
 
-
-def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_servers_words() -> None:
-    async def work(scene: Scene) -> None:
-        store, namespaces = LocalClient(scene.registry), scene.registry.kinds["namespaces"]
-        store.create(namespaces, "", {"metadata": {"name": "doomed"}})
-        held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}, "spec": {"ports": [{"port": 80}]}}
-        store.create(scene.registry.kinds["services"], "doomed", held)
-        store.delete(namespaces, "", "doomed")
-        ends = replace(a_service(1), metadata=replace(a_service(1).metadata, namespace="doomed"))
-        scene.recorder.record(ends, NOT_PROGRAMMED, "no")
-        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
-        await scene.until(lambda: len(scene.events()) == 1)
-        ((_, fields),) = scene.log.told
-        assert (fields["service"], fields["is_given_up"]) == ("doomed/cart-1", True)
-        assert str(fields["error"]).endswith(
-            "unable to create new content in namespace doomed because it is being terminated"
-        )
-
-    on_a_node(work)
-
-
-def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() -> None:
-    async def work(scene: Scene) -> None:
-        create = scene.recorder._writer.create
-
-        async def create_and_tell(*args: Any) -> Any:
-            created = await create(*args)
-            if len(scene.events()) == 1:
-                scene.seconds += QUIET
-                scene.recorder.record(a_service(), NOT_PROGRAMMED, "no, still not")
-            return created
-
-        scene.recorder._writer.create = create_and_tell  # type: ignore[assignment]
-        scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
-        await scene.until(lambda: len(scene.events()) == 2)
-
-    on_a_node(work)
-
-
-def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
-    async def work(scene: Scene) -> None:
+async def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
+    async with a_running_recorder() as scene:
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
         scene.recorder._recorder._now = lambda: NOON
@@ -203,5 +140,3 @@ def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
         scene.recorder.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 2)
         assert all("series" not in each or each["series"] is None for each in scene.events())
-
-    on_a_node(work)

@@ -97,22 +97,13 @@ def shown() -> dict[str, set[str]]:
     return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, OURS))}
 
 
-def test_prometheus_reads_each_series_once() -> None:
-    known = [(name, tuple(sorted(labels.items()))) for name, labels, _ in samples(page(busy()))]
-    assert len(known) == len(set(known)) > 40
-
-
-def test_a_service_has_as_many_endpoints_as_this_node_may_send_to_and_the_rule_that_chose_them() -> None:
-    ((labels, value),) = (
-        (labels, value) for name, labels, value in samples(page(busy())) if name == f"{OURS}service_endpoints"
-    )
-    assert (labels["namespace"], labels["service"], labels["port"]) == ("shop", "cart", "http")
-    assert (labels["rule"], value) == ("zone-hints", 2)
-
-
-def test_connections_are_counted_by_the_zones_at_both_ends_and_by_address() -> None:
-    told = [labels | {"value": value} for name, labels, value in samples(page(busy())) if "_connections_" in name]
-    assert [(each["from_zone"], each["to_zone"], each["asked"], each["value"]) for each in told] == [
+def test_a_service_has_its_endpoints_with_the_rule_that_chose_them_and_its_connections_by_zones_and_address() -> None:
+    told = list(samples(page(busy())))
+    ((labels, value),) = ((labels, value) for name, labels, value in told if name == f"{OURS}service_endpoints")
+    assert [labels[name] for name in ("namespace", "service", "port", "rule")] == ["shop", "cart", "http", "zone-hints"]
+    assert value == 2
+    connections = [(labels, value) for name, labels, value in told if "_connections_" in name]
+    assert [(each["from_zone"], each["to_zone"], each["asked"], value) for each, value in connections] == [
         ("a", "a", "cluster-ip", 5),
         ("a", "", "external", 2),
     ]

@@ -2,12 +2,11 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.proxy.background import in_background
 
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.kube.input_error import ConfigurationError
@@ -15,72 +14,48 @@ from zoneward.proxy.health.proxy_mode import ProxyModeServer
 from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 
 
-@asynccontextmanager
-async def running(server: ProxyModeServer) -> AsyncIterator[None]:
-    task = asyncio.create_task(server.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def within(test: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(run())
-
-
 async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, str]:
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
         return answer.status, answer.headers.get("Content-Type"), await answer.text()
 
 
-def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
-    async def test() -> None:
-        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        async with running(ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)):
-            number = await port
-            assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
-            assert (await asked(number, "/metrics"))[0] == 404
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await asked(number)
-
-    within(test)
+async def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    server = ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)
+    async with in_background(server.run()):
+        number = await port
+        assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
+        assert (await asked(number, "/metrics"))[0] == 404
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await asked(number)
 
 
-def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
-    async def test() -> None:
-        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        told: list[str] = []
-        pauses: list[float] = []
-        with socket.socket() as other:
-            other.bind(("127.0.0.1", 0))
-            other.listen()
-            number = other.getsockname()[1]
+async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> None:
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    told: list[str] = []
+    pauses: list[float] = []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        number = other.getsockname()[1]
 
-            async def sleep(seconds: float) -> None:
-                pauses.append(seconds)
-                if len(pauses) == 3:
-                    other.close()
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                other.close()
 
-            server = ProxyModeServer(
-                ListenAddress("127.0.0.1", number),
-                on_trouble=told.append,
-                on_listening=port.set_result,
-                again=7.0,
-                sleep=sleep,
-            )
-            async with running(server):
-                assert await port == number
-                assert (await asked(number))[2] == "nftables"
-        assert (pauses, len(told)) == ([7.0] * 3, 1)
-        assert "address already in use" in told[0].lower()
-
-    within(test)
+        server = ProxyModeServer(
+            ListenAddress("127.0.0.1", number),
+            on_trouble=told.append,
+            on_listening=port.set_result,
+            again=7.0,
+            sleep=sleep,
+        )
+        async with in_background(server.run()):
+            assert await port == number
+            assert (await asked(number))[2] == "nftables"
+    assert (pauses, len(told)) == ([7.0] * 3, 1)
+    assert "address already in use" in told[0].lower()
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,17 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
+from tests.proxy.background import in_background
 
 from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.model.node_service import ServiceKey
 
-CART, LIST = ("shop", "cart"), ("shop", "list")
-Test = Callable[[ServiceHealthServer], Awaitable[None]]
+CART = ("shop", "cart")
 
 
 class Troubles(list[tuple[ServiceKey, int, str]]):
@@ -22,19 +22,11 @@ class Troubles(list[tuple[ServiceKey, int, str]]):
         self.append((service, port, why))
 
 
-def run(test: Test, ports: ServiceHealthServer) -> None:
-    async def limited() -> None:
-        running = asyncio.create_task(ports.run())
-        try:
-            async with asyncio.timeout(20):
-                await test(ports)
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-        assert not ports.open_ports
-
-    asyncio.run(limited())
+@asynccontextmanager
+async def served(ports: ServiceHealthServer) -> AsyncIterator[ServiceHealthServer]:
+    async with in_background(ports.run()):
+        yield ports
+    assert not ports.open_ports
 
 
 # Not of those that the kernel gives to whoever asks for any, and each process begins elsewhere.
@@ -72,12 +64,11 @@ async def refused(port: int) -> bool:
 @pytest.mark.parametrize(
     ("healthy", "proxy", "status"), [(2, True, 200), (0, True, 503), (2, False, 503)], ids=["some", "none", "unwell"]
 )
-def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_proxy(
+async def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_proxy(
     host: str, healthy: int, proxy: bool, status: int
 ) -> None:
     port = free_port()
-
-    async def test(ports: ServiceHealthServer) -> None:
+    async with served(ServiceHealthServer(proxy_is_healthy=lambda: proxy)) as ports:
         ports.set_service(CART, port, healthy)
         await opened(ports, port)
         answer = await ask(port, host)
@@ -91,13 +82,10 @@ def test_the_answer_has_the_number_of_local_endpoints_as_that_of_kube_proxy(
             "serviceProxyHealthy": proxy,
         }
 
-    run(test, ServiceHealthServer(proxy_is_healthy=lambda: proxy))
 
-
-def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
+async def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
-
-    async def test(ports: ServiceHealthServer) -> None:
+    async with served(ServiceHealthServer()) as ports:
         ports.set_service(CART, first, 1)
         await opened(ports, first)
         ports.set_service(CART, second, 1)
@@ -111,13 +99,10 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
         assert await refused(second)
         ports.set_service(CART, None)
 
-    run(test, ServiceHealthServer())
 
-
-def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
+async def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
     troubles = Troubles()
-
-    async def test(ports: ServiceHealthServer) -> None:
+    async with served(ServiceHealthServer(on_trouble=troubles, again=0.01)) as ports:
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
             ports.set_service(CART, port, 1)
@@ -130,33 +115,10 @@ def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
         await opened(ports, port)
         assert (await ask(port)).status == 200
 
-    run(test, ServiceHealthServer(on_trouble=troubles, again=0.01))
 
-
-def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
-    port, troubles = free_port(), Troubles()
-
-    async def name() -> str:
-        return str(json.loads(await (await ask(port)).text())["service"]["name"])
-
-    async def test(ports: ServiceHealthServer) -> None:
-        ports.set_service(LIST, port, 1)
-        await opened(ports, port)
-        assert await name() == "list"
-        ports.set_service(CART, port, 1)
-        assert await name() == "cart"
-        assert [each[:2] for each in troubles] == [(LIST, port)]
-        ports.set_service(CART, None)
-        assert await name() == "list"
-        assert ports.open_ports == {port}
-
-    run(test, ServiceHealthServer(on_trouble=troubles))
-
-
-def test_a_connection_that_outlives_its_service_is_ended() -> None:
+async def test_a_connection_that_outlives_its_service_is_ended() -> None:
     port = free_port()
-
-    async def test(ports: ServiceHealthServer) -> None:
+    async with served(ServiceHealthServer()) as ports:
         ports.set_service(CART, port, 1)
         await opened(ports, port)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
@@ -166,63 +128,3 @@ def test_a_connection_that_outlives_its_service_is_ended() -> None:
             await opened(ports)
             async with session.get(f"http://127.0.0.1:{port}/") as answer:
                 assert (answer.status, answer.headers["Connection"]) == (503, "close")
-
-    run(test, ServiceHealthServer())
-
-
-def test_a_thousand_services_are_served_each_at_its_port() -> None:
-    # Whatever else this machine has there is tried again, and is not waited for.
-    numbers, enough = range(20_000, 21_100), 1000
-
-    async def test(ports: ServiceHealthServer) -> None:
-        for number in numbers:
-            ports.set_service(("shop", f"s-{number}"), number, number)
-        while len(ports.open_ports) < enough:
-            await asyncio.sleep(0.01)
-        for number in sorted(ports.open_ports)[::300]:
-            assert (await ask(number, "127.9.8.7")).headers["X-Load-Balancing-Endpoint-Weight"] == str(number)
-
-    run(test, ServiceHealthServer(hosts=("127.9.8.7",)))
-
-
-def test_a_server_that_is_stopped_while_it_opens_leaves_nothing_open() -> None:
-    numbers = range(22_000, 22_003)
-
-    async def stopped_after(turns: int) -> None:
-        ports = ServiceHealthServer(hosts=("127.9.8.7",))
-        for number in numbers:
-            ports.set_service(("shop", f"s-{number}"), number, 1)
-        running = asyncio.create_task(ports.run())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-        for number in numbers:
-            socket.create_server(("127.9.8.7", number)).close()
-
-    async def test() -> None:
-        for turns in range(20):
-            await stopped_after(turns)
-
-    asyncio.run(test())
-
-
-@pytest.mark.parametrize("is_taken", [False, True])
-def test_a_service_that_goes_while_its_port_is_opened_ends_nothing(is_taken: bool) -> None:
-    async def test(ports: ServiceHealthServer) -> None:
-        with socket.create_server(("", 0)) as other:
-            taken = other.getsockname()[1]
-            for turns in range(10):
-                ports.set_service(CART, taken if is_taken else free_port(), 1)
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                ports.set_service(CART, None)
-                for _ in range(20):
-                    await asyncio.sleep(0)
-        port = free_port()
-        ports.set_service(LIST, port, 1)
-        await opened(ports, port)
-        assert (await ask(port)).status == 200
-
-    run(test, ServiceHealthServer())

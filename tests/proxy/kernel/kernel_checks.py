@@ -1,13 +1,14 @@
-"""Whether a kernel does what `tests/proxy/kernel_cases.py` says; run on the real one and on the one in memory."""
+"""Whether a kernel does what `kernel_cases` says; run on the real one and on the one in memory."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import Hook, elements_request, sets_request, table_request
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
 from zoneward.proxy.kernel.table_reader import find_wrong_chains, read_rules, read_table
 from zoneward.proxy.kernel.table_writer import encode_transaction
@@ -19,62 +20,53 @@ from zoneward.proxy.ruleset.ruleset import NO_RULES, Ruleset, RulesetChanges
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 
+_HOOK = Hook("filter", "forward", -5)
 OPTIONS = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 
 
 async def check_batch(kernel: KernelClient, case: Batch) -> None:
-    """A kernel does with elements what a case says. The table is gone afterwards."""
-    await kernel.run_commands(BEGIN)
-    before = kernel.transactions_done
-    found = encode_transaction(
-        RulesetChanges(family="ip", table=TABLE, removed_elements=case.removed, added_elements=case.added),
-        SETS | {"nobody": SETS["services"]},
-    )
-    assert found is not None
-    try:
-        if case.refused is None:
-            await kernel.send_batch(found)
-        else:
-            with pytest.raises(KernelRefused) as refused:
-                await kernel.send_batch(found)
-            assert refused.value.number == case.refused
-        assert kernel.transactions_done == before + (case.refused is None)
-        table = await read_table(kernel, "ip", TABLE, SETS)
-        assert table is not None
-        assert table.elements["services"] == case.services
-        assert table.elements["endpoints"] == case.endpoints
-    finally:
-        await kernel.run_commands(f"delete table {IN}\n")
+    """As `check`, for elements alone."""
+    changes = RulesetChanges(family="ip", table=TABLE, removed_elements=case.removed, added_elements=case.added)
+    batch = encode_transaction(changes, SETS | {"nobody": SETS["services"]})
+    assert batch is not None
+    await _check(kernel, lambda each: each.send_batch(batch), refused=case.refused)
 
 
 async def check(kernel: KernelClient, case: Case) -> None:
-    """A kernel does with a transaction what a case says. The table is gone afterwards."""
-    await kernel.run_commands(BEGIN)
-    before = kernel.transactions_done
-    try:
-        if case.refused is None:
-            await kernel.run_commands("\n".join((*case.lines, "")))
-        else:
-            with pytest.raises(KernelRefused, match=case.refused):
-                await kernel.run_commands("\n".join((*case.lines, "")))
-        assert kernel.transactions_done == before + (case.refused is None)
-        found = await read_table(kernel, "ip", TABLE, SETS)
-        if case.is_gone:
-            assert found is None
-            return
-        assert found is not None
-        assert found.elements.get("services", {}) == case.services
-        assert found.elements.get("endpoints", {}) == case.endpoints
-        assert found.elements.get("cluster-ips", {}).keys() == case.cluster_ips
-        assert found.sets.keys() == case.sets
-        hook = Hook("filter", "forward", -5)
-        hooks = {name: hook if name == "enters" else None for name in case.chains}
-        assert {name: chain.hook for name, chain in found.chains.items()} == hooks
-        rules = await read_rules(kernel, "ip", TABLE)
-        assert {name: len(rules.get(name, ())) for name in case.chains} == case.chains
-    finally:
-        if not case.is_gone:
-            await kernel.run_commands(f"delete table {IN}\n")
+    """A kernel does with a transaction what the one in memory does, or nothing. The table is gone afterwards."""
+    await _check(kernel, lambda each: each.run_commands(case.commands), refused=case.refused)
+
+
+async def _check(
+    kernel: KernelClient, transact: Callable[[KernelClient], Awaitable[None]], *, refused: str | int | None
+) -> None:
+    found: list[object] = []
+    for each in (FakeKernel(), kernel):
+        await each.run_commands(BEGIN)
+        before, begun = each.transactions_done, await _content(each)
+        try:
+            if refused is None:
+                await transact(each)
+            else:
+                with pytest.raises(KernelRefused) as error:
+                    await transact(each)
+                assert error.value.number == refused if isinstance(refused, int) else refused in str(error.value)
+                assert await _content(each) == begun
+            assert each.transactions_done == before + (refused is None)
+            found.append(await _content(each))
+        finally:
+            await each.run_commands(f"add table {IN}\ndelete table {IN}\n")
+    assert found[0] == found[1]
+
+
+async def _content(kernel: KernelClient) -> object:
+    """Elements, sets, hooks, and how many rules each chain has; None without the table."""
+    table, rules = await read_table(kernel, "ip", TABLE, SETS), await read_rules(kernel, "ip", TABLE)
+    if table is None:
+        return None
+    chains = {name: (chain.hook, len(rules.get(name, ()))) for name, chain in table.chains.items()}
+    assert chains.get("enters", (_HOOK, 0))[0] == _HOOK
+    return {name: some for name, some in table.elements.items() if some}, set(table.sets), chains
 
 
 async def check_what_is_not_there(kernel: KernelClient) -> None:

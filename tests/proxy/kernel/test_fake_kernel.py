@@ -14,17 +14,17 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_transaction_does_what_it_says_or_nothing(case: Case) -> None:
-    asyncio.run(check(FakeKernel(), case))
+async def test_a_transaction_does_what_it_says_or_nothing(case: Case) -> None:
+    await check(FakeKernel(), case)
 
 
 @pytest.mark.parametrize("case", BATCHES, ids=lambda case: case.name)
-def test_elements_in_the_kernels_own_words_come_and_go_or_none_of_them(case: Batch) -> None:
-    asyncio.run(check_batch(FakeKernel(), case))
+async def test_elements_in_the_kernels_own_words_come_and_go_or_none_of_them(case: Batch) -> None:
+    await check_batch(FakeKernel(), case)
 
 
-def test_what_is_not_there_is_told_by_its_number() -> None:
-    asyncio.run(check_what_is_not_there(FakeKernel()))
+async def test_what_is_not_there_is_told_by_its_number() -> None:
+    await check_what_is_not_there(FakeKernel())
 
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])

@@ -5,8 +5,6 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,20 +34,6 @@ while True:
     if body[:1] == b"a":
         say(b"\\2", struct.pack("=IHHIIi", 20, 2, 0, 1, 0, ASKED))
         say(b"\\0", b"")
-    elif b"third" in body:
-        # It takes long each time, and whoever waits gives up twice.
-        path = body[1:].split()[1].decode()
-        with open(path, "ab") as file:
-            file.write(b"x")
-            tries = file.tell()
-        if tries < 3:
-            time.sleep(1000)
-        say(b"\\0", b"")
-    elif b"piecewise" in body:
-        for _ in range(4):
-            time.sleep(0.3)
-            say(b"\\2", b"")
-        say(b"\\0", b"")
     elif b"hang" in body:
         time.sleep(1000)
     elif b"die" in body:
@@ -66,29 +50,18 @@ def command(*, script: str = PROCESS, asked: int = 0) -> tuple[str, ...]:
     return sys.executable, "-I", "-S", "-c", script.replace("ASKED", str(asked))
 
 
-def within(what: Callable[[NftClient], Awaitable[None]], process: NftClient) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(30), process:
-            await what(process)
-
-    asyncio.run(run())
-
-
-def test_a_refusal_names_the_element_and_the_process_goes_on() -> None:
-    async def run(process: NftClient) -> None:
+async def test_a_refusal_names_the_element_and_the_process_goes_on() -> None:
+    async with NftClient(command=command()) as process:
         pid = process.pid
         with pytest.raises(KernelRefused, match=r"File exists: 2 \(add element ip t s\)"):
             await process.run_commands("refuse this")
         await process.run_commands("take this")
         assert (process.transactions_done, process.pid) == (1, pid)
 
-    within(run, NftClient(command=command()))
 
-
-def test_a_process_that_dies_is_started_again_and_reported() -> None:
+async def test_a_process_that_dies_is_started_again_and_reported() -> None:
     told: list[str] = []
-
-    async def run(process: NftClient) -> None:
+    async with NftClient(command=command(), on_trouble=told.append) as process:
         for how in ("by itself", "killed"):
             before = process.pid
             assert before is not None
@@ -102,25 +75,16 @@ def test_a_process_that_dies_is_started_again_and_reported() -> None:
         assert any("no more" in each for each in told)
         assert any("started again" in each for each in told)
 
-    within(run, NftClient(command=command(), on_trouble=told.append))
 
-
-def test_a_process_that_dies_while_idle_is_started_again() -> None:
-    async def run(process: NftClient) -> None:
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        with suppress(KernelOutcomeUnknown):
-            # Whether its death is known by now is chance.
-            await process.run_commands("take this")
-        await process.run_commands("take this")
-
-    within(run, NftClient(command=command()))
-
-
-def test_a_process_that_hangs_is_replaced_with_twice_the_limit() -> None:
+async def test_a_process_that_hangs_is_replaced_with_twice_the_limit() -> None:
     told: list[str] = []
 
-    async def run(process: NftClient) -> None:
+    async def sleep(_: float) -> None:
+        pass
+
+    async with NftClient(
+        command=command(), limit=0.1, on_trouble=told.append, sleep=sleep, clock=lambda: 0.0
+    ) as process:
         for _ in range(3):
             with pytest.raises(KernelOutcomeUnknown):
                 await process.run_commands("hang")
@@ -130,71 +94,17 @@ def test_a_process_that_hangs_is_replaced_with_twice_the_limit() -> None:
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.1", "0.2", "0.4", "0.1"]
 
-    async def sleep(_: float) -> None:
-        pass
-
-    process = NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep, clock=lambda: 0.0)
-    within(run, process)
     assert MAX_REQUEST_LIMIT == 60
 
 
-def test_a_long_request_gets_more_time_though_shorter_ones_are_answered_meanwhile(tmp_path: Path) -> None:
-    told: list[str] = []
-
-    async def run(process: NftClient) -> None:
-        long = f"third {tmp_path / 'tries'}"
-        for _ in range(2):
-            with pytest.raises(KernelOutcomeUnknown):
-                await process.run_commands(long)
-            await process.run_commands("short")
-        await process.run_commands(long)
-        limits = [each for each in told if "within" in each]
-        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.5", "1"]
-
-    within(run, NftClient(command=command(), limit=0.5, on_trouble=told.append))
-
-
-def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
-    told: list[str] = []
-    now, needed = 0.0, 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += needed
-        return now
-
-    async def run(process: NftClient) -> None:
-        nonlocal needed
-        for each in (0.3, 0.0):
-            with pytest.raises(KernelOutcomeUnknown):
-                await process.run_commands("hang")
-            needed = each
-            await process.run_commands("take this")
-        with pytest.raises(KernelOutcomeUnknown):
-            await process.run_commands("hang")
-        limits = [each for each in told if "within" in each]
-        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.2", "0.4", "0.2"]
-
-    within(run, NftClient(command=command(), limit=0.2, on_trouble=told.append, clock=clock))
-
-
-def test_a_partial_answer_extends_the_limit() -> None:
-    async def run(process: NftClient) -> None:
-        await process.run_commands("piecewise")
-
-    within(run, NftClient(command=command(), limit=1.0))
-
-
-def test_a_cancelled_request_does_not_take_the_answer_of_the_next() -> None:
-    async def run(process: NftClient) -> None:
+async def test_a_cancelled_request_does_not_take_the_answer_of_the_next() -> None:
+    async with NftClient(command=command()) as process:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await process.run_commands("hang")
         await process.run_commands("take this")
         with pytest.raises(KernelRefused):
             await process.run_commands("refuse this")
-
-    within(run, NftClient(command=command()))
 
 
 @pytest.mark.parametrize(
@@ -211,39 +121,26 @@ def test_a_cancelled_request_does_not_take_the_answer_of_the_next() -> None:
         pytest.param(0, "raise SystemExit(1)", "ended", id="it ends"),
     ],
 )
-def test_an_unusable_kernel_is_reported_in_one_line(asked: int, script: str, why: str) -> None:
-    async def run() -> None:
-        with pytest.raises(NftablesUnavailable, match=why) as unusable:
-            async with NftClient(command=command(script=script, asked=asked)):
-                raise AssertionError("it is usable")
-        assert "\n" not in str(unusable.value)
-
-    asyncio.run(run())
+async def test_an_unusable_kernel_is_reported_in_one_line(asked: int, script: str, why: str) -> None:
+    with pytest.raises(NftablesUnavailable, match=why) as unusable:
+        async with NftClient(command=command(script=script, asked=asked)):
+            raise AssertionError("it is usable")
+    assert "\n" not in str(unusable.value)
 
 
-def test_a_command_that_cannot_be_run_is_unusable(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with NftClient(command=(str(tmp_path / "nothing"),)):
-            pass
-
+async def test_a_command_that_cannot_be_run_is_unusable(tmp_path: Path) -> None:
     with pytest.raises(NftablesUnavailable, match="cannot be started"):
-        asyncio.run(run())
+        await NftClient(command=(str(tmp_path / "nothing"),)).__aenter__()
 
 
-def test_a_netlink_error_has_its_number() -> None:
-    async def run(process: NftClient) -> None:
+async def test_a_netlink_error_has_its_number() -> None:
+    async with NftClient(command=command()) as process:
         assert await process.query(generation_request())
-
-    within(run, NftClient(command=command()))
-
-    async def refused() -> None:
-        process = NftClient(command=command(asked=-errno.ENOENT))
-        with pytest.raises(KernelRefused) as error:
-            await process.query(request(1, 2, 2))
-        assert error.value.number == errno.ENOENT
-        await process.__aexit__()
-
-    asyncio.run(refused())
+    process = NftClient(command=command(asked=-errno.ENOENT))
+    with pytest.raises(KernelRefused) as error:
+        await process.query(request(1, 2, 2))
+    assert error.value.number == errno.ENOENT
+    await process.__aexit__()
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,16 @@
 """What others change is found and mended, and a table that is found is taken over."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.proxy.table_harness import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
+from tests.proxy.drawn_services import key
+from tests.proxy.table_harness import OPTIONS, SOON, a_proxy, a_service, restarted, settled
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_SERVICES
 from zoneward.proxy.kernel.table_reader import scratch_table
-from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.kernel.table_syncer import delete_tables
 from zoneward.proxy.ruleset.base_rules import TABLE
-from zoneward.proxy.ruleset.nft_commands import render_commands
 
 # --- others -----------------------------------------------------------------------------------------------------------
 
@@ -31,8 +30,8 @@ IN = f"ip {TABLE}"
         (f"add chain {IN} more {{ type filter hook input priority 5; }}\nadd rule {IN} more drop", ("chains", 1)),
     ],
 )
-def test_changes_of_others_are_found_and_repaired(command: str, repaired: tuple[str, int]) -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_changes_of_others_are_found_and_repaired(command: str, repaired: tuple[str, int]) -> None:
+    async with a_proxy() as proxy:
         every = a_service(1, 1, 2), a_service(2, 3)
         proxy.put(*every)
         await settled(proxy)
@@ -41,11 +40,9 @@ def test_changes_of_others_are_found_and_repaired(command: str, repaired: tuple[
         await proxy.until(lambda: proxy.mended == [repaired])
         assert not proxy.trouble
 
-    within(run)
 
-
-def test_an_audit_finds_changed_elements_and_rules_of_shared_chains() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_an_audit_finds_changed_elements_and_rules_of_shared_chains() -> None:
+    async with a_proxy() as proxy:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
         element = "10.96.0.1 . tcp . 80 . 0"
@@ -60,86 +57,40 @@ def test_an_audit_finds_changed_elements_and_rules_of_shared_chains() -> None:
         assert proxy.has(a_service(1, 1, 2))
         assert sorted(proxy.mended) == [("elements", 1), ("rules", 1)]
 
-    within(run)
 
-
-def test_audits_are_periodic() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_audits_are_periodic() -> None:
+    async with a_proxy(audit_every=4 * SOON) as proxy:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
         proxy.kernel.load(f"flush chain ip {TABLE} c-2\n")
         await proxy.until(lambda: proxy.mended == [("rules", 1)])
         await proxy.until(lambda: proxy.has(a_service(1, 1, 2)))
 
-    within(run, audit_every=4 * SOON)
-
-
-def test_a_change_that_fails_on_a_damaged_table_is_done_after_the_repair() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.put(a_service(1, 1, 2))
-        await settled(proxy)
-        proxy.kernel.load(f"delete table ip {TABLE}\n")
-        proxy.put(a_service(1, 1, 3))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 1, 3))
-        assert not proxy.refused
-
-    within(run, look_every=3600.0)
-
-
-def test_tables_of_other_programs_are_left_alone() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.put(a_service(1, 1, 2))
-        await settled(proxy)
-        written = len(proxy.kernel.transactions)
-        proxy.kernel.load("add table ip other\nadd chain ip other c-2\n")
-        await asyncio.sleep(5 * SOON)
-        assert len(proxy.kernel.transactions) == written
-        assert "other" in {name for _, name in proxy.kernel.tables}
-
-    within(run)
-
 
 # --- a table that is found --------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_where_nothing_differs() -> None:
-    async def run() -> None:
-        every = [a_service(number, *range(1, 2 + number % 5)) for number in range(20)]
-        proxy = await restarted(FakeKernel(), every, every[::-1])
-        assert proxy.written() == []
-        assert proxy.has(*every)
-
-    asyncio.run(run())
-
-
-def test_only_what_differs_is_written() -> None:
-    async def run() -> None:
-        same = [a_service(number, 1, 2) for number in range(20)]
-        proxy = await restarted(FakeKernel(), [*same, a_service(30, 1, 2)], [*same[1:], a_service(0, 2, 3)])
-        assert proxy.has(*same[1:], a_service(0, 2, 3))
-        words = " ".join(proxy.written())
-        assert "10.96.0.0 . tcp . 80 . 0 : 10.0.1.3 . 8080" in words
-        assert "10.96.0.30" in words
-        assert "10.96.0.5" not in words
-        assert not proxy.mended
-
-    asyncio.run(run())
+async def test_only_what_differs_is_written() -> None:
+    same = [a_service(number, 1, 2) for number in range(20)]
+    proxy = await restarted(FakeKernel(), [*same, a_service(30, 1, 2)], [*same[1:], a_service(0, 2, 3)])
+    assert proxy.has(*same[1:], a_service(0, 2, 3))
+    words = " ".join(proxy.written())
+    assert "10.96.0.0 . tcp . 80 . 0 : 10.0.1.3 . 8080" in words
+    assert "10.96.0.30" in words
+    assert "10.96.0.5" not in words
+    assert not proxy.mended
 
 
-def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_moment() -> None:
-    async def run() -> None:
-        every = [a_service(number, 1, 2) for number in range(MAX_SERVICES + 10)]
-        other = replace(OPTIONS, masquerade_all=True)
-        proxy = await restarted(FakeKernel(), every, every, options=other)
-        assert proxy.has(*every, options=other)
-        assert len(proxy.written()) == 1
-
-    asyncio.run(run())
+async def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_moment() -> None:
+    every = [a_service(number, 1, 2) for number in range(MAX_SERVICES + 10)]
+    other = replace(OPTIONS, masquerade_all=True)
+    proxy = await restarted(FakeKernel(), every, every, options=other)
+    assert proxy.has(*every, options=other)
+    assert len(proxy.written()) == 1
 
 
-def test_a_service_that_goes_while_a_replacement_fails_is_reported() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_a_service_that_goes_while_a_replacement_fails_is_reported() -> None:
+    async with a_proxy() as proxy:
         stays, goes = a_service(1, 1, 2), a_service(2, 3)
         proxy.put(stays, goes)
         await settled(proxy)
@@ -151,11 +102,9 @@ def test_a_service_that_goes_while_a_replacement_fails_is_reported() -> None:
         assert proxy.has(stays, options=other)
         assert (key(goes), None) in [each for done in proxy.programmed for each in done.services.items()]
 
-    within(run)
 
-
-def test_options_may_change_until_the_last_moment_of_a_start() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_options_may_change_until_the_last_moment_of_a_start() -> None:
+    async with a_proxy() as proxy:
         every = a_service(1, 1, 2), a_service(2, 3)
         other = replace(OPTIONS, masquerade_all=True)
         load = proxy.kernel.load
@@ -169,35 +118,14 @@ def test_options_may_change_until_the_last_moment_of_a_start() -> None:
         proxy.put(*every)
         await proxy.until(lambda: proxy.has(*every, options=other))
 
-    within(run)
-
 
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_plans_changes_and_writes_nothing() -> None:
-    async def run() -> None:
-        kernel, every = FakeKernel(), [a_service(1, 1, 2), a_service(2, 3)]
-        proxy = await restarted(kernel, every, every)
-        wanted = {key(each): each for each in (every[0], a_service(2, 4))}
-        ran = len(kernel.transactions)
-        changes = await plan_changes(kernel, "ip", wanted, options=OPTIONS)
-        assert len(kernel.transactions) == ran
-        assert changes.element_count == 2
-        kernel.load(render_commands(changes))
-        assert proxy.has(*wanted.values())
-        assert not await plan_changes(kernel, "ip", wanted, options=OPTIONS)
-
-    asyncio.run(run())
-
-
-def test_cleanup_removes_and_reports_our_tables_only() -> None:
-    async def run() -> None:
-        kernel = FakeKernel()
-        await restarted(kernel, [a_service(1, 1)], [a_service(1, 1)])
-        kernel.load(f"add table ip other\nadd table ip6 {TABLE}\n")
-        assert await delete_tables(kernel) == (("ip", TABLE), ("ip6", TABLE))
-        assert list(kernel.tables) == [("ip", "other")]
-        assert await delete_tables(kernel) == ()
-
-    asyncio.run(run())
+async def test_cleanup_removes_and_reports_our_tables_only() -> None:
+    kernel = FakeKernel()
+    await restarted(kernel, [a_service(1, 1)], [a_service(1, 1)])
+    kernel.load(f"add table ip other\nadd table ip6 {TABLE}\n")
+    assert await delete_tables(kernel) == (("ip", TABLE), ("ip6", TABLE))
+    assert list(kernel.tables) == [("ip", "other")]
+    assert await delete_tables(kernel) == ()

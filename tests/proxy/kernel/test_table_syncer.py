@@ -4,34 +4,23 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.proxy.drawn_services import one_port, services
+from tests.proxy.drawn_services import key, one_port
 from tests.proxy.table_harness import (
-    OPTIONS,
-    SOON,
-    Proxy,
+    a_proxy,
     a_service,
-    key,
-    restarted,
-    running,
     settled,
-    unordered,
-    within,
 )
 
-from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import TABLE
-from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_rules import service_rules
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_transaction_has_more_than_500_services() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_no_transaction_has_more_than_500_services() -> None:
+    async with a_proxy() as proxy:
         every = [a_service(number, 1) for number in range(MAX_SERVICES + 200)]
         proxy.put(*every)
         await settled(proxy)
@@ -39,23 +28,9 @@ def test_no_transaction_has_more_than_500_services() -> None:
         assert [len(each.services) for each in proxy.programmed] == [MAX_SERVICES, 200]
         assert sum(each.elements for each in proxy.programmed) == 3 * len(every)
 
-    within(run)
 
-
-def test_a_replaced_endpoint_is_one_element_that_goes_and_one_that_comes() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.put(a_service(1, 1, 2, 3))
-        await settled(proxy)
-        proxy.put(a_service(1, 1, 4, 3))
-        await settled(proxy)
-        assert proxy.programmed[-1].elements == 2
-        assert proxy.programmed[-1].seconds >= 0
-
-    within(run)
-
-
-def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
+    async with a_proxy() as proxy:
         proxy.put(a_service(1, 1))
         await settled(proxy)
         proxy.kernel.faults.hold_until = asyncio.Event()
@@ -70,45 +45,11 @@ def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
         assert proxy.has(a_service(1, 5), a_service(2, 4))
         assert [len(each.services) for each in proxy.programmed] == [1, 1, 2]
 
-    within(run)
-
-
-def test_one_that_is_cancelled_in_a_transaction_can_run_again() -> None:
-    async def run() -> None:
-        proxy = Proxy(FakeKernel())
-        async with running(proxy):
-            proxy.put(a_service(1, 1))
-            await settled(proxy)
-            proxy.kernel.faults.hold_until = asyncio.Event()
-            begun = proxy.kernel.transactions_begun
-            proxy.put(a_service(1, 2), a_service(2, 3))
-            await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
-        proxy.kernel.faults.hold_until = None
-        async with running(proxy):
-            await settled(proxy)
-            assert proxy.has(a_service(1, 2), a_service(2, 3))
-
-    asyncio.run(run())
-
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_service_is_reported_and_holds_up_no_other() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.kernel.faults.refused_words = {"10.96.0.2 "}
-        good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
-        proxy.put(*good, bad)
-        await settled(proxy)
-        assert proxy.has(*good)
-        assert list(proxy.table.refused_services) == [key(bad)]
-        assert "10.96.0.2" in proxy.table.refused_services[key(bad)]
-        assert [service for service, _ in proxy.refused] == [key(bad)]
-
-    within(run)
-
-
-def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
+async def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def mistaken(served: Any, *rest: Any) -> Any:
@@ -118,7 +59,7 @@ def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
 
     monkeypatch.setattr("zoneward.proxy.kernel.table_syncer.service_rules", mistaken)
 
-    async def run(proxy: Proxy) -> None:
+    async with a_proxy() as proxy:
         good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
         proxy.put(*good, bad)
         await settled(proxy)
@@ -127,12 +68,10 @@ def test_an_error_in_the_rules_of_one_service_is_reported_and_holds_up_no_other(
         assert told[0] == key(bad)
         assert "a mistake in the program: LookupError: nobody thought of this (" in told[1]
 
-    within(run)
-
 
 @pytest.mark.parametrize("how", ["when it changes", "at an audit"])
-def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
+    async with a_proxy() as proxy:
         proxy.put(a_service(1, 1))
         await settled(proxy)
         proxy.kernel.faults.refused_words = {"10.96.0.2 "}
@@ -148,11 +87,9 @@ def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
         assert proxy.has(a_service(1, 1), a_service(2, 6 if how == "when it changes" else 5))
         assert not proxy.table.refused_services
 
-    within(run)
 
-
-def test_an_audit_requested_during_a_check_tries_a_refused_service_again() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_an_audit_requested_during_a_check_tries_a_refused_service_again() -> None:
+    async with a_proxy() as proxy:
         proxy.kernel.faults.refused_words = {"c-2"}
         proxy.put(a_service(1, 1), a_service(2, 5, 6))
         await settled(proxy)
@@ -174,27 +111,6 @@ def test_an_audit_requested_during_a_check_tries_a_refused_service_again() -> No
         assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
         assert not proxy.table.refused_services
 
-    within(run)
-
-
-def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
-    async def run() -> None:
-        kernel = FakeKernel()
-        async with running(Proxy(kernel)) as before:
-            before.put(a_service(1, 1, 2), a_service(2, 5))
-            await settled(before)
-        kernel.faults.refused_words = {"10.0.1.66"}
-        async with running(Proxy(kernel)) as after:
-            after.put(a_service(1, 1, 66), a_service(2, 6))
-            await settled(after)
-            assert after.table.refused_services
-            kernel.faults.refused_words = set()
-            after.table.request_audit()
-            await settled(after)
-            assert after.has(a_service(1, 1, 66), a_service(2, 6))
-
-    asyncio.run(run())
-
 
 # --- large Services ---------------------------------------------------------------------------------------------------
 
@@ -207,8 +123,8 @@ def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
     return a_service(1, **{"ports": tuple(every)} | more)
 
 
-def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between() -> None:
+    async with a_proxy() as proxy:
         proxy.put(a_service(2, 5))
         await settled(proxy)
         proxy.kernel.faults.hold_until = asyncio.Event()
@@ -230,11 +146,9 @@ def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between()
         assert proxy.has(a_service(2, 6), a_service(3, 7))
         assert max(each.elements for each in proxy.programmed) < 2.2 * MAX_ENTRIES
 
-    within(run)
 
-
-def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> None:
+    async with a_proxy() as proxy:
         await settled(proxy)
         proxy.put(large(ports=50))
         seen = set()
@@ -246,11 +160,9 @@ def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> 
             await asyncio.sleep(0)
         assert len(seen) > 1
 
-    within(run)
 
-
-def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
+    async with a_proxy() as proxy:
         before, after = large(ports=3), large(external_ips=("198.51.100.1",))
         proxy.put(before)
         await settled(proxy)
@@ -265,26 +177,12 @@ def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others
         assert proxy.has(after, a_service(2, 5))
         assert not proxy.table.refused_services
 
-    within(run)
-
-
-def test_a_table_that_was_left_half_way_is_completed_and_what_is_there_is_not_written_again() -> None:
-    async def run() -> None:
-        proxy = await restarted(FakeKernel(), [large()], [large()])
-        assert proxy.has(large())
-        assert sum(each.elements for each in proxy.programmed) == 0
-        proxy = await restarted(FakeKernel(), [large(ports=25)], [large()])
-        assert proxy.has(large())
-        assert sum(each.elements for each in proxy.programmed) <= 5 * 1001
-
-    asyncio.run(run())
-
 
 # --- a Service for which nobody answers -------------------------------------------------------------------------------
 
 
-def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_there() -> None:
-    async def run(proxy: Proxy) -> None:
+async def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_there() -> None:
+    async with a_proxy() as proxy:
         proxy.put(a_service(1, 1, 2), a_service(2, 5))
         await settled(proxy)
         proxy.kernel.faults.lost_words = {"10.0.1.66"}
@@ -310,67 +208,5 @@ def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_ther
         assert proxy.has(a_service(1, 66, 67), a_service(2, 8), a_service(3, 7))
         assert not proxy.table.refused_services
 
-    within(run)
-
-
-def test_a_service_that_was_set_aside_may_go() -> None:
-    async def run(proxy: Proxy) -> None:
-        proxy.kernel.faults.lost_words = {"10.0.1.66"}
-        proxy.put(a_service(1, 66), a_service(2, 6))
-        await settled(proxy)
-        assert proxy.has(a_service(2, 6))
-        proxy.table.set_service(("shop", "s1"), None)
-        await settled(proxy)
-        assert not proxy.table.refused_services
-        proxy.kernel.faults.lost_words = set()
-        proxy.put(a_service(1, 66))
-        await settled(proxy)
-        assert proxy.has(a_service(1, 66), a_service(2, 6))
-
-    within(run)
-
 
 # --- anything ---------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=25)
-@given(data=st.data())
-def test_the_kernel_ends_with_all_services_whatever_happens(data: st.DataObject) -> None:
-    async def run(proxy: Proxy) -> None:
-        wanted: dict[str, NodeService] = {}
-        for _ in range(data.draw(st.integers(1, 5))):
-            name = data.draw(st.sampled_from(["1", "2", "3"]))
-            served = data.draw(st.none() | services("ip", name=name))
-            proxy.table.set_service(("shop", name), served)
-            wanted.pop(name, None)
-            if served is not None:
-                wanted[name] = served
-            match data.draw(
-                st.sampled_from(["nothing", "settle", "death", "done", "refuse", "table", "chain", "look"])
-            ):
-                case "settle":
-                    await settled(proxy)
-                case "death":
-                    proxy.kernel.faults.deaths = 1
-                case "done":
-                    proxy.kernel.faults.done_deaths = 1
-                case "refuse":
-                    proxy.kernel.faults.refused_words = {
-                        data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "c-2"]))
-                    }
-                case "table" if ("ip", TABLE) in proxy.kernel.tables:
-                    proxy.kernel.load(f"delete table ip {TABLE}\n")
-                case "chain" if ("ip", TABLE) in proxy.kernel.tables:
-                    proxy.kernel.load(f"flush chain ip {TABLE} output\n")
-                case "look":
-                    await asyncio.sleep(SOON)
-        proxy.kernel.faults.refused_words = set()
-        proxy.kernel.faults.deaths = proxy.kernel.faults.done_deaths = 0
-        proxy.table.request_audit()
-        await settled(proxy)
-        kernel = proxy.kernel
-        ruleset = full_ruleset("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)
-        assert kernel.chains("ip", TABLE) == {name: chain.rules for name, chain in ruleset.chains.items()}
-        assert unordered(kernel.elements("ip", TABLE)) == unordered(ruleset.elements)
-
-    within(run)

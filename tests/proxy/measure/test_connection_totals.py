@@ -10,13 +10,11 @@ import msgspec
 import pytest
 from tests.proxy.drawn_services import node_service, one_port
 
-from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, string_attribute
-from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE, parse_field_types
+from zoneward.netlink.messages import GENERIC, HEADER, Family, attribute, nested, string_attribute
+from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE
 from zoneward.proxy.measure import connection_totals as measured
 from zoneward.proxy.measure.connection_collector import ServiceLookup, service_lookups
 from zoneward.proxy.measure.connection_set import (
-    CONNECTIONS_SET,
-    COUNTING_CHAIN,
     EXPRESSION,
     EXPRESSION_DATA,
     EXPRESSIONS,
@@ -27,7 +25,6 @@ from zoneward.proxy.measure.connection_set import (
 )
 from zoneward.proxy.measure.connection_totals import ConnectionTotals, ZoneTotal
 from zoneward.proxy.model.node_service import Backend, NodeService
-from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets
 from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -132,30 +129,6 @@ def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, ServiceLo
     assert [each.connections for each in some.totals()] == [5]
 
 
-def test_traffic_by_other_addresses_is_external(known: dict[Family, ServiceLookup]) -> None:
-    some = measuring(known)
-    some.add_counts("ip", an_answer({}), now=START)
-    some.add_counts("ip", an_answer({A: 1, ("10.2.0.1", "192.0.2.9"): 2}), now=START)
-    some.add_counts("ip", an_answer({("10.1.0.1", "192.0.2.200"): 4}, port=30_080), now=START)
-    assert list(some.totals()) == [
-        ZoneTotal(CART, "ip", True, "a", 1),
-        ZoneTotal(CART, "ip", False, "a", 4),
-        ZoneTotal(CART, "ip", False, "b", 2),
-    ]
-
-
-def test_a_service_that_is_gone_is_forgotten(known: dict[Family, ServiceLookup]) -> None:
-    some = measuring(known)
-    for each in ({}, {A: 1}):
-        some.add_counts("ip", an_answer(each), now=START)
-    some.forget_services(lambda service: service == CART)
-    known["ip"].set_service(CART, None)
-    some.add_counts("ip", an_answer({A: 5}), now=START)
-    assert not list(some.totals())
-    assert known["ip"].find("10.96.0.1", "tcp", 80) is None
-    assert known["ip6"].find("fd00::96", "tcp", 80) == (CART, True)
-
-
 def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connections(
     known: dict[Family, ServiceLookup],
 ) -> None:
@@ -194,15 +167,3 @@ def test_a_full_set_is_reported_as_incomplete(
     for there, complete in (({A: 1}, True), ({A: 1, B: 1}, False), ({A: 2}, False)):
         some.add_counts("ip", an_answer(there), now=START)
         assert some.document(node="n1", zone=None).complete is complete
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_connections_are_counted_before_anything_is_masqueraded_unless_switched_off(family: Family) -> None:
-    chains = base_chains(family, RulesetOptions())
-    for name in ("nat-postrouting", "nat-input"):
-        assert chains[name].rules[0] == f"ct status dnat jump {COUNTING_CHAIN}"
-    # The kernel fills it: whoever compares tables leaves its elements alone.
-    assert parse_field_types(base_sets(family, RulesetOptions())[CONNECTIONS_SET].spec) is None
-    off = RulesetOptions(count_connections=False)
-    assert CONNECTIONS_SET not in base_sets(family, off)
-    assert not any(COUNTING_CHAIN in rule for chain in base_chains(family, off).values() for rule in chain.rules)

@@ -39,7 +39,7 @@ def test_an_address_is_written_as_the_kernel_writes_it_and_all_else_is_none(writ
     assert parse_address(written) == read
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(text=st.sampled_from(TEXTS) | st.text() | st.text("0123456789abcdef:.%/ \n", max_size=20))
 def test_what_is_taken_for_an_address_is_exactly_one(text: str) -> None:
     found = parse_address(text)
@@ -72,27 +72,17 @@ def test_a_range_has_an_address_and_a_length(written: str, read: str | None) -> 
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"),
+    ("addresses", "expected"),
     [
-        ("127.0.0.1", "loopback"),
-        ("127.255.0.1", "loopback"),
-        ("::1", "loopback"),
-        ("169.254.169.254", "link-local"),
-        ("fe80::1", "link-local"),
-        ("224.0.0.1", "multicast"),
-        ("239.1.2.3", "multicast"),
-        ("ff02::1", "multicast"),
-        ("ff0e::1", "multicast"),
-        ("0.0.0.0", "unspecified"),
-        ("::", "unspecified"),
-        ("192.168.1.1", None),
-        ("10.0.0.1", None),
-        ("fd00::1", None),
-        ("2001:db8::1", None),
+        (["127.0.0.1", "127.255.0.1", "::1"], "loopback"),
+        (["169.254.169.254", "fe80::1"], "link-local"),
+        (["224.0.0.1", "239.1.2.3", "ff02::1", "ff0e::1"], "multicast"),
+        (["0.0.0.0", "::"], "unspecified"),
+        (["192.168.1.1", "10.0.0.1", "fd00::1", "2001:db8::1"], None),
     ],
 )
-def test_addresses_that_no_host_has_to_itself_are_special(address: str, expected: str | None) -> None:
-    assert special_use(address) == expected
+def test_addresses_that_no_host_has_to_itself_are_special(addresses: list[str], expected: str | None) -> None:
+    assert {special_use(each) for each in addresses} == {expected}
 
 
 def test_an_address_is_within_its_range_and_is_itself() -> None:

@@ -63,32 +63,6 @@ def test_slices_of_other_zones_stay_packed() -> None:
     assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ZONE_SLICES
 
 
-def test_slices_of_other_zones_are_decoded_where_no_other_endpoint_is_left() -> None:
-    here = known()
-    here.services.put(service())
-    here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
-    here.slices.put(slice_("two", "10.0.0.2", zone="b", version=2))
-    here.slices.put(slice_("one", "10.0.0.1", zone="a", version=3, ready=False))
-    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
-    assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ALL
-
-
-def test_a_terminating_endpoint_is_worse_than_those_of_other_zones() -> None:
-    here = known()
-    here.services.put(service())
-    here.slices.put(slice_("one", "10.0.0.1", zone="a", ready=False, serving=True, terminating=True))
-    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
-
-
-def test_local_endpoints_are_found_in_slices_of_any_zone() -> None:
-    here = known()
-    here.services.put(service(internalTrafficPolicy="Local"))
-    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
-    here.slices.put(slice_("two", "10.0.0.2", zone="b", node="n1"))
-    assert [each.address for each in here.node_services(CART)["ip"].ports[0].local_endpoints] == ["10.0.0.2"]
-
-
 def test_changes_in_slices_of_other_zones_are_reported_only_where_they_are_used() -> None:
     told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
@@ -107,30 +81,6 @@ def test_changes_in_slices_of_other_zones_are_reported_only_where_they_are_used(
     assert addresses(here.node_services(CART)) == ["10.0.0.4"]
 
 
-def test_a_node_that_changes_zone_uses_the_slices_of_the_new_one() -> None:
-    told: list[ObjectKey] = []
-    here = known(on_service=lambda key, _trigger: told.append(key))
-    here.services.put(service())
-    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
-    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    before = here.node_services(CART)
-    told.clear()
-    here.nodes.put(node("b"))
-    assert told == [CART]
-    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
-    here.nodes.put(node("a", version=2))
-    assert here.node_services(CART) == before
-
-
-def test_a_node_without_a_zone_uses_everything() -> None:
-    here = known(zone=None)
-    here.services.put(service())
-    here.slices.put(slice_("one", "10.0.0.1", zone="a"))
-    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    assert here.slice_counts == (2, 0)
-    assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.2"]
-
-
 def test_a_slice_that_moves_to_another_service_is_reported_for_both() -> None:
     told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
@@ -141,17 +91,6 @@ def test_a_slice_that_moves_to_another_service_is_reported_for_both() -> None:
     told.clear()
     here.slices.put(moved)
     assert told == [CART, ("shop", "mail")]
-
-
-def test_a_slice_that_is_gone_is_no_longer_served() -> None:
-    here = known()
-    here.services.put(service())
-    here.slices.put(slice_("one", "10.0.0.1"))
-    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    here.slices.retain_only({("shop", "two")})
-    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
-    here.services.retain_only(set())
-    assert here.node_services(CART) == {}
 
 
 def test_omitted_values_of_a_service_are_reported_when_they_change() -> None:

@@ -1,7 +1,7 @@
 """Changes are written so that no packet meets half of them."""
 
-from zoneward.proxy.ruleset.difference import diff_rulesets, merge_changes, split_changes
-from zoneward.proxy.ruleset.ruleset import Chain, Ruleset, RulesetChanges, SetDeclaration
+from zoneward.proxy.ruleset.difference import merge_changes, split_changes
+from zoneward.proxy.ruleset.ruleset import Chain, RulesetChanges, SetDeclaration
 
 CHANGES = RulesetChanges(
     family="ip",
@@ -23,20 +23,3 @@ def test_a_chain_is_there_before_anything_leads_to_it_and_goes_after_nothing_doe
     assert behind.deleted_chains == CHANGES.deleted_chains
     assert not any((behind.chains, behind.added_elements, behind.removed_elements))
     assert merge_changes([ahead, rest, behind]) == CHANGES
-
-
-def test_changes_of_elements_alone_are_one_transaction() -> None:
-    changes = RulesetChanges(family="ip", table="zoneward", added_elements={"services": {"a": "goto c-3"}})
-    ahead, rest, behind = split_changes(changes)
-    assert not ahead
-    assert not behind
-    assert rest == changes
-
-
-def test_a_table_that_is_made_is_made_at_once() -> None:
-    whole = Ruleset(
-        family="ip", table="zoneward", sets={}, chains=CHANGES.chains, elements={"services": {"a": "goto c-3"}}
-    )
-    changes = diff_rulesets(None, whole)
-    assert not split_changes(changes)[0]
-    assert split_changes(changes)[1] is changes

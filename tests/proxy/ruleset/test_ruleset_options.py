@@ -18,21 +18,6 @@ def test_an_invalid_node_address_is_reported_and_the_next_one_is_used() -> None:
     assert (options.node_ips, options.node_port_cidrs) == ({"ip": "192.0.2.1"}, {"ip": ("192.0.2.1",)})
 
 
-def test_a_node_with_invalid_addresses_is_treated_as_one_without_addresses() -> None:
-    assert ruleset_options(ProxyConfiguration(), a_node(addresses=[("InternalIP", "garbage")])) == ruleset_options(
-        ProxyConfiguration(), a_node()
-    )
-
-
-def test_ranges_are_canonical() -> None:
-    settings = ProxyConfiguration(
-        node_port_addresses=("10.0.0.0/255.0.0.0", "FD00::/8"), service_cidrs=("10.96.0.0/255.240.0.0",)
-    )
-    options = ruleset_options(settings, None)
-    assert options.node_port_cidrs == {"ip": ("10.0.0.0/8",), "ip6": ("fd00::/8",)}
-    assert options.service_cidrs == {"ip": ("10.96.0.0/12",)}
-
-
 def test_addresses_of_node_ports_are_those_of_the_node_within_the_ranges() -> None:
     node = a_node(addresses=[("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("InternalIP", "fd00::1")])
     primary = node_port_addresses(ruleset_options(ProxyConfiguration(), node), node)

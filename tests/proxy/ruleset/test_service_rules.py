@@ -35,20 +35,6 @@ def a_portion(
 INNER, OUTER, NODE = "10.96.0.1 . tcp . 80", "198.51.100.1 . tcp . 80", "tcp . 30080"
 
 
-def test_all_addresses_of_a_port_share_one_list_of_endpoints() -> None:
-    found = a_portion(node_port=30_080).elements
-    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-cluster"}
-    assert found["node-ports"] == {NODE: "goto node-external-cluster"}
-    assert found["endpoints"] == {
-        f"{INNER} . {slot}": f"{each.address} . 8080" for slot, each in enumerate((HERE, THERE))
-    }
-    assert (found["to-cluster-ip"], found["policy-cluster"]) == ({OUTER: "10.96.0.1"}, {INNER: "goto c-2"})
-    assert (found["node-to-cluster-ip"], found["node-to-port"]) == ({NODE: "10.96.0.1"}, {NODE: "80"})
-    assert found["cluster-ips"] == {"10.96.0.1": ""}
-    assert found["hairpin"] == {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""}
-    assert a_portion(node_port=30_080).shared_chains == {"c-2"}
-
-
 def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() -> None:
     def size(addresses: int, endpoints: int) -> int:
         external = tuple(f"198.51.100.{number}" for number in range(1, addresses + 1))
@@ -59,20 +45,10 @@ def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() 
     assert size(200, 100) - size(200, 1) == 99
 
 
-def test_a_service_without_further_addresses_has_nothing_for_them() -> None:
-    assert a_portion(external_ips=()).elements == {
-        "cluster-ips": {"10.96.0.1": ""},
-        "hairpin": {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""},
-        "services": {INNER: "goto c-2"},
-        "endpoints": {f"{INNER} . 0": "10.1.0.1 . 8080", f"{INNER} . 1": "10.2.0.1 . 8080"},
-    }
-
-
-def test_without_endpoints_all_addresses_reject() -> None:
-    found = a_portion(cluster=(), node_port=30_080).elements
-    assert found["refused"] == {INNER: "goto nobody", OUTER: "goto nobody"}
-    assert found["node-refused"] == {NODE: "goto nobody"}
-    assert not found.keys() & {"services", "node-ports", "endpoints"}
+def test_nobody_is_served_without_endpoints_or_from_outside_of_the_source_ranges() -> None:
+    assert a_portion(cluster=()).elements["refused"] == {INNER: "goto nobody", OUTER: "goto nobody"}
+    (guard,) = a_portion(load_balancer_ips=("203.0.113.1",), source_ranges=("192.0.2.0/24",)).chains.values()
+    assert guard.rules == ("ip saddr != { 192.0.2.0/24 } drop",)
 
 
 def test_the_external_policy_local_parts_inside_and_outside() -> None:
@@ -96,44 +72,6 @@ def test_the_policies_local_drop_where_others_have_endpoints() -> None:
     # What starts here is served all the same.
     assert (found["services"], found["inside"]) == ({OUTER: "goto external-local"}, {OUTER: "goto to-cluster"})
     assert "outside" not in found
-
-
-def test_weights_become_slots() -> None:
-    found = a_portion(weights=(1.0, 0.5), external_ips=()).elements
-    assert found["services"] == {INNER: "goto c-3"}
-    assert sorted(found["endpoints"].values()) == ["10.1.0.1 . 8080", "10.1.0.1 . 8080", "10.2.0.1 . 8080"]
-
-
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [
-        (None, "ip saddr != { 192.0.2.0/24 } drop"),
-        ("198.51.100.9", "ip saddr != { 192.0.2.0/24 } drop"),
-        ("192.0.2.9", "ip saddr != { 192.0.2.0/24, 203.0.113.1 } drop"),
-    ],
-)
-def test_a_balancers_address_may_call_itself_where_the_node_may(own: str | None, expected: str) -> None:
-    found = a_portion(load_balancer_ips=("203.0.113.1",), source_ranges=("192.0.2.0/24",), own=own)
-    ((name, chain),) = found.chains.items()
-    assert chain.rules == (expected,)
-    assert found.elements["guarded"] == {"203.0.113.1 . tcp . 80": f"goto {name}"}
-
-
-def test_a_client_keeps_its_endpoint_for_each_port_of_its_own() -> None:
-    found = a_portion(affinity_seconds=60, node_port=30_080)
-    assert not found.shared_chains
-    assert "endpoints" not in found.elements
-    ((kept, declared),) = found.sets.items()
-    assert "flags dynamic,timeout; timeout 60s" in declared.spec
-    keep = found.elements["services"][INNER].removeprefix("goto ")
-    leads = [rule.split()[-1] for rule in found.chains[keep].rules]
-    # Those who were here before, the draw, and whom the draw misses.
-    assert len(leads) == 4
-    assert leads[0] == leads[3]
-    assert [found.chains[each].rules[0] for each in leads[:2]] == [
-        f"update @{kept} {{ ip saddr . {each.address} . 8080 }}" for each in (HERE, THERE)
-    ]
-    assert found.elements["policy-cluster"][INNER] == f"goto {keep}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

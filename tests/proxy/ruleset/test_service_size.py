@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import structs
 from tests.proxy.drawn_services import node_service, one_port, services
 
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceSpec
+from zoneward.kube.objects import EndpointPort, ServicePort
 from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.service_size import (
     ServiceParts,
@@ -28,38 +29,17 @@ def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
 
 
 def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
-    assert count_entries(a_service(1)) == 1 + 1 + 2
-    assert count_entries(
-        a_service(3, endpoints=5, external_ips=("198.51.100.1",), load_balancer_ips=("203.0.113.1",))
-    ) == 1 + 3 * (3 + 5)
-    port = a_service(1).ports[0]
-    assert (
-        count_entries(replace(a_service(1), ports=(replace(port, node_port=30_000),)))
-        == count_entries(a_service(1)) + 1
-    )
-    assert (
-        count_entries(replace(a_service(1), ports=(replace(port, weights=(1.0, 3.0)),)))
-        == count_entries(a_service(1)) + 2
-    )
-    assert (
-        count_entries(replace(a_service(1), ports=(replace(port, affinity_seconds=60),)))
-        == count_entries(a_service(1)) + 40
-    )
-
-
-def test_what_fits_into_one_transaction_is_made_at_once() -> None:
-    old, new = (a_service(3),), (a_service(4),)
-    assert next_parts((), new, most=100) == new
-    assert next_parts(old, new, most=100) == new
-    assert next_parts(old, (), most=100) == ()
-
-
-def test_of_a_large_service_only_ports_that_change_count() -> None:
-    old = a_service(50)
-    new = replace(
-        old, ports=(*old.ports[:-1], replace(old.ports[-1], cluster_endpoints=old.ports[-1].cluster_endpoints[:1]))
-    )
-    assert next_parts((old,), (new,), most=20) == (new,)
+    one = a_service(1)
+    assert count_entries(one) == 1 + 1 + 2
+    outer = a_service(3, endpoints=5, external_ips=("198.51.100.1",), load_balancer_ips=("203.0.113.1",))
+    assert count_entries(outer) == 1 + 3 * (3 + 5)
+    more: dict[int, dict[str, Any]] = {
+        1: {"node_port": 30_000},
+        2: {"weights": (1.0, 3.0)},
+        40: {"affinity_seconds": 60},
+    }
+    for number, fields in more.items():
+        assert count_entries(replace(one, ports=(replace(one.ports[0], **fields),))) == count_entries(one) + number
 
 
 def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
@@ -87,30 +67,18 @@ def test_every_way_ends_where_it_should(old: NodeService | None, new: NodeServic
     assert way(there, wanted, most=most)[-1:] in ([], [wanted])
 
 
-def cluster_objects(ports: int, endpoints: int) -> tuple[Service, list[EndpointSlice]]:
-    service = Service(spec=ServiceSpec(ports=tuple(ServicePort(name=f"p{each}", port=each) for each in range(ports))))
-    slices = EndpointSlice(
-        address_type="IPv4",
-        ports=tuple(EndpointPort(name=f"p{each}", protocol="TCP", port=80) for each in range(ports)),
-        endpoints=tuple(Endpoint(addresses=(f"10.0.0.{each}",)) for each in range(endpoints)),
-    )
-    return service, [slices]
-
-
 def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:
-    service, slices = cluster_objects(4, 5)
+    addresses = [f"10.0.0.{each}" for each in range(5)]
+    ports = [EndpointPort(name=f"p{each}", protocol="TCP", port=80) for each in range(4)]
+    service = structs.a_service(ports=[ServicePort(name=each.name or "", port=80) for each in ports])
+    slices = [structs.a_slice("one", *map(structs.an_endpoint, addresses), ports=ports)]
     check_endpoint_count(service, slices, most=20)
-    with pytest.raises(
-        ServiceTooLarge, match=r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)"
-    ) as error:
+    expected = r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)"
+    with pytest.raises(ServiceTooLarge, match=expected) as error:
         check_endpoint_count(service, slices, most=19)
-    assert error.value.addresses == {f"10.0.0.{each}" for each in range(5)}
-    one_port = replace_ports(slices[0], slices[0].ports[:1] if slices[0].ports else ())
-    check_endpoint_count(service, [one_port], most=5)
-
-
-def replace_ports(slice_: EndpointSlice, ports: tuple[EndpointPort, ...]) -> EndpointSlice:
-    return EndpointSlice(address_type=slice_.address_type, endpoints=slice_.endpoints, ports=ports)
+    assert error.value.addresses == set(addresses)
+    slices = [structs.a_slice("one", *map(structs.an_endpoint, addresses), ports=ports[:1])]
+    check_endpoint_count(service, slices, most=5)
 
 
 def test_endpoints_that_are_gone_are_taken_away_with_their_weights() -> None:
