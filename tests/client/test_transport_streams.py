@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.base_protocol import BaseProtocol
 from tests.client.calling import IDLE, PODS, Time, hang, in_turn, status, transport
 from tests.client.serving import HOST, access_to, served, speaking
-from tests.controller.leader.an_election import in_virtual_time, seconds
+from tests.controller.model.network import in_virtual_time, seconds
 
 from zoneward.client.api_errors import AnswerTooLarge, SilentConnection, TooManyRequests, Unreachable
 from zoneward.client.response_body import iter_lines

@@ -4,34 +4,22 @@ The stand-in keeps slices as current Kubernetes would and knows no Endpoints; th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from tests.builders.objects import a_node, a_pod, a_service
-from tests.client.calling import transport
-from tests.client.serving import access_to
-from tests.controller.a_controller import KEPT, LABELS, SandboxObjects
+from tests.controller.a_controller import KEPT, LABELS, SandboxObjects, a_sandbox, plans_of
 
 from zoneward.client.resources import SLICES
-from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import encode_object
 from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
+from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import compute_demand
-from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient
-from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
-from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.plan import plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")
@@ -69,16 +57,11 @@ class Shop(SandboxObjects):
 
     def touch_slice(self, name: str) -> None:
         """Give it another version, with the same endpoints."""
-        annotations = {"touched": str(self.registry.store.version)}
-
-        def change(old: Object) -> Object:
-            return old | {"metadata": old["metadata"] | {"annotations": annotations}}
-
-        self.store.update(self.registry.kinds[KEPT], KEY[0], name, change)
+        touched = {"annotations": {"touched": str(self.registry.store.version)}}
+        self.change(KEPT, KEY[0], name, lambda old: old | {"metadata": old["metadata"] | touched})
 
     def change_service(self, change: Any) -> None:
-        kind = self.registry.kinds["services"]
-        self.store.update(kind, *KEY, lambda old: change(deepcopy(old)))
+        self.change("services", *KEY, change)
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == KEPT and (gone := self.steady - self.listed()):
@@ -99,75 +82,46 @@ class Shop(SandboxObjects):
             await asyncio.sleep(0.005)
 
     def sync(self) -> None:
-        found = self.registry.find("services", *KEY)
-        if found is None:
-            return
-        service = msgspec.convert(found, Service)
-        if not service.spec.selector:
-            if self.lets_go:
-                return
-            service = msgspec.structs.replace(service, spec=msgspec.structs.replace(service.spec, selector=LABELS))
-        nodes = msgspec.convert(self.objects("nodes"), list[Node])
-        plan = plan_service(
-            service,
-            pods=msgspec.convert(self.objects("pods"), list[Pod]),
-            slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
-            cluster_state=ClusterState(
-                demand=compute_demand(nodes),
-                node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
-                configuration=Configuration().as_upstream(),
-            ),
-        )
-        kind = self.registry.kinds[KEPT]
-        for family in plan.families:
-            for each in family.changes.create:
-                self.store.create(kind, KEY[0], _written(each))
-            for each in family.changes.update:
-                self.store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)))
-            for each in family.changes.delete:
-                self.store.delete(kind, KEY[0], each.metadata.name)
+        def objects(resource: str) -> list[Object]:
+            return [self._service()] if resource == "services" else self.objects(resource)
 
+        def written(each: EndpointSlice) -> Object:
+            thing: Object = msgspec.json.decode(encode_object(SLICES, each))
+            return thing
 
-def _with(fields: Object) -> Callable[[Object], Object]:
-    return lambda old: old | fields
+        kind, key = self.registry.kinds[KEPT], KEY[0]
+        for plan in plans_of(objects, Configuration().as_upstream()):
+            for family in plan.families:
+                for each in family.changes.create:
+                    self.store.create(kind, key, written(each))
+                for each in family.changes.update:
+                    self.store.update(kind, key, each.metadata.name, lambda _old, each=each: written(each))  # type: ignore[misc]
+                for each in family.changes.delete:
+                    self.store.delete(kind, key, each.metadata.name)
 
-
-def _replaced_by(new: Object) -> Callable[[Object], Object]:
-    return lambda _old: new
-
-
-def _written(each: EndpointSlice) -> Object:
-    thing: Object = msgspec.json.decode(encode_object(SLICES, each))
-    return thing
+    def _service(self) -> Object:
+        """As the stand-in sees it: it may go on with one whose selector is gone."""
+        found = self.registry.find("services", *KEY) or {"metadata": {}, "spec": {}}
+        return found if self.lets_go else found | {"spec": {"selector": LABELS} | found["spec"]}
 
 
 @asynccontextmanager
 async def a_shop(*faults: str) -> AsyncIterator[Shop]:
-    """In which the built-in controller has all in its slices."""
-    registry = new_registry()
-    store = LocalClient(registry)
-    for zone in "abc":
-        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
-    for number in range(NUMBER):
-        pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", ips=[f"10.0.0.{number}"], labels=LABELS)
-        store.create(registry.kinds["pods"], KEY[0], pod)
-        with_status = {"status": pod["status"]}
-        kind, name = registry.kinds["pods"], pod["metadata"]["name"]
-        store.patch_status(kind, KEY[0], name, _with(with_status))
-    service = a_service("cart", selector=LABELS, annotations={"a": "b"})
-    store.create(registry.kinds["services"], KEY[0], service)
-    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
-    async with (
-        SandboxServer(registry, faults=found) as server,
-        transport(access_to(server.address), retries=RetryPolicy()) as link,
-    ):
+    """In which the built-in controller has all in its slices; nothing may ever be missing."""
+    async with a_sandbox(*faults) as (registry, server, link):
         shop = Shop(registry, link, server.kubeconfig())
+        for zone in "abc":
+            shop.node(f"node-{zone}", zone)
+        for number in range(NUMBER):
+            shop.pod(number, node=f"node-{'abc'[number % 3]}")
+        shop.service(annotations={"a": "b"})
         shop.sync()
         assert shop.listed() == shop.steady
         registry.store.listeners.append(shop.note)
         work = asyncio.create_task(shop.work())
         try:
             yield shop
+            assert shop.missing == []
         finally:
             work.cancel()
             with suppress(asyncio.CancelledError):

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
+from unittest.mock import patch
 
 import msgspec
 from tests.builders.objects import a_node, a_pod, a_service
@@ -14,10 +15,11 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 
 from zoneward.client.backoff import Backoff
-from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import LivePod
-from zoneward.client.transport import RetryPolicy
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import CACHED_RESOURCES, LivePod
+from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.client.writer import Writer
+from zoneward.controller import endpointslice_controller
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
@@ -59,13 +61,29 @@ class SandboxObjects:
         return LocalClient(self.registry)
 
     def make_ready(self, number: int, ready: bool) -> None:
-        self._status(f"cart-{number}", {}, conditions=[{"type": "Ready", "status": str(ready)}])
+        self._status(f"cart-{number}", {"conditions": [{"type": "Ready", "status": str(ready)}]})
 
-    def _status(self, name: str, fields: Object, **more: Any) -> None:
+    def _status(self, name: str, fields: Object) -> None:
         def change(pod: Object) -> Object:
-            return pod | fields if fields else pod | {"status": pod["status"] | more}
+            return pod | {"status": (pod.get("status") or {}) | fields}
 
         self.store.patch_status(self.registry.kinds["pods"], "default", name, change)
+
+    def node(self, name: str, zone: str) -> None:
+        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
+
+    def pod(self, number: int, *, node: str) -> None:
+        pod = a_pod(f"cart-{number}", node=node, ips=[f"10.0.{number // 250}.{number % 250}"], labels=LABELS)
+        self.store.create(self.registry.kinds["pods"], "default", pod)
+        self._status(f"cart-{number}", pod["status"])
+
+    def service(self, name: str = "cart", **options: Any) -> None:
+        given = {"selector": LABELS} | options
+        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given))
+
+    def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
+        kind = self.registry.kinds[plural]
+        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)))
 
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
@@ -88,54 +106,15 @@ class Place(SandboxObjects):
     _listed: set[str] = field(default_factory=set)
     _ready_since: dict[str, float] = field(default_factory=dict)
 
-    # --- what happens there -------------------------------------------------------------------------------------------
-
-    def node(self, name: str, zone: str) -> None:
-        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
-
-    def pod(self, number: int, *, node: str) -> None:
-        pod = a_pod(f"cart-{number}", node=node, ips=[f"10.0.{number // 250}.{number % 250 + 1}"], labels=LABELS)
-        self.store.create(self.registry.kinds["pods"], "default", pod)
-        self._status(f"cart-{number}", {"status": pod["status"]})
-
-    def service(self, name: str = "cart", **options: Any) -> None:
-        given = {"selector": LABELS} | options
-        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given))
-
-    def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
-        kind = self.registry.kinds[plural]
-        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)))
-
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         def change(thing: Object) -> Object:
             return thing | {"metadata": thing["metadata"] | {"annotations": dict(annotations)}}
 
         self.change("services", "default", name, change)
 
-    # --- what is there ------------------------------------------------------------------------------------------------
-
     def slices(self, service: str = "cart") -> list[EndpointSlice]:
         found = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
         return [each for each in found if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
-
-    def plans(self, configuration: Configuration) -> Iterator[ServicePlan]:
-        """What every Service with a selector would come to now, planned from what the server has."""
-        snapshot = Snapshot(
-            services=tuple(msgspec.convert(self.objects("services"), list[Service])),
-            nodes=tuple(msgspec.convert(self.objects("nodes"), list[Node])),
-            pods=tuple(msgspec.convert(self.objects("pods"), list[Pod])),
-            slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
-            lists_pods=True,
-        )
-        cluster_state = ClusterState(
-            demand=compute_demand(snapshot.nodes),
-            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
-            configuration=configuration,
-        )
-        for service in snapshot.services:
-            if service.spec.selector:
-                pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-                yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
@@ -164,13 +143,19 @@ class Place(SandboxObjects):
 
 
 @asynccontextmanager
-async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
+async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer, Transport]]:
     registry = new_registry()
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        SandboxServer(registry, faults=found, ends_pods=ends_pods) as server,
+        SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
+        yield registry, server, link
+
+
+@asynccontextmanager
+async def a_place(*faults: str) -> AsyncIterator[Place]:
+    async with a_sandbox(*faults) as (registry, _, link):
         place = Place(registry, link)
         registry.store.listeners.append(place.note)
         yield place
@@ -194,14 +179,15 @@ async def at_work(
     )
     context = ControllerContext(connection=place.link, mode=mode, **of_context)
     controller = EndpointSliceController(context, ControllerOptions(**of_options), **given)
-    running = asyncio.create_task(controller.run())
-    try:
-        yield controller
-        assert not running.done(), running.exception()
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+    with patch.object(endpointslice_controller, "_RECHECK_PERIOD", 0.05):
+        running = asyncio.create_task(controller.run())
+        try:
+            yield controller
+            assert not running.done(), running.exception()
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
 
 
 async def settle(place: Place, controller: EndpointSliceController) -> None:
@@ -211,7 +197,7 @@ async def settle(place: Place, controller: EndpointSliceController) -> None:
         version = place.registry.store.version
         if (
             await controller.wait_until_idle(0.2)
-            and _has_seen(place, controller)
+            and has_seen(place.registry, controller.cache)
             and version == place.registry.store.version
         ):
             return
@@ -219,19 +205,35 @@ async def settle(place: Place, controller: EndpointSliceController) -> None:
     raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")
 
 
-def _has_seen(place: Place, controller: EndpointSliceController) -> bool:
-    cache = controller.cache
-    stores: Mapping[str, ObjectStore[Any]] = {
-        "pods": cache.pods,
-        "services": cache.services,
-        "nodes": cache.nodes,
-        KEPT: cache.slices,
-    }
-    return all(
-        {each["metadata"]["resourceVersion"] for each in place.objects(resource)}
-        == {each.metadata.resource_version for each in store}
-        for resource, store in stores.items()
+def has_seen(registry: Registry, cache: InformerCache) -> bool:
+    """Whether the cache has all that the server has."""
+    for resource in CACHED_RESOURCES:
+        kind = registry.kinds[f"{resource.plural}.{resource.group}" if resource.group else resource.plural]
+        held: Iterable[Any] = cache.store(resource)
+        versions = {int(each.metadata.resource_version) for each in held}
+        if {record.version for _, record in registry.store.records(kind)} != versions:
+            return False
+    return True
+
+
+def plans_of(objects: Callable[[str], list[Object]], configuration: Configuration) -> Iterator[ServicePlan]:
+    """What every Service with a selector would come to now, planned from what the server has."""
+    snapshot = Snapshot(
+        services=msgspec.convert(objects("services"), tuple[Service, ...]),
+        nodes=msgspec.convert(objects("nodes"), tuple[Node, ...]),
+        pods=msgspec.convert(objects("pods"), tuple[Pod, ...]),
+        slices=msgspec.convert(objects(KEPT), tuple[EndpointSlice, ...]),
+        lists_pods=True,
     )
+    cluster_state = ClusterState(
+        demand=compute_demand(snapshot.nodes),
+        node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
+        configuration=configuration,
+    )
+    for service in snapshot.services:
+        if service.spec.selector:
+            pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
+            yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
 
 def fill(place: Place, pods: int = PODS, **service: Any) -> None:
@@ -243,4 +245,4 @@ def fill(place: Place, pods: int = PODS, **service: Any) -> None:
 
 
 def addresses(*numbers: int) -> set[str]:
-    return {f"10.0.{number // 250}.{number % 250 + 1}" for number in numbers}
+    return {f"10.0.{number // 250}.{number % 250}" for number in numbers}

@@ -8,15 +8,12 @@ from zoneward.daemon.configuration_file import ListenAddress, parse_duration, pa
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import ConfigurationError
 
+SYNCS, PERIOD = "concurrentServiceEndpointSyncs", "endpointUpdatesBatchPeriod"
+
 
 def test_a_section_that_says_nothing_is_the_default() -> None:
-    assert (
-        read_controller_configuration(None)
-        == read_controller_configuration({})
-        == read_controller_configuration({"mode": None, "listen": None})
-        == ControllerConfiguration()
-    )
-    assert ControllerConfiguration().mode is None
+    for section in (None, {}, {"mode": None, "listen": None}):
+        assert read_controller_configuration(section) == ControllerConfiguration()
 
 
 def test_every_key_is_read() -> None:
@@ -59,50 +56,34 @@ def test_every_key_is_read() -> None:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ([], "controller: expected a map, got []"),
-        ({"leaderElection": 1}, "controller.leaderElection: expected a map, got 1"),
-        ({"mode": "all"}, "controller.mode: expected take-over or only-marked, got 'all'"),
-        ({"mode": []}, "controller.mode: expected take-over or only-marked, got []"),
-        ({"keepBuiltInLabel": 1}, "controller.keepBuiltInLabel: expected true or false, got 1"),
+        ([], ": expected a map, got []"),
+        ({"leaderElection": 1}, ".leaderElection: expected a map, got 1"),
+        ({"mode": "all"}, ".mode: expected take-over or only-marked, got 'all'"),
+        ({"mode": []}, ".mode: expected take-over or only-marked, got []"),
+        ({"keepBuiltInLabel": 1}, ".keepBuiltInLabel: expected true or false, got 1"),
         (
             {"mode": "only-marked", "keepBuiltInLabel": True},
             (
-                "controller.keepBuiltInLabel: expected the mode take-over, got only-marked,"
+                ".keepBuiltInLabel: expected the mode take-over, got only-marked,"
                 " in which our slices need a label of their own"
             ),
         ),
-        ({"debugForAll": "yes"}, "controller.debugForAll: expected true or false, got 'yes'"),
-        ({"listen": 10271}, "controller.listen: expected [HOST]:PORT, got 10271"),
-        (
-            {"concurrentServiceEndpointSyncs": True},
-            "controller.concurrentServiceEndpointSyncs: expected a whole number, got True",
-        ),
-        (
-            {"concurrentServiceEndpointSyncs": 101},
-            "controller.concurrentServiceEndpointSyncs: expected a number from 1 to 50, got 101",
-        ),
-        (
-            {"endpointUpdatesBatchPeriod": 5},
-            "controller.endpointUpdatesBatchPeriod: expected a duration (500ms, 15s, 1m30s), got 5",
-        ),
-        (
-            {"endpointUpdatesBatchPeriod": "2h"},
-            "controller.endpointUpdatesBatchPeriod: expected at most 1h, got 7200 s",
-        ),
+        ({"listen": 10271}, ".listen: expected [HOST]:PORT, got 10271"),
+        ({SYNCS: True}, f".{SYNCS}: expected a whole number, got True"),
+        ({SYNCS: 101}, f".{SYNCS}: expected a number from 1 to 50, got 101"),
+        ({PERIOD: 5}, f".{PERIOD}: expected a duration (500ms, 15s, 1m30s), got 5"),
+        ({PERIOD: "2h"}, f".{PERIOD}: expected at most 1h, got 7200 s"),
         (
             {"leaderElection": {"leaseDuration": "5s"}},
-            "controller.leaderElection.leaseDuration: expected more than renewDeadline (10 s), got 5 s",
+            ".leaderElection.leaseDuration: expected more than renewDeadline (10 s), got 5 s",
         ),
-        (
-            {"leaderElection": {"resourceName": ""}},
-            "controller.leaderElection.resourceName: expected a name, got ''",
-        ),
+        ({"leaderElection": {"resourceName": ""}}, ".leaderElection.resourceName: expected a name, got ''"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(section: object, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_controller_configuration(section)
-    assert str(raised.value) == expected
+    assert str(raised.value) == f"controller{expected}"
 
 
 def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
@@ -110,35 +91,27 @@ def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
         read_controller_configuration({"lease": "a"})
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0", 0.0), ("0s", 0.0), ("500ms", 0.5), ("1.5s", 1.5), ("1m30s", 90.0), ("1h0.5m", 3630.0), (".5s", 0.5)],
-)
-def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+DURATIONS = {"0": 0.0, "0s": 0.0, "500ms": 0.5, "1.5s": 1.5, "1m30s": 90.0, "1h0.5m": 3630.0, ".5s": 0.5}
+NO_DURATIONS = ("", "5", "-1s", "+1s", "1 s", "s", "1d", "1s2", "1e3s", "1s" * 200, "٣s", "1.2.3s")
+ADDRESSES = {
+    ":10271": ListenAddress(None, 10271),
+    "127.0.0.1:0": ListenAddress("127.0.0.1", 0),
+    "localhost:80": ListenAddress("localhost", 80),
+    "[::1]:80": ListenAddress("::1", 80),
+}
+NO_ADDRESSES = ("", "80", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:٣", "a:b")
 
 
-@pytest.mark.parametrize("text", ["", "5", "-1s", "+1s", "1 s", "s", "1d", "1s2", "1e3s", "1s" * 200, "٣s", "1.2.3s"])
-def test_what_go_would_refuse_or_mean_otherwise_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a duration"):
-        parse_duration(text)
+def test_durations_are_read_as_go_reads_them_and_addresses_as_they_are_told() -> None:
+    assert {text: parse_duration(text) for text in DURATIONS} == DURATIONS
+    assert {text: parse_listen_address(text) for text in ADDRESSES} == ADDRESSES
+    assert [str(address) for address in ADDRESSES.values()] == [*ADDRESSES]
 
 
-@pytest.mark.parametrize(
-    ("text", "listen"),
-    [
-        (":10271", ListenAddress(None, 10271)),
-        ("127.0.0.1:0", ListenAddress("127.0.0.1", 0)),
-        ("localhost:80", ListenAddress("localhost", 80)),
-        ("[::1]:80", ListenAddress("::1", 80)),
-    ],
-)
-def test_addresses_are_read_and_told_alike(text: str, listen: ListenAddress) -> None:
-    assert parse_listen_address(text) == listen
-    assert str(listen) == text
-
-
-@pytest.mark.parametrize("text", ["", "80", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:٣", "a:b"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        parse_listen_address(text)
+def test_what_go_would_refuse_or_mean_otherwise_is_refused() -> None:
+    for text in NO_DURATIONS:
+        with pytest.raises(ValueError, match="expected a duration"):
+            parse_duration(text)
+    for text in NO_ADDRESSES:
+        with pytest.raises(ValueError, match="expected"):
+            parse_listen_address(text)

@@ -1,7 +1,4 @@
-"""What is counted of a sync is what the plan says, and Prometheus reads it under upstream's names and ours.
-
-The documentation and the alerts have all of it.
-"""
+"""What is counted of a sync is what the plan says; the documentation and the alerts have all that Prometheus reads."""
 
 import asyncio
 import re
@@ -11,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,14 +16,28 @@ from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
+from zoneward.client.api_errors import Conflict, Gone, Unreachable
 from zoneward.client.resources import SERVICES
-from zoneward.client.writer import WriteOutcome
 from zoneward.controller.controller_metrics import OURS, UPSTREAM, ControllerMetrics
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
-from zoneward.controller.sync_counts import Operation, SyncResult, TrafficDistribution
+from zoneward.controller.sync_counts import (
+    FamilyTotals,
+    Feature,
+    HintedBy,
+    Operation,
+    SliceTotals,
+    SyncLabels,
+    SyncResult,
+    TrafficDistribution,
+    family_totals,
+    sync_labels,
+    traffic_distribution,
+)
 from zoneward.daemon.metrics import MetricsPage, counter_total, histogram_totals
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.slices.plan import ServicePlan
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
@@ -41,7 +53,7 @@ def hinted(plan: ServicePlan) -> Iterator[bool]:
 
 
 @given(clusters(), st.booleans())
-@examples(50)
+@examples(30)
 def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream: bool) -> None:
     cluster = cluster.with_(configuration=replace(cluster.configuration, upstream=as_upstream))
     metrics, plan = ControllerMetrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()
@@ -57,50 +69,14 @@ def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream
     assert moved[1] == sum(family.decision.moved for family in plan.families)
 
 
-def test_a_second_sync_takes_the_place_of_the_first_and_a_service_that_goes_leaves_nothing() -> None:
-    cluster = Cluster(service=a_service(distribution="PreferClose"), nodes=NODES, pods=pods_in(EVEN))
-    metrics = ControllerMetrics()
-    metrics.record_sync(cluster.plan())
-    metrics.record_sync(cluster.with_(pods=pods_in({"a": 1, "b": 1, "c": 1})).plan())
-    assert metrics.totals.endpoints == 3
-    assert metrics.totals.by_traffic_distribution == {TrafficDistribution.PREFER_CLOSE: 1}
-    metrics.forget_service(KEY)
-    metrics.forget_service(KEY)
-    assert (metrics.totals.endpoints, metrics.totals.slices, metrics.totals.desired_slices) == (0, 0, 0)
-    assert sum(metrics.totals.by_traffic_distribution.values()) == 0
-    assert counter_total(metrics.syncs, result="success") == 2
-
-
 def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
     metrics = ControllerMetrics(predictions=Predictions())
-    metrics.record_sync(Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan())
-    metrics.forget_all_services()
-    assert (metrics.totals.endpoints, metrics.totals.slices, sum(metrics.totals.hinted.values())) == (0, 0, 0)
     assert metrics.predictions is not None
-    assert not metrics.predictions.due
+    metrics.record_sync(Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan())
+    assert list(metrics.predictions.due) == [KEY]
+    metrics.forget_all_services()
+    assert (len(metrics.totals), metrics.totals.endpoints, len(metrics.predictions.due)) == (0, 0, 0)
     assert (counter_total(metrics.syncs, result="success"), histogram_totals(metrics.added)) == (1, (1, 12))
-
-
-def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
-    metrics = ControllerMetrics()
-    for error in (
-        Conflict(409, "Conflict", "x"),
-        Conflict(409, "AlreadyExists", "x"),
-        Forbidden(403, "Forbidden", "x"),
-        ServerFault(500, "", "x"),
-        Unreachable("x", sent=False),
-    ):
-        metrics.record_api_error(error, kind="endpointslices")
-    metrics.record_api_error(Unreachable("x"), kind="services")
-    for outcome in (
-        WriteOutcome.STALE,
-        WriteOutcome.EXISTS,
-        WriteOutcome.REFUSED,
-        WriteOutcome.UNKNOWN,
-        WriteOutcome.NOT_DONE,
-    ):
-        assert counter_total(metrics.api_errors, resource="endpointslices", kind=outcome.value) == 1
-    assert counter_total(metrics.api_errors, resource="services", kind=WriteOutcome.UNKNOWN.value) == 1
 
 
 def test_a_watch_that_is_too_old_is_no_trouble() -> None:
@@ -108,24 +84,6 @@ def test_a_watch_that_is_too_old_is_no_trouble() -> None:
     metrics.record_watch_error(Gone(410, "Expired", "x"), kind="pods")
     metrics.record_watch_error(Unreachable("x"), kind="pods")
     assert counter_total(metrics.watch_errors) == counter_total(metrics.watch_errors, resource="pods") == 1
-
-
-def test_writes_and_waits_are_counted_one_by_one() -> None:
-    metrics = ControllerMetrics()
-    metrics.record_write(Operation.UPDATE)
-    metrics.record_latency(0.02)
-    assert [counter_total(metrics.writes, operation=each.value) for each in Operation] == [0, 1, 0]
-    assert histogram_totals(metrics.latency) == (1, 0.02)
-
-
-def test_a_synced_service_is_predicted_anew_where_predictions_are_switched_on() -> None:
-    metrics = ControllerMetrics(predictions=Predictions(limit=1))
-    plan = Cluster(service=a_service(), nodes=NODES, pods=pods_in(EVEN)).plan()
-    metrics.record_sync(plan)
-    assert metrics.predictions is not None
-    assert list(metrics.predictions.due) == [KEY]
-    metrics.forget_service(KEY)
-    assert list(metrics.predictions.due) == []
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -149,9 +107,8 @@ def a_program(**queue: int) -> Any:
 def busy() -> ControllerMetrics:
     """Metrics in which everything has happened once."""
     metrics = ControllerMetrics(predictions=Predictions())
-    nodes, pods = nodes_in({"a": 4, "b": 4, "c": 4}), pods_in({"a": 4, "b": 4, "c": 4})
-    metrics.record_sync(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods).plan())
-    metrics.record_sync(Cluster(service=a_service(distribution="PreferClose"), nodes=nodes, pods=pods).plan())
+    for service in (a_service("Auto"), a_service(distribution="PreferClose")):
+        metrics.record_sync(Cluster(service=service, nodes=NODES, pods=pods_in(EVEN)).plan())
     metrics.record_failed_sync(SyncResult.STALE)
     metrics.record_failed_sync()
     metrics.record_retry()
@@ -174,79 +131,58 @@ def samples(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
-def families(text: str) -> set[str]:
-    return set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
-
-
-def test_syncs_have_the_proposals_results_and_upstreams_causes() -> None:
+def test_a_page_has_what_happened_and_looks_at_what_is() -> None:
     found = samples(page(busy()))
-    assert found[f'{UPSTREAM}syncs{{cause="",result="success"}}'] == 2
-    assert found[f'{UPSTREAM}syncs{{cause="stale",result="failure"}}'] == 1
-    assert found[f'{UPSTREAM}syncs{{cause="error",result="failure"}}'] == 1
-
-
-def test_changed_slices_have_the_labels_of_both_proposals_and_of_upstream() -> None:
-    found = samples(page(busy()))
-    name = f"{UPSTREAM}endpointslices_changed_per_sync_count"
-    labels = 'approach="auto",feature="TopologyAwareHints",topology="Auto",traffic_distribution=""'
-    assert found[f"{name}{{{labels}}}"] == 1
-    labels = (
+    changed = f"{UPSTREAM}endpointslices_changed_per_sync_count"
+    auto = 'approach="auto",feature="TopologyAwareHints",topology="Auto",traffic_distribution=""'
+    close = (
         'approach="auto",feature="ServiceTrafficDistribution",topology="Disabled",traffic_distribution="PreferClose"'
     )
-    assert found[f"{name}{{{labels}}}"] == 1
-
-
-def test_what_is_looked_at_is_looked_at_for_each_page() -> None:
-    found = samples(page(ControllerMetrics()))
-    assert found[f'{OURS}queue_services{{state="gathering"}}'] == 2
-    assert (found[f"{OURS}leader"], found[f"{OURS}cache_synced"]) == (1, 0)
-    assert (found[f"{OURS}queue_oldest_seconds"], found[f"{OURS}watch_trouble_seconds"]) == (1.5, 0.25)
-    assert found[f"{OURS}contested_services"] == 4
-    assert found[f'{OURS}unreadable_objects{{kind="Service"}}'] == 2
-    assert found[f'{OURS}unreadable_objects{{kind="Pod"}}'] == 0
+    expected = {
+        # The proposal's results and upstream's causes, and the labels of both proposals and of upstream.
+        f'{UPSTREAM}syncs{{cause="",result="success"}}': 2,
+        f'{UPSTREAM}syncs{{cause="stale",result="failure"}}': 1,
+        f'{UPSTREAM}syncs{{cause="error",result="failure"}}': 1,
+        f"{changed}{{{auto}}}": 1,
+        f"{changed}{{{close}}}": 1,
+        f'{OURS}queue_services{{state="gathering"}}': 2,
+        f"{OURS}leader": 1,
+        f"{OURS}cache_synced": 0,
+        f"{OURS}queue_oldest_seconds": 1.5,
+        f"{OURS}watch_trouble_seconds": 0.25,
+        f"{OURS}contested_services": 4,
+        f'{OURS}unreadable_objects{{kind="Service"}}': 2,
+        f'{OURS}unreadable_objects{{kind="Pod"}}': 0,
+    }
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> None:
-    assert not any("service_max_overload" in name for name in families(page(ControllerMetrics())))
+    assert not any("service_max_overload" in name for name in samples(page(ControllerMetrics())))
     metrics = busy()
-    predictions = metrics.predictions
-    assert predictions is not None
-
-    async def predicted() -> None:
-        running = asyncio.create_task(
-            predictions.run(lambda _: lambda: {"IPv4": Prediction(0.75, 0.5)}, pause=0),
-        )
-        while predictions.due or not list(predictions):
-            await asyncio.sleep(0.001)
-        running.cancel()
-
-    asyncio.run(predicted())
+    assert metrics.predictions is not None
+    metrics.predictions._made[KEY] = {"IPv4": Prediction(0.75, 0.5)}
     labels = '{address_type="IPv4",namespace="shop",service="cart"}'
     found = samples(page(metrics))
-    assert (found[f"{OURS}service_in_zone_traffic{labels}"], found[f"{OURS}service_max_overload{labels}"]) == (
-        0.75,
-        0.5,
-    )
-    metrics.forget_service(("shop", "cart"))
+    assert found[f"{OURS}service_in_zone_traffic{labels}"] == 0.75
+    assert found[f"{OURS}service_max_overload{labels}"] == 0.5
+    metrics.forget_service(KEY)
     assert 'service="cart"' not in asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 
-def test_others_have_their_turn_while_a_page_is_made() -> None:
-    async def test() -> int:
-        turns = 0
+async def test_others_have_their_turn_while_a_page_is_made() -> None:
+    turns = 0
 
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        running = asyncio.create_task(other())
-        await MetricsPage(busy().registry).text()
-        running.cancel()
-        return turns
-
-    assert asyncio.run(test()) > 10
+    running = asyncio.create_task(other())
+    await MetricsPage(busy().registry).text()
+    running.cancel()
+    assert turns > 10
 
 
 # --- the documentation ------------------------------------------------------------------------------------------------
@@ -262,7 +198,7 @@ def documented() -> dict[str, set[str]]:
 def shown() -> dict[str, set[str]]:
     metrics = busy()
     assert metrics.predictions is not None
-    metrics.predictions._made[("shop", "cart")] = {"IPv4": Prediction(1, 0)}
+    metrics.predictions._made[KEY] = {"IPv4": Prediction(1, 0)}
     found: dict[str, set[str]] = {}
     for name in samples(page(metrics)):
         bare, _, labels = name.partition("{")
@@ -309,3 +245,101 @@ def test_each_alert_has_a_row_that_says_what_to_do() -> None:
     assert len(set(alerts)) == len(alerts)
     rows = re.findall(r"^\| `(Zoneward\w+)` \|", DOCS.read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(alerts)
+
+
+# --- The labels of a sync, and totals that are the same as if all Services were counted anew --------------------------
+
+
+NODES = nodes_in({"a": 4, "b": 4, "c": 4})
+EVEN = {"a": 4, "b": 4, "c": 4}
+
+
+NO_LABELS = None
+"""None that says what traffic distribution is asked for."""
+
+
+@pytest.mark.parametrize(
+    ("service", "pods", "labels"),
+    [
+        (a_service(), EVEN, SyncLabels("random", "", "Disabled", "")),
+        (a_service("Auto"), EVEN, SyncLabels("auto", Feature.HINTS, "Auto", "")),
+        (a_service("Auto"), {"a": 1}, SyncLabels("random", Feature.HINTS, "Auto", "")),
+        (a_service(subsetting="Auto"), EVEN, SyncLabels("auto", Feature.SUBSETTING, "Disabled", "")),
+        *(
+            (a_service(distribution=each), EVEN, SyncLabels("auto", Feature.TRAFFIC_DISTRIBUTION, "Disabled", each))
+            for each in names.TRAFFIC_DISTRIBUTIONS
+        ),
+        # A Service can make no label of its own.
+        *((a_service(distribution=each), EVEN, NO_LABELS) for each in ("zoneward.dev/local", "", "x" * 300)),
+    ],
+)
+def test_labels_say_what_is_asked_for_and_whether_it_is_in_force(
+    service: Service, pods: dict[str, int], labels: SyncLabels | None
+) -> None:
+    (family,) = Cluster(service=service, nodes=NODES, pods=pods_in(pods)).plan().families
+    found = sync_labels(service, family.decision)
+    assert found == labels if labels is not None else found.traffic_distribution == ""
+    assert traffic_distribution(service, family.decision) == (found.traffic_distribution or None)
+
+
+HINTED = {
+    "Auto": (a_service("Auto"), HintedBy.AUTO),
+    "PreferZone": (a_service("PreferZone"), HintedBy.SAME_ZONE),
+    "PreferSameNode": (a_service(distribution="PreferSameNode"), HintedBy.SAME_ZONE),
+    "subsetting": (a_service(subsetting="Auto", algorithm="local"), HintedBy.AUTO),
+}
+
+
+@pytest.mark.parametrize(("service", "by"), HINTED.values(), ids=HINTED)
+def test_endpoints_with_hints_are_told_apart_by_where_the_hints_are_from(service: Service, by: HintedBy) -> None:
+    configuration = Configuration(subsetting=SubsettingSettings(encoding="hints"))
+    cluster = Cluster(service=service, nodes=NODES, pods=pods_in(EVEN), configuration=configuration)
+    metrics = ControllerMetrics()
+    metrics.record_sync(cluster.plan())
+    assert metrics.totals.hinted == {by: 12}
+
+
+# --- totals -----------------------------------------------------------------------------------------------------------
+
+COUNTS = st.builds(
+    FamilyTotals,
+    endpoints=st.integers(0, 500),
+    slices=st.integers(0, 9),
+    desired_slices=st.integers(1, 9),
+    hinted=st.integers(0, 500),
+    hinted_by=st.sampled_from([None, *HintedBy]),
+)
+ENTRIES = st.tuples(
+    st.dictionaries(st.sampled_from(["IPv4", "IPv6"]), COUNTS), st.sampled_from([None, *TrafficDistribution])
+)
+STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | ENTRIES))
+
+
+@given(STEPS)
+def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
+    steps: list[tuple[str, tuple[dict[str, FamilyTotals], TrafficDistribution | None] | None]],
+) -> None:
+    accounts = SliceTotals()
+    left: dict[str, tuple[dict[str, FamilyTotals], TrafficDistribution | None]] = {}
+    for name, entry in steps:
+        if entry is None:
+            left.pop(name, None)
+            accounts.drop(("shop", name))
+        else:
+            left[name] = entry
+            accounts.put(("shop", name), entry[0], traffic_distribution=entry[1])
+    counts = [count for families, _ in left.values() for count in families.values()]
+    assert accounts.endpoints == sum(each.endpoints for each in counts)
+    assert accounts.slices == sum(each.slices for each in counts)
+    assert accounts.desired_slices == sum(each.desired_slices for each in counts)
+    for by in HintedBy:
+        assert accounts.hinted[by] == sum(each.hinted for each in counts if each.hinted_by is by)
+    for asked in TrafficDistribution:
+        assert accounts.by_traffic_distribution[asked] == sum(each is asked for _, each in left.values())
+    assert {name for _, name in accounts} == left.keys()
+
+
+def test_slices_for_other_ports_or_zones_are_filled_apart_and_without_endpoints_there_should_be_one() -> None:
+    assert family_totals([(101, 2), (1, 1)], max_endpoints=100).desired_slices == 3
+    assert family_totals([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
+    assert family_totals([], max_endpoints=100).desired_slices == 1

@@ -2,15 +2,17 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.builders.objects import a_service
-from tests.client.serving import access_to, json_status, served
-from tests.controller.a_controller import Place, a_place, addresses, fill
+from tests.client.recording import until
+from tests.client.serving import access_to
+from tests.controller.a_controller import KEPT, LIMIT, Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
@@ -30,11 +32,8 @@ from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.versioned_store import StoredChange
 
 LEASES = "leases.coordination.k8s.io"
-LIMIT = 20.0
 
 
 @dataclass
@@ -45,22 +44,17 @@ class Run:
     log: Lines
 
     async def until(self, event: str) -> None:
-        async with asyncio.timeout(LIMIT):
-            while event not in self.log.events:
-                assert not self.task.done(), self.task.exception()
-                await asyncio.sleep(0.005)
+        await until(lambda: event in self.log.events or self.task.done())
+        assert event in self.log.events, self.task.exception()
 
 
 @asynccontextmanager
-async def a_run(
-    url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller"), **settings: Any
-) -> AsyncIterator[Run]:
+async def a_run(url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller")) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
-    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
     replica = ControllerProgram(
         access_to(url),
         configuration=Configuration(),
-        settings=ControllerConfiguration(**(given | settings)),
+        settings=ControllerConfiguration(mode=Mode.TAKE_OVER, listen=ListenAddress("127.0.0.1", 0)),
         lease=lease,
         instance="replica-0",
         log=log,
@@ -83,66 +77,65 @@ def lease_of(place: Place) -> Any:
     return next((each["spec"] for each in place.objects(LEASES)), {})
 
 
-async def listed(place: Place, expected: set[str]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while place.listed() != expected:
-            await asyncio.sleep(0.005)
+@asynccontextmanager
+async def a_leader() -> AsyncIterator[tuple[Place, Run]]:
+    """That has written the slices of nine Pods."""
+    async with a_place() as place, a_run(url_of(place)) as run:
+        fill(place)
+        await until(lambda: place.listed() == addresses(*range(9)))
+        yield place, run
+
+
+async def over(run: Run) -> None:
+    run.stop.set()
+    await asyncio.wait_for(run.task, LIMIT)
+
+
+@contextmanager
+def held_writes() -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+    """Whether a write of a slice has begun, and whether it goes on."""
+    begun, goes_on, send = asyncio.Event(), asyncio.Event(), Transport.send
+
+    async def held(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
+        if "endpointslices" in path:
+            begun.set()
+            await goes_on.wait()
+        return await send(self, method, path, body, **options)
+
+    with patch.object(Transport, "send", held):
+        yield begun, goes_on
 
 
 async def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
-    # A write takes long enough to be under way when the end comes.
-    async with a_place("latency=200ms") as place, a_run(url_of(place)) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
-        written: list[str] = []
-
-        def note(kind: Kind, _change: StoredChange) -> None:
-            written.append(kind.resource)
-
-        place.make_ready(0, False)
-        place.registry.store.listeners.append(note)
-        await asyncio.sleep(0.35)
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
+    written: list[str] = []
+    async with a_leader() as (place, run):
+        with held_writes() as (begun, goes_on):
+            place.make_ready(0, False)
+            place.registry.store.listeners.append(lambda kind, _change: written.append(kind.resource))
+            await begun.wait()
+            run.stop.set()
+            await run.until("stops after the writes under way")
+            goes_on.set()
+            await asyncio.wait_for(run.task, LIMIT)
+        assert KEPT in written
         assert written[-1] == LEASES
         assert not lease_of(place).get("holderIdentity")
-        assert run.log.events[-3:] == [
-            "stops after the writes under way",
-            "stepped down",
-            "the Lease is released",
-        ]
-        version = place.registry.store.version
-        await asyncio.sleep(0.5)
-        assert place.registry.store.version == version
+        assert run.log.events[-3:] == ["stops after the writes under way", "stepped down", "the Lease is released"]
 
 
 async def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "DRAIN", 0.2)
-    async with a_place() as place, a_run(url_of(place)) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
-        begun = asyncio.Event()
-        send = Transport.send
-
-        async def silent(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
-            if "endpointslices" in path:
-                begun.set()
-                await asyncio.sleep(LIMIT)
-            return await send(self, method, path, body, **options)
-
-        monkeypatch.setattr(Transport, "send", silent)
-        place.make_ready(0, False)
-        await asyncio.wait_for(begun.wait(), LIMIT)
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
+    async with a_leader() as (place, run):
+        with held_writes() as (begun, _):
+            place.make_ready(0, False)
+            await begun.wait()
+            await over(run)
         assert lease_of(place)["holderIdentity"]
         assert run.log.events[-1].startswith("the Lease expires by itself")
 
 
 async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
-    async with a_place() as place, a_run(url_of(place)) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
+    async with a_leader() as (place, run):
 
         def fail(_old: object, _new: object) -> None:
             raise RuntimeError("a bug")
@@ -155,73 +148,6 @@ async def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
         with pytest.raises(RuntimeError, match="a bug"):
             await asyncio.wait_for(run.task, LIMIT)
         assert not lease_of(place).get("holderIdentity")
-
-
-async def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
-    over = asyncio.Event()
-
-    async def silent(_request: object) -> Any:
-        await over.wait()
-
-    async with served(silent) as server, a_run(server.url) as run:
-        await run.until("status server listens")
-        await asyncio.sleep(0.1)
-        run.stop.set()
-        await asyncio.wait_for(run.task, 5.0)
-        over.set()
-        assert run.log.events == ["status server listens", "stops"]
-
-
-async def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
-    async with a_place() as place, a_run(url_of(place), leader_elect=False) as run:
-        fill(place)
-        await listed(place, addresses(*range(9)))
-        assert "leads" in run.log.events
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
-        assert not lease_of(place)
-
-
-async def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_place() as place, a_run(url_of(place)) as first:
-        await first.until("leads")
-        async with a_run(url_of(place)) as second:
-            await second.until("another replica leads")
-            fill(place)
-            await listed(place, addresses(*range(9)))
-            assert "leads" not in second.log.events
-            queue = second.replica.controller.queue
-            waited, begin = queue.longest_wait(), queue.restart_waiting
-            ages: list[float] = []
-
-            def begins() -> None:
-                begin()
-                ages.append(queue.longest_wait())
-
-            monkeypatch.setattr(queue, "restart_waiting", begins)
-            assert waited > 0
-            first.stop.set()
-            await asyncio.wait_for(first.task, LIMIT)
-            await second.until("leads")
-            assert ages[0] < waited, "what waited for others has not waited for us"
-            place.make_ready(0, False)
-            await listed(place, addresses(*range(1, 9)))
-
-
-async def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
-    async def refuse(_request: object) -> Any:
-        return json_status(403, "Forbidden", "")
-
-    async with served(refuse) as server, a_run(server.url) as run:
-        with pytest.raises(Forbidden):
-            await asyncio.wait_for(run.task, LIMIT)
-
-
-async def test_what_breaks_off_is_counted_and_told() -> None:
-    async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
-        fill(place)
-        await run.until("a list or watch broke off")
-        assert counter_total(run.replica.controller.metrics.watch_errors)
 
 
 async def test_who_can_never_lead_is_not_ready() -> None:
@@ -237,70 +163,49 @@ async def test_who_can_never_lead_is_not_ready() -> None:
         assert failed_checks(checks) == {}
 
 
-async def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
-    now, log = 0.0, Lines()
+async def test_a_cluster_that_is_lost_and_found_is_told_once_each_and_keeps_no_garbage_for_ever() -> None:
+    now, log = 100.0, Lines()
     async with a_place() as place:
-        standing = WatchHealth(place.link, clock=lambda: now)
-        controller = EndpointSliceController(
-            ControllerContext(
-                connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
-            )
+        context = ControllerContext(
+            connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
         )
+        health = WatchHealth(place.link, clock=lambda: now)
         observer = ReplicaObserver(
-            controller, watch_health=standing, elector=None, log=log, error_text=str, clock=lambda: now
+            EndpointSliceController(context),
+            watch_health=health,
+            elector=None,
+            log=log,
+            error_text=str,
+            clock=lambda: now,
         )
-        standing.trouble(SLICES, Unreachable("no connection"))
-        for _ in range(4):
-            observer._observe()
-            now += 0.6
-        async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
+        health.trouble(SLICES, Unreachable("no connection"))
+        gc.disable()
+        try:
+            for seconds, is_enabled in ((0, False), (1, False), (LONGEST_WITHOUT_GC - 1.1, False), (0.1, True)):
+                now += seconds
+                observer._observe()
+                assert gc.isenabled() == is_enabled
+        finally:
+            gc.enable()
+        async with health.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
             observer._observe()
             observer._observe()
     assert log.told == [
         ("the watch of the cluster has failed", {"error": "no connection"}),
-        ("the watch of the cluster works again", {"seconds": 2.4}),
+        ("the watch of the cluster works again", {"seconds": LONGEST_WITHOUT_GC}),
     ]
 
 
 async def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
     # Slow enough to be seen while the cluster is not listed yet.
-    async with a_place("latency=500ms") as place, a_run(url_of(place)) as run:
+    async with a_place("latency=100ms") as place, a_run(url_of(place)) as run:
         await run.until("status server listens")
         assert not gc.isenabled()
-        fill(place)
-        await listed(place, addresses(*range(9)))
-        async with asyncio.timeout(LIMIT):
-            while not gc.isenabled():
-                await asyncio.sleep(0.01)
+        await until(gc.isenabled)
         assert gc.get_freeze_count()
-        run.stop.set()
-        await asyncio.wait_for(run.task, LIMIT)
+        await over(run)
     assert gc.isenabled()
     assert not gc.get_freeze_count()
-
-
-async def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
-    now = 100.0
-    async with a_place() as place:
-        controller = EndpointSliceController(
-            ControllerContext(
-                connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
-            )
-        )
-        standing = WatchHealth(place.link, clock=lambda: now)
-        observer = ReplicaObserver(
-            controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
-        )
-        gc.disable()
-        try:
-            now += LONGEST_WITHOUT_GC - 0.1
-            observer._observe()
-            assert not gc.isenabled()
-            now += 0.1
-            observer._observe()
-            assert gc.isenabled()
-        finally:
-            gc.enable()
 
 
 async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
@@ -332,23 +237,13 @@ async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permi
         errors = run.replica.controller.metrics.api_errors
         for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
             assert counter_total(errors, resource="events", kind=outcome.value) == 1
-
-
-async def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
-    async with a_place() as place, a_run(url_of(place)) as run:
-        await run.until("status server listens")
+        # What is refused for every Service is told in one line, and what fails in one each.
         run.log.told.clear()
         for number in range(20):
             path = f"/api/v1/namespaces/shop/services/s{number}/status"
             run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
-        path = "/apis/events.k8s.io/v1/namespaces/shop/events"
-        run.replica._on_status_error(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
         for _ in range(2):
             run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
         told = [(event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields]
-        assert told == [
-            ("Events or conditions are refused", "shop/s0", "Forbidden services"),
-            ("Events or conditions are refused", "shop/s0", "Forbidden events"),
-            ("an Event or condition could not be written", "shop/s0", "ServerFault"),
-            ("an Event or condition could not be written", "shop/s0", "ServerFault"),
-        ]
+        failed = ("an Event or condition could not be written", "shop/s0", "ServerFault")
+        assert told == [("Events or conditions are refused", "shop/s0", "Forbidden services"), failed, failed]

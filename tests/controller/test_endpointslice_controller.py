@@ -1,16 +1,31 @@
-"""The controller on a sandbox, over HTTP."""
+"""The whole controller on a sandbox, over HTTP: that its parts are wired.
+
+What holds after any order of events, failures and restarts is in `tests.controller.model`.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from msgspec.structs import replace
+from tests.client.recording import until
 from tests.controller.a_built_in import a_shop
-from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import (
+    LABELS,
+    LIMIT,
+    PODS,
+    Place,
+    a_place,
+    addresses,
+    at_work,
+    fill,
+    plans_of,
+    settle,
+)
+from tests.controller.lines import Lines
 
-from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.api_errors import api_error
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
 from zoneward.controller.mode import Mode
@@ -18,14 +33,15 @@ from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.objects import ObjectMeta
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.play.driver import play
-from zoneward.sandbox.play.play_file import read_play
+from zoneward.slices.plan import ServicePlan
 
 Object = dict[str, Any]
 Work = Callable[[Place, EndpointSliceController], Coroutine[Any, Any, None]]
-SUBSETS = {names.SUBSETTING_ANNOTATION: names.SUBSETTING_REQUIRE}
-EXAMPLES = Path(__file__).parents[2] / "examples" / "plays"
+KEY = ("default", "cart")
+AUTO = {names.TOPOLOGY_MODE_ANNOTATION: "Auto"}
+MARK = {SELECTOR_ANNOTATION: '{"app": "cart"}'}
 
 
 def with_controller(**options: Any) -> Callable[[Work], Any]:
@@ -45,159 +61,43 @@ def with_controller(**options: Any) -> Callable[[Work], Any]:
     return decorate
 
 
-def is_as_planned(place: Place, configuration: Configuration | None = None) -> bool:
-    """Whether a plan from what the server has would write nothing."""
-    plans = place.plans(Configuration() if configuration is None else configuration)
-    changes = [family.changes for plan in plans for family in plan.families]
-    return not any(each.create or each.update or each.delete for each in changes)
+def the_service(place: Place) -> Object:
+    (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+    return service
 
 
 @with_controller()
-async def test_a_service_with_pods_gets_its_slices(place: Place, controller: EndpointSliceController) -> None:
+async def test_slices_follow_pods_and_services_and_a_second_controller_finds_nothing_to_write(
+    place: Place, controller: EndpointSliceController
+) -> None:
     assert place.listed() == addresses(*range(PODS))
-    assert is_as_planned(place)
-    (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
     (slice_,) = place.slices()
-    annotations = slice_.metadata.annotations or {}
-    assert annotations[names.TRIGGER_TIME_ANNOTATION] == service["metadata"]["creationTimestamp"]
-    plan = controller.decision("default", "cart")
+    created = the_service(place)["metadata"]["creationTimestamp"]
+    assert (slice_.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == created
+    plan = controller.decision(*KEY)
     assert plan is not None
     assert [family.decision.endpoints for family in plan.families] == [PODS]
-
-
-@with_controller()
-async def test_readiness_and_scaling_are_followed(place: Place, controller: EndpointSliceController) -> None:
     place.make_ready(3, False)
-    await settle(place, controller)
-    assert place.listed() == addresses(*range(PODS)) - addresses(3)
-    place.make_ready(3, True)
     place.pod(PODS, node="node-a")
+    place.annotate("cart", AUTO)
     await settle(place, controller)
-    assert place.listed() == addresses(*range(PODS + 1))
-    place.store.delete(place.registry.kinds["pods"], "default", "cart-0", grace=0)
-    await settle(place, controller)
-    assert place.listed() == addresses(*range(1, PODS + 1))
-    assert is_as_planned(place)
-
-
-@with_controller()
-async def test_zones_of_nodes_and_what_a_service_asks_for_are_followed(
-    place: Place, controller: EndpointSliceController
-) -> None:
-    def move(node: Object) -> Object:
-        labels = node["metadata"]["labels"] | {names.ZONE_LABEL: "d"}
-        return node | {"metadata": node["metadata"] | {"labels": labels}}
-
-    def zones() -> set[str | None]:
-        return {one.zone for each in place.slices() for one in each.endpoints or ()}
-
-    place.change("nodes", "", "node-a", move)
-    await settle(place, controller)
-    assert zones() == {"b", "c", "d"}
-    place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-    await settle(place, controller)
-    assert all(one.hints for each in place.slices() for one in each.endpoints or ())
-    place.annotate("cart", {})
-    await settle(place, controller)
-    assert not any(one.hints for each in place.slices() for one in each.endpoints or ())
-    assert is_as_planned(place)
-
-
-async def test_a_second_controller_finds_nothing_to_write() -> None:
-    async with a_place() as place:
-        fill(place, 120)
-        place.service("empty", selector={"app": "nothing"})
-        place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        async with at_work(place) as controller:
-            await settle(place, controller)
-        version = place.registry.store.version
-        async with at_work(place) as controller:
-            await settle(place, controller)
-        assert place.registry.store.version == version
-
-
-@with_controller()
-async def test_demand_brings_back_only_services_that_it_may_change(
-    place: Place, controller: EndpointSliceController
-) -> None:
-    place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-    await settle(place, controller)
-    syncs = counter_total(controller.metrics.syncs)
-
-    def give_cpu(cpu: str) -> None:
-        def change(node: Object) -> Object:
-            return node | {"status": node["status"] | {"allocatable": {"cpu": cpu}}}
-
-        place.store.patch_status(place.registry.kinds["nodes"], "", "node-a", change)
-
-    give_cpu("4100m")
-    await settle(place, controller)
-    assert counter_total(controller.metrics.syncs) == syncs
-    give_cpu("40")
-    await settle(place, controller)
-    assert counter_total(controller.metrics.syncs) > syncs
-    assert is_as_planned(place)
-
-
-async def test_nothing_ready_is_missing_while_endpoints_move_between_slices() -> None:
-    small = Configuration(max_endpoints_per_slice=7)
-    async with a_place() as place:
-        fill(place, 40)
-        async with at_work(place, configuration=small) as controller:
-            await settle(place, controller)
-            place.expect_all_ready()
-            for annotations in (SUBSETS, {}, SUBSETS):
-                place.annotate("cart", annotations)
-                await settle(place, controller)
-                groups = {(each.metadata.labels or {}).get(names.ZONE_LABEL) for each in place.slices()}
-                assert (None in groups) == (not annotations)
-                assert place.listed() == addresses(*range(40))
-
-            def change_port(service: Object) -> Object:
-                port = service["spec"]["ports"][0] | {"targetPort": 9999}
-                return service | {"spec": service["spec"] | {"ports": [port]}}
-
-            place.change("services", "default", "cart", change_port)
-            await settle(place, controller)
-            assert {port.port for each in place.slices() for port in each.ports or ()} == {9999}
-            assert place.listed() == addresses(*range(40))
-        assert place.missing == []
-
-
-@with_controller()
-async def test_what_others_do_to_our_slices_is_mended(place: Place, controller: EndpointSliceController) -> None:
-    (slice_,) = place.slices()
-    place.change(KEPT, "default", slice_.metadata.name, lambda old: old | {"endpoints": []})
-    place.missing.clear()
-    await settle(place, controller)
-    assert place.listed() == addresses(*range(PODS))
-    place.store.delete(place.registry.kinds[KEPT], "default", slice_.metadata.name)
-    place.missing.clear()
-    await settle(place, controller)
-    assert place.listed() == addresses(*range(PODS))
-
-
-@with_controller()
-async def test_with_its_service_all_goes(place: Place, controller: EndpointSliceController) -> None:
-    place.store.delete(place.registry.kinds["services"], "default", "cart")
-    place.missing.clear()
+    assert place.listed() == addresses(*range(PODS + 1)) - addresses(3)
+    ready = [one for each in place.slices() for one in each.endpoints or () if one.conditions and one.conditions.ready]
+    assert all(one.hints for one in ready)
+    changes = [family.changes for plan in plans_of(place.objects, Configuration()) for family in plan.families]
+    assert not any(each.create or each.update or each.delete for each in changes)
+    version = place.registry.store.version
+    async with at_work(place) as second:
+        await settle(place, second)
+    assert place.registry.store.version == version
+    place.store.delete(place.registry.kinds["services"], *KEY)
     await settle(place, controller)
     place.missing.clear()
     assert place.slices() == []
-    assert len(controller._states) == 0
-    assert len(controller._tracker) == 0
-    assert len(controller.metrics.totals) == 0
+    assert (len(controller._states), len(controller._tracker), len(controller.metrics.totals)) == (0, 0, 0)
 
 
-@with_controller(mode=Mode.ONLY_MARKED)
-async def test_marked_services_alone_are_ours_where_it_is_asked_for(
-    place: Place, controller: EndpointSliceController
-) -> None:
-    assert place.slices() == []
-    place.service("other", selector=None, annotations={SELECTOR_ANNOTATION: '{"app": "cart"}'})
-    await settle(place, controller)
-    assert place.slices() == []
-    assert place.listed() == addresses(*range(PODS))
+# --- Services that are not like most ----------------------------------------------------------------------------------
 
 
 async def test_a_service_whose_selector_is_back_is_given_back() -> None:
@@ -211,85 +111,167 @@ async def test_a_service_whose_selector_is_back_is_given_back() -> None:
             shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
             await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
         assert shop.listed() == shop.steady
-        assert shop.missing == []
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-async def test_what_is_decided_is_told_once() -> None:
+async def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:
+    lines = Lines()
     async with a_place() as place:
-        fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-        for _ in range(2):
-            status_writer = StatusWriter(Writer(place.link), instance="test")
-            async with at_work(place, status_writer=status_writer) as controller:
-                await settle(place, controller)
-                assert await status_writer.wait_until_written(5)
-                await settle(place, controller)
-        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
-        assert [each["type"] for each in service["status"]["conditions"]]
-        assert len(place.objects("events")) == 1
-        version = place.registry.store.version
-        async with at_work(place, status_writer=StatusWriter(Writer(place.link), instance="test")) as controller:
+        fill(place, selector=None, annotations=MARK)
+        place.service("unmarked")
+        async with at_work(place, mode=Mode.ONLY_MARKED, log=lines) as controller:
             await settle(place, controller)
-        assert place.registry.store.version == version
+            assert place.listed() == addresses(*range(PODS))
+            assert place.slices("unmarked") == []
+            place.annotate("cart", {SELECTOR_ANNOTATION: "{"})
+            place.make_ready(1, False)
+            await settle(place, controller)
+            assert place.listed() == addresses(*range(PODS))
+            assert lines.about("its mark has no selector")[0] == {"service": "default/cart"}
+            place.annotate("cart", MARK)
+            await settle(place, controller)
+            assert place.listed() == addresses(0, *range(2, PODS))
 
 
-async def test_a_service_that_is_ours_no_more_has_none_of_our_conditions() -> None:
+async def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
+    """`kubectl replace` with a manifest that has neither the mark nor a selector does that."""
+    lines = Lines()
     async with a_place() as place:
-        fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        fill(place, selector=None, annotations=MARK | AUTO)
         status_writer = StatusWriter(Writer(place.link), instance="test")
-        async with at_work(place, status_writer=status_writer) as controller:
+        async with at_work(place, mode=Mode.ONLY_MARKED, log=lines, status_writer=status_writer) as controller:
             await settle(place, controller)
-            place.change("services", "default", "cart", without_selector)
-            await settle(place, controller)
-            assert await status_writer.wait_until_written(5)
-        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
-        assert not service["status"].get("conditions")
+            assert await status_writer.wait_until_written(LIMIT)
+            assert the_service(place)["status"]["conditions"]
+            for annotations in ({}, {"note": "another change"}):
+                place.annotate("cart", annotations)
+                await settle(place, controller)
+                assert await status_writer.wait_until_written(LIMIT)
+            assert place.listed() == addresses(*range(PODS))
+            assert len(lines.about("has lost its mark")) == 1
+            assert [each["reason"] for each in place.objects("events")].count("EndpointSlicesOrphaned") == 1
+            assert not the_service(place)["status"].get("conditions")
 
 
-def without_selector(service: Object) -> Object:
-    return service | {"spec": {name: value for name, value in service["spec"].items() if name != "selector"}}
-
-
-async def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
-    """A watch that falls silent shows our own writes late: they are waited for, and read where that takes too long."""
-    quick = ReflectorSettings(watch=0.5, silence=0.3)
-    async with a_place("silent-watch@0.2") as place:
-        fill(place, 3)
-        async with at_work(place, watch_timing=quick) as controller:
-            for number in range(3, 20):
-                place.pod(number, node="node-a")
-                await asyncio.sleep(0.05)
-            await settle(place, controller)
-            assert is_as_planned(place)
-            assert len(place.slices()) == 1
-
-
-@pytest.mark.parametrize("faults", [("conflict@0.1", "lost-answer@0.1")])
-async def test_after_a_rollout_slices_are_as_planned_and_no_ready_endpoint_was_ever_missing(
-    faults: tuple[str, ...],
-) -> None:
-    async with a_place(*faults, ends_pods=False) as place:
-        registry = place.registry
-        async with at_work(place) as controller:
-            await play(
-                replace(read_play(str(EXAMPLES / "rollout.yaml")), speed=30.0),
-                registry,
-                clock=lambda: registry.now,
-                sleep=asyncio.sleep,
-                until=190.0,
+async def test_the_label_changes_on_a_running_cluster_without_a_missing_endpoint_or_one_that_moves() -> None:
+    """Of 12 endpoints groups start, with 11 they are only kept: nothing of what was in force is lost."""
+    own, theirs = Configuration(), Configuration(keep_built_in_label=True)
+    served: list[Object] = []
+    async with a_place() as place:
+        fill(place, 12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
+        for configuration in (own, theirs, own, theirs):
+            async with at_work(place, configuration=configuration) as controller:
+                await settle(place, controller)
+                place.make_ready(0, False)
+                await settle(place, controller)
+                assert place.listed() == addresses(*range(1, 12))
+                assert not controller.contested
+            labels = [each.metadata.labels or {} for each in place.slices()]
+            manager = names.MANAGER if configuration is own else names.BUILT_IN_MANAGER
+            assert {each[names.MANAGED_BY_LABEL] for each in labels} == {manager}
+            served.append(
+                {
+                    address: of_slice[names.ZONE_LABEL]
+                    for of_slice, each in zip(labels, place.slices(), strict=True)
+                    for one in each.endpoints or ()
+                    for address in one.addresses or ()
+                }
             )
-            await settle(place, controller)
-            assert len(place.listed()) == 18
-            assert is_as_planned(place)
+            place.expect_all_ready()
+        assert served == served[:1] * 4
         assert place.missing == []
 
 
-# --- Every Service once in a period, spread over all of it ---
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+async def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_it() -> None:
+    lines = Lines()
+    async with a_place() as place:
+        fill(place)
+        async with at_work(place, log=lines, workers=2) as controller:
+            await settle(place, controller)
+            plan, tries = controller._states.plan, 0
+
+            def broken(key: tuple[str, str], *given: Any, **options: Any) -> ServicePlan:
+                nonlocal tries
+                if key == KEY and tries < 4:
+                    tries += 1
+                    raise ZeroDivisionError("a mistake")
+                return plan(key, *given, **options)
+
+            controller._states.plan = broken  # type: ignore[method-assign]
+            place.make_ready(1, False)
+            place.service("other")
+            await until(lambda: bool(place.slices("other")))
+            await settle(place, controller)
+            assert place.listed() == addresses(0, *range(2, PODS))
+            (told,) = lines.about("a mistake in the program")
+            assert (told["service"], told["error"]) == ("default/cart", "ZeroDivisionError: a mistake")
+            assert str(told["at"]).startswith("test_endpointslice_controller.py:")
+            assert len(lines.about("could not be synced")) == 4
+            assert counter_total(controller.metrics.syncs, cause="error") == 4
+        assert place.missing == []
+
+
+class Terminating(Writer):
+    """A namespace that is about to go takes nothing new."""
+
+    tries = 0
+
+    async def create(self, _place: Any, _thing: Any) -> ObjectMeta:
+        type(self).tries += 1
+        causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+        status = {"kind": "Status", "reason": "Forbidden", "details": {"causes": causes}}
+        raise api_error(403, msgspec.json.encode(status))
+
+
+async def test_where_nothing_can_be_created_any_more_it_is_not_tried_again_and_again() -> None:
+    async with a_place() as place:
+        fill(place)
+        Terminating.tries = 0
+        async with at_work(place, writer=Terminating(place.link)) as controller:
+            for tries in (1, 2):
+                await settle(place, controller)
+                await asyncio.sleep(0.1)
+                assert Terminating.tries == tries
+                place.make_ready(1, False)
+
+
+@with_controller(resync_period=0.2)
+async def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_written(
+    place: Place, controller: EndpointSliceController
+) -> None:
+    version = place.registry.store.version
+    # What is kept of a Service, spoilt.
+    kept = controller._states._states[KEY]
+    kept.service.update_pod(("default", "cart-1"), None)
+    await until(lambda: controller._states._states.get(KEY, kept) is not kept)
+    assert place.registry.store.version == version
+    place.make_ready(2, False)
+    await settle(place, controller)
+    assert place.listed() == addresses(0, 1, *range(3, PODS))
+    assert counter_total(controller.metrics.writes, operation="update") == 1
+
+
+@with_controller()
+async def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices(
+    place: Place, controller: EndpointSliceController
+) -> None:
+    """As where the watch of Services has broken off, and another controller's slices are heard of before."""
+    service = controller.cache.services.get(*KEY)
+    assert service is not None
+    controller.cache.services.delete(service)
+    await until(lambda: counter_total(controller.metrics.retries) > 1)
+    controller.cache.services.put(service)
+    await settle(place, controller)
+    assert place.listed() == addresses(*range(PODS))
+    assert not counter_total(controller.metrics.writes, operation="delete")
+
+
+# --- leading ----------------------------------------------------------------------------------------------------------
+
+
+# --- Every Service once in a period, spread over all of it ------------------------------------------------------------
 
 
 KEYS = [("shop", f"cart-{number}") for number in range(100)]
@@ -297,37 +279,20 @@ KEYS = [("shop", f"cart-{number}") for number in range(100)]
 
 def test_each_is_due_once_in_a_period_and_not_all_at_once() -> None:
     resync, found, most = PeriodicResync(period=1000), [], 0
-    asked = 0
-
-    def keys() -> list[tuple[str, str]]:
-        nonlocal asked
-        asked += 1
-        return KEYS
-
     for now in range(3004):
-        due = resync.due(keys, now=5000 + now)
+        due = resync.due(lambda: KEYS, now=5000 + now)
         most = max(most, len(due))
         found += due
         if now in (1001, 2002, 3003):
             assert sorted(found) == sorted(KEYS * (now // 1000))
     assert most == 1
-    assert asked <= 4, "one list a period"
 
 
-def test_after_a_long_pause_no_more_than_one_round_is_due() -> None:
+def test_after_a_long_pause_or_without_services_no_more_than_one_round_is_due() -> None:
     resync = PeriodicResync(period=10)
-    assert resync.due(lambda: KEYS, now=0) == []
-    assert resync.due(lambda: KEYS, now=1000) == KEYS
+    assert [resync.due(list, now=now) for now in (0, 5, 10)] == [[]] * 3
     assert resync.due(lambda: KEYS, now=1000) == []
-
-
-def test_there_may_be_none() -> None:
-    resync = PeriodicResync(period=10)
-    assert [resync.due(list, now=now) for now in (0, 5, 10, 20)] == [[]] * 4
-    assert resync.due(lambda: KEYS[:1], now=30) == []
-    assert resync.due(list, now=40) == KEYS[:1]
-
-
-def test_a_period_is_some_time() -> None:
+    assert resync.due(lambda: KEYS, now=2000) == KEYS
+    assert resync.due(lambda: KEYS, now=2000) == []
     with pytest.raises(ValueError, match="period: expected a number of seconds above 0"):
         PeriodicResync(period=0)

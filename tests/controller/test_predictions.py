@@ -28,20 +28,6 @@ def fair(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
     return lambda: {"IPv4": Prediction(len(service[1]) / 10, 0.0)}
 
 
-async def test_each_service_that_changed_is_looked_at_once() -> None:
-    predictions, asked = Predictions(), []
-    for key in (CART, MAIL, CART):
-        predictions.touch(key)
-
-    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
-        asked.append(service)
-        return fair(service)
-
-    await predicted(predictions, predict)
-    assert asked == [CART, MAIL]
-    assert list(predictions) == [(CART, "IPv4", Prediction(0.4, 0.0)), (MAIL, "IPv4", Prediction(0.4, 0.0))]
-
-
 async def test_services_beyond_the_limit_wait_until_another_goes() -> None:
     predictions = Predictions(limit=1)
     for key in (CART, MAIL, SEARCH):
@@ -54,28 +40,19 @@ async def test_services_beyond_the_limit_wait_until_another_goes() -> None:
     assert ([key for key, _, _ in predictions], predictions.left_out) == ([SEARCH], 0)
 
 
-async def test_a_service_that_goes_while_it_is_looked_at_does_not_come_back() -> None:
-    predictions = Predictions()
-    predictions.touch(CART)
-
-    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
-        predictions.drop(service)
-        return fair(service)
-
-    await predicted(predictions, predict)
-    assert list(predictions) == []
-
-
-async def test_what_cannot_be_predicted_has_no_series_and_stops_nothing() -> None:
+async def test_what_cannot_be_predicted_or_goes_meanwhile_has_no_series_and_stops_nothing() -> None:
     predictions = Predictions()
     for key in (CART, MAIL, SEARCH):
         predictions.touch(key)
     await predicted(predictions, fair)
 
-    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily] | None:
+    def predict(service: ObjectKey) -> Callable[[], PredictionsByFamily]:
         if service == CART:
             raise ValueError("no")
-        return fair(service) if service == SEARCH else None
+        if service == MAIL:
+            # It goes while it is looked at.
+            predictions.drop(service)
+        return fair(service)
 
     for key in (CART, MAIL, SEARCH):
         predictions.touch(key)

@@ -1,26 +1,40 @@
 """Endpoints of adopted Services beside a running controller."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
+import msgspec
 import pytest
+from msgspec.structs import replace
+from tests.builders import structs
+from tests.builders.structs import SOME_TIME as NOON
 from tests.client.recording import until
 from tests.controller.a_controller import PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import api_error
-from zoneward.client.writer import Writer
+from zoneward.client.transport import Transport
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
-from zoneward.controller.handover.endpoints_object import updated_endpoints
-from zoneward.controller.handover.service_handover import ReadWriteConnection
+from zoneward.controller.handover.endpoints_object import (
+    MANAGED_BY_LABEL,
+    MANAGER,
+    OVER_CAPACITY_ANNOTATION,
+    TRUNCATED,
+    has_own_endpoints_object,
+    subsets_of,
+    updated_endpoints,
+)
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
-from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.names import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
+from zoneward.kube.objects import ContainerPort, Endpoints, EndpointSubset, ObjectMeta, Pod, Service, ServicePort
 
 Object = dict[str, Any]
 MARKS = {SELECTOR_ANNOTATION: '{"app": "cart"}', ENDPOINTS_ANNOTATION: "keep"}
@@ -28,33 +42,29 @@ PATH = "/api/v1/namespaces/default/endpoints"
 
 
 @dataclass
-class EndpointsLink:
-    """A connection that notes what is asked about Endpoints. ``refuses``: the status of answers to writes."""
+class Server:
+    """What is asked about Endpoints, and what is there. ``refuses``: the status of answers to writes."""
 
-    link: ReadWriteConnection
     place: Place
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
 
-    def stream(
-        self, path: str, query: Mapping[str, str], *, idle: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.link.stream(path, query, idle=idle)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        get, send = Transport.get, Transport.send
 
-    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
-        self._note("GET", path)
-        return await self.link.get(path, query, timeout=timeout)
+        async def noted_get(link: Transport, path: str, *given: Any, **options: Any) -> bytes:
+            self.calls += ["GET"] * path.startswith(PATH)
+            return await get(link, path, *given, **options)
 
-    async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
-        if self._note(method, path) and self.refuses is not None:
-            raise api_error(self.refuses, b'{"kind": "Status"}')
-        return await self.link.send(method, path, body, **options)
+        async def noted_send(link: Transport, method: str, path: str, *given: Any, **options: Any) -> bytes:
+            self.calls += [method] * path.startswith(PATH)
+            if path.startswith(PATH) and self.refuses is not None:
+                raise api_error(self.refuses, b'{"kind": "Status"}')
+            return await send(link, method, path, *given, **options)
 
-    def _note(self, method: str, path: str) -> bool:
-        is_about_endpoints = path.startswith(PATH)
-        if is_about_endpoints:
-            self.calls.append(method)
-        return is_about_endpoints
+        with patch.multiple(Transport, get=noted_get, send=noted_send):
+            yield
 
     @property
     def objects(self) -> dict[str, Object]:
@@ -75,20 +85,26 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, EndpointsLink, EndpointSliceController]]:
+async def kept(
+    mode: Mode = Mode.ONLY_MARKED, **options: Any
+) -> AsyncIterator[tuple[Place, Server, EndpointSliceController]]:
     async with a_place() as place:
-        place.link = server = EndpointsLink(place.link, place)
+        server = Server(place)
         fill(place, selector=None, annotations=MARKS)
-        async with at_work(place, mode=mode, batching=Batching()) as controller:
-            await settle(place, controller)
-            yield place, server, controller
+        with server.watched():
+            async with at_work(place, mode=mode, batching=Batching(), **options) as controller:
+                yield place, server, controller
 
 
 async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
-    async with kept() as (place, server, controller):
+    async with kept(Mode.TAKE_OVER) as (place, server, controller):
+        # Those of a Service with a selector are the built-in controller's, which goes on with them.
+        place.service("other")
+        await settle(place, controller)
+        assert set(server.objects) == {"cart"}
         assert server.listed() == (addresses(*range(PODS)), set())
         assert server.calls == ["GET", "POST"]
-        (service,) = place.objects("services")[-1:]
+        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
         since = server.objects["cart"]["metadata"]["annotations"][TRIGGER_TIME_ANNOTATION]
         assert since == service["metadata"]["creationTimestamp"]
         place.make_ready(1, False)
@@ -100,22 +116,13 @@ async def test_endpoints_follow_pods_at_the_cost_of_one_write_each() -> None:
         assert server.calls == ["GET", "POST", "PUT"]
         # With the Service it goes.
         place.store.delete(place.registry.kinds["services"], "default", "cart")
-        place.missing.clear()
         await settle(place, controller)
-        place.missing.clear()
         assert server.objects == {}
-
-
-async def test_where_all_services_are_ours_too() -> None:
-    async with kept(Mode.TAKE_OVER) as (place, server, controller):
-        # Those of a Service with a selector are the built-in controller's, which goes on with them.
-        place.service("other")
-        await settle(place, controller)
-        assert set(server.objects) == {"cart"}
 
 
 async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
     async with kept() as (place, server, controller):
+        await settle(place, controller)
         note = {"annotations": {"note": "b"}}
         place.change("endpoints", "default", "cart", lambda old: old | {"metadata": old["metadata"] | note})
         server.calls.clear()
@@ -131,6 +138,7 @@ async def test_who_writes_them_meanwhile_is_not_overwritten_unseen() -> None:
 
 async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
     async with kept() as (place, server, controller):
+        await settle(place, controller)
         server.refuses = 403
         for ready in (False, True, False):
             place.make_ready(1, ready)
@@ -141,25 +149,21 @@ async def test_a_right_that_is_missing_holds_up_no_slice() -> None:
 
 
 async def test_nothing_is_read_or_written_on_standby() -> None:
-    async with a_place() as place:
-        place.link = server = EndpointsLink(place.link, place)
-        fill(place, selector=None, annotations=MARKS)
-        leading = asyncio.Event()
-        writer = Writer(place.link)
-        async with at_work(place, mode=Mode.ONLY_MARKED, leading=leading, writer=writer) as controller:
-            await controller.cache.synced.wait()
-            await asyncio.sleep(0.1)
-            assert server.calls == []
-            leading.set()
-            await settle(place, controller)
-            leading.clear()
-            controller.stepped_down()
-            place.make_ready(1, False)
-            await asyncio.sleep(0.1)
-            assert server.calls == ["GET", "POST"]
-            leading.set()
-            await settle(place, controller)
-            assert server.calls == ["GET", "POST", "GET", "PUT"]
+    leading = asyncio.Event()
+    async with kept(leading=leading) as (place, server, controller):
+        await controller.cache.synced.wait()
+        await asyncio.sleep(0.1)
+        assert server.calls == []
+        leading.set()
+        await settle(place, controller)
+        leading.clear()
+        controller.stepped_down()
+        place.make_ready(1, False)
+        await asyncio.sleep(0.1)
+        assert server.calls == ["GET", "POST"]
+        leading.set()
+        await settle(place, controller)
+        assert server.calls == ["GET", "POST", "GET", "PUT"]
 
 
 async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +176,195 @@ async def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeyp
 
     log = Lines()
     monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
-    async with a_place() as place:
-        place.link = server = EndpointsLink(place.link, place)
-        fill(place, selector=None, annotations=MARKS)
-        async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
-            await until(lambda: len(server.calls) > 2)
-            broken = False
-            await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+    async with kept(log=log) as (_, server, _):
+        await until(lambda: len(server.calls) > 2)
+        broken = False
+        await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
     ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
     assert fields["error"] == "RuntimeError: a bug"
+
+
+# --- What they hold, as the built-in controller writes it; beside the real one in e2e ---------------------------------
+
+
+HTTP = ServicePort(name="http", port=80, target_port="http")
+
+
+def a_service(**options: Any) -> Service:
+    """An adopted one."""
+    given: dict[str, Any] = {
+        "labels": {"team": "a"},
+        "annotations": MARKS,
+        "selects": False,
+        "families": None,
+        "ports": (HTTP,),
+    }
+    return structs.a_service(**given | options)
+
+
+def a_pod(number: int, *, ports: tuple[tuple[str, int], ...] = (("http", 8080),), **options: Any) -> Pod:
+    served = [ContainerPort(name=name, container_port=port) for name, port in ports]
+    given: dict[str, Any] = {"ips": (f"10.0.{number // 250}.{number % 250}",), "ports": served}
+    return structs.a_pod(f"cart-{number}", **given | options)
+
+
+def subsets(service: Service, *pods: Pod) -> list[tuple[list[str], list[str], list[Any]]]:
+    """Addresses that are ready, that are not, and names and numbers of ports."""
+    return [
+        (
+            [address.ip for address in each.addresses or ()],
+            [address.ip for address in each.not_ready_addresses or ()],
+            [(port.name, port.port) for port in each.ports or ()],
+        )
+        for each in subsets_of(service, pods)
+    ]
+
+
+def test_pods_that_serve_the_same_ports_are_in_one_subset_sorted_as_text() -> None:
+    pods = [a_pod(2), a_pod(10, ready=False), a_pod(1, hostname="one", subdomain="cart")]
+    assert subsets(a_service(), *pods) == [(["10.0.0.1", "10.0.0.2"], ["10.0.0.10"], [("http", 8080)])]
+    (subset,) = subsets_of(a_service(), pods)
+    assert msgspec.to_builtins((subset.addresses or ())[0]) == {
+        "ip": "10.0.0.1",
+        "hostname": "one",
+        "nodeName": "node-a",
+        "targetRef": {"kind": "Pod", "namespace": "shop", "name": "cart-1", "uid": "uid-of-cart-1"},
+    }
+
+
+def test_ports_that_different_pods_serve_are_in_subsets_of_their_own() -> None:
+    metrics = ServicePort(name="metrics", port=81, target_port="metrics")
+    service = a_service(ports=(HTTP, metrics, ServicePort(name="both", port=82, target_port=9000)))
+    pods = [a_pod(1), a_pod(2, ports=(("http", 8081), ("metrics", 9090))), a_pod(3, ports=())]
+    assert subsets(service, *pods) == [
+        (["10.0.0.1", "10.0.0.2", "10.0.0.3"], [], [("both", 9000)]),
+        (["10.0.0.1"], [], [("http", 8080)]),
+        (["10.0.0.2"], [], [("http", 8081), ("metrics", 9090)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pod", "publishes", "expected"),
+    [
+        (a_pod(1, phase="Succeeded"), True, None),
+        (a_pod(1, phase="Failed"), True, None),
+        (a_pod(1, ips=()), True, None),
+        (a_pod(1, terminating=True), False, None),
+        (a_pod(1, terminating=True), True, "ready"),
+        (a_pod(1, ready=False), False, "not ready"),
+        (a_pod(1, ready=False), True, "ready"),
+        (a_pod(1, ips=("fd00::1",)), False, None),
+        (a_pod(1, ips=("fd00::1", "10.0.0.1")), False, "ready"),
+    ],
+)
+def test_which_pods_are_listed_and_where(pod: Pod, publishes: bool, expected: str | None) -> None:
+    found = subsets(a_service(publish_not_ready=publishes, families=["IPv4"]), pod)
+    where = [name for ready, unready, _ in found for name in ["ready"] * len(ready) + ["not ready"] * len(unready)]
+    assert where == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "ip"),
+    [
+        ({"families": ["IPv6", "IPv4"]}, "fd00::1"),
+        ({"families": ["IPv4", "IPv6"]}, "10.0.0.1"),
+        ({"cluster_ip": "fd00:1::1"}, "fd00::1"),
+        # The Pod's own first address.
+        ({"cluster_ip": "None"}, "10.0.0.1"),
+    ],
+)
+def test_addresses_are_of_the_first_family(spec: dict[str, Any], ip: str) -> None:
+    assert subsets(a_service(**spec), a_pod(1, ips=("10.0.0.1", "fd00::1"))) == [([ip], [], [("http", 8080)])]
+
+
+def test_only_a_headless_service_does_without_ports() -> None:
+    assert subsets(a_service(ports=(), cluster_ip="None"), a_pod(1)) == [(["10.0.0.1"], [], [])]
+    assert subsets(a_service(ports=()), a_pod(1)) == []
+
+
+def test_labels_are_those_of_the_service_and_what_others_wrote_stays() -> None:
+    there = Endpoints(
+        metadata=ObjectMeta(
+            name="cart",
+            namespace="shop",
+            uid="e-1",
+            resource_version="7",
+            labels={"old": "label"},
+            annotations={"note": "b", TRIGGER_TIME_ANNOTATION: "old"},
+            finalizers=("somebody/waits",),
+        )
+    )
+    labels = {"team": "a", SKIP_MIRROR_LABEL: "true", MANAGED_BY_LABEL: MANAGER}
+    new = updated_endpoints(there, a_service(), [a_pod(1)], trigger_time=NOON)
+    assert new is not None
+    annotations = {"note": "b", TRIGGER_TIME_ANNOTATION: NOON}
+    assert new.metadata == replace(there.metadata, labels=labels, annotations=annotations)
+    headless = updated_endpoints(there, a_service(cluster_ip="None"), [a_pod(1)])
+    assert headless is not None
+    assert headless.metadata.labels == labels | {HEADLESS_LABEL: ""}
+    assert headless.metadata.annotations == {"note": "b"}
+
+
+def test_what_is_as_it_should_be_is_not_written() -> None:
+    service, pods = a_service(), [a_pod(number, ready=number % 2 == 0) for number in range(4)]
+    there = updated_endpoints(None, service, pods, trigger_time=NOON)
+    assert there is not None
+    (whole,) = there.subsets or ()
+    parts = replace(whole, not_ready_addresses=None), replace(whole, addresses=None)
+    unlabelled = replace(there, metadata=replace(there.metadata, labels={"team": "a"}))
+    # The headless label alone is no reason, as upstream.
+    headless = a_service(cluster_ip="None")
+    assert updated_endpoints(there, service, reversed(pods)) is None
+    assert updated_endpoints(replace(there, subsets=parts), service, pods) is None, "however it is packed"
+    assert updated_endpoints(there, headless, pods) is None
+    assert updated_endpoints(there, service, pods[1:]) is not None
+    assert updated_endpoints(there, service, [a_pod(0, ready=False), *pods[1:]]) is not None
+    assert updated_endpoints(unlabelled, service, pods) is not None
+
+
+@pytest.mark.parametrize(
+    ("ready", "unready", "expected"),
+    [(900, 100, (900, 100)), (900, 300, (900, 100)), (1200, 300, (1000, 0)), (0, 1500, (0, 1000))],
+)
+def test_above_a_thousand_addresses_those_that_are_ready_go_first(
+    ready: int, unready: int, expected: tuple[int, int]
+) -> None:
+    # Two subsets: every third Pod serves another port.
+    pods = [
+        a_pod(number, ready=number < ready, ports=(("http", 8080 + (number % 3 == 0)),))
+        for number in range(ready + unready)
+    ]
+    new = updated_endpoints(None, a_service(), pods)
+    assert new is not None
+    assert len(new.subsets or ()) == 2
+    assert sum(len(each.addresses or ()) for each in new.subsets or ()) == expected[0]
+    assert sum(len(each.not_ready_addresses or ()) for each in new.subsets or ()) == expected[1]
+    is_cut = ready + unready > 1000
+    assert ((new.metadata.annotations or {}).get(OVER_CAPACITY_ANNOTATION) == TRUNCATED) == is_cut
+    assert updated_endpoints(new, a_service(), pods) is None
+    fewer = updated_endpoints(new, a_service(), pods[:10])
+    assert fewer is not None
+    assert fewer.metadata.annotations is None
+
+
+def test_whose_are_ours_to_keep() -> None:
+    assert has_own_endpoints_object(a_service())
+    assert not has_own_endpoints_object(a_service(selects=True))
+    for marks in (MARKS | {ENDPOINTS_ANNOTATION: "delete"}, *({name: MARKS[name]} for name in MARKS)):
+        assert not has_own_endpoints_object(a_service(annotations=marks))
+
+
+def test_an_object_of_many_addresses_and_ports_is_compared_without_making_every_pair() -> None:
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 1_001)]
+    addresses = [{"ip": f"10.{number >> 8}.{number & 255}.1"} for number in range(1_000)]
+    many = msgspec.convert([{"addresses": addresses, "ports": ports}], tuple[EndpointSubset, ...])
+    ours = updated_endpoints(None, a_service(), [a_pod(1)])
+    assert ours is not None
+    tracemalloc.start()
+    try:
+        wanted = updated_endpoints(replace(ours, subsets=many), a_service(), [a_pod(1)])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert wanted is not None
+    assert most < 2**20, "a million pairs take 200 MB"

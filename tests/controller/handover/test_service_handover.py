@@ -1,61 +1,36 @@
-"""Adopting and releasing on a sandbox: cut off, disturbed, refused; and no endpoint is ever missing."""
+"""Services handed over and back on a sandbox: as they were, whatever cuts it off; and several beside each other."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pytest
-from tests.builders.objects import a_slice
+from tests.client.recording import until
 from tests.controller.a_built_in import KEY, Shop, a_shop
-from tests.controller.a_controller import KEPT
+from tests.controller.a_controller import KEPT, LABELS
+from tests.controller.lines import Lines
 
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.service_handover import ServiceHandover
+from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.resource_registry import LocalClient
 from zoneward.sandbox.server.versioned_store import StoredChange
 
-WRITES = {"adopt": 4, "release": 3}
-"""Label, selector, our slice, theirs; and selector, ours, marks."""
 
-
-class CutOff(Exception):  # noqa: N818 -- as if the process had gone
-    pass
-
-
-@asynccontextmanager
-async def a_steady_shop(*faults: str) -> AsyncIterator[Shop]:
-    async with a_shop(*faults) as shop:
-        yield shop
-        assert shop.missing == []
-
-
-def with_shop(work: Callable[[Shop], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    async def test() -> None:
-        async with a_steady_shop() as shop:
-            await work(shop)
-
-    return test
-
-
-def dying(shop: Shop, after: int) -> Writer:
-    """A writer that lives for so many writes."""
-    left = [after]
+def failing(error: Exception, *, times: int) -> Callable[[float], bool]:
+    """What a writer asks before each write: so many of them fail."""
+    left = [error] * times
 
     def may_write(_seconds: float) -> bool:
-        if not left[0]:
-            raise CutOff
-        left[0] -= 1
+        if left:
+            raise left.pop()
         return True
 
-    return Writer(shop.link, may_write=may_write)
-
-
-async def way(adopting: ServiceHandover, name: str) -> str:
-    return await (adopting.adopt(endpoints_policy="keep") if name == "adopt" else adopting.release())
+    return may_write
 
 
 def is_ours(shop: Shop) -> bool:
@@ -69,137 +44,69 @@ def is_ours(shop: Shop) -> bool:
     )
 
 
-@with_shop
-async def test_there_and_back_leaves_the_service_as_it_was(shop: Shop) -> None:
-    before = shop.words()
-    assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
-    assert is_ours(shop)
-    assert len(shop.told) == WRITES["adopt"]
-    assert await shop.adopting().release() == "the built-in controller has it"
-    assert shop.words() == before
-    assert not shop.slices(names.MANAGER)
-    await shop.quiet()
-    assert shop.listed() == shop.steady
-
-
-@pytest.mark.parametrize(("name", "after"), [(name, after) for name, most in WRITES.items() for after in range(most)])
-@pytest.mark.parametrize("then", ["adopt", "release"])
-async def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after: int, then: str) -> None:
-    async with a_steady_shop() as shop:
+async def test_there_and_back_leaves_the_service_as_it_was() -> None:
+    async with a_shop() as shop:
         before = shop.words()
-        if name == "release":
-            await shop.adopting().adopt(endpoints_policy="keep")
-        with pytest.raises(CutOff):
-            await way(shop.adopting(writer=dying(shop, after)), name)
-        shop.steady.discard("10.0.0.1")
-        shop.make_ready(1, False)
-        await way(shop.adopting(), then)
+        assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
+        assert is_ours(shop)
+        assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
+        assert len(shop.told) == 4, "label, selector, our slice, theirs"
+        assert await shop.adopting(still=100.0).release() == "the built-in controller has it"
+        assert shop.words() == before
+        assert not shop.slices(names.MANAGER), "ours go at once, however long theirs have to rest"
         await shop.quiet()
         assert shop.listed() == shop.steady
-        if then == "adopt":
-            assert is_ours(shop)
-        else:
-            assert shop.words() == before
-            assert not shop.slices(names.MANAGER)
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
-    async with a_steady_shop("conflict@0.2", "lost-answer@0.2", "500@0.05") as shop:
-        before = shop.words()
-        for _ in range(seed + 1):
-            await shop.adopting().adopt(endpoints_policy="keep")
-            assert is_ours(shop)
-            await shop.adopting().release()
-            assert shop.words() == before
+async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_and_nothing_is_missing() -> None:
+    async with a_shop() as shop:
+        shop.lets_go = False
+        with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
+            await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
+        shop.lets_go = True
+        await shop.adopting().adopt(endpoints_policy="keep")
+        assert is_ours(shop)
+        shop.runs = False
+        with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
+            await shop.adopting(total=0.3).release()
+        assert len(shop.slices(names.MANAGER)) == 1
 
 
-@with_shop
-async def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missing(shop: Shop) -> None:
-    shop.lets_go = False
-    with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
-        await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
-    shop.lets_go = True
-    await shop.adopting().adopt(endpoints_policy="keep")
-    assert is_ours(shop)
-
-
-@with_shop
-async def test_without_a_built_in_controller_ours_stay(shop: Shop) -> None:
-    await shop.adopting().adopt(endpoints_policy="keep")
-    shop.runs = False
-    with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
-        await shop.adopting(total=0.3).release()
-    assert len(shop.slices(names.MANAGER)) == 1
-    shop.runs = True
-    await shop.adopting().release()
-    assert not shop.slices(names.MANAGER)
-
-
-@pytest.mark.parametrize("name", WRITES)
-async def test_a_service_that_is_not_there_is_told(name: str) -> None:
-    async with a_steady_shop() as shop:
-        shop.steady.clear()
-        LocalClient(shop.registry).delete(shop.registry.kinds["services"], *KEY)
-        with pytest.raises(
-            InputError, match=r'^Service default/cart: expected a Service, found none: .*"cart" not found$'
-        ):
-            await way(shop.adopting(), name)
-
-
-@pytest.mark.parametrize("name", WRITES)
-async def test_a_service_without_selector_is_refused_and_left_as_it_is(name: str) -> None:
-    async with a_steady_shop() as shop:
-
-        def unselect(service: Any) -> Any:
-            del service["spec"]["selector"]
-            return service
-
-        shop.change_service(unselect)
+@pytest.mark.parametrize("adopts", [True, False])
+async def test_a_service_that_is_not_there_or_has_no_selector_is_refused_and_left_as_it_is(adopts: bool) -> None:
+    async with a_shop() as shop:
+        shop.change_service(lambda old: old | {"spec": {"ports": old["spec"]["ports"]}})
         version = shop.registry.store.version
         with pytest.raises(InputError, match=r"^Service default/cart: expected a selector, got none"):
-            await way(shop.adopting(), name)
+            await (shop.adopting().adopt(endpoints_policy="keep") if adopts else shop.adopting().release())
         assert shop.registry.store.version == version
+        shop.steady.clear()
+        shop.store.delete(shop.registry.kinds["services"], *KEY)
+        words = r'^Service default/cart: expected a Service, found none: .*"cart" not found$'
+        with pytest.raises(InputError, match=words):
+            await (shop.adopting().adopt(endpoints_policy="keep") if adopts else shop.adopting().release())
 
 
-@with_shop
-async def test_the_mark_says_what_was_selected(shop: Shop) -> None:
-    await shop.adopting().adopt(endpoints_policy="keep")
-    assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
+async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> None:
+    async with a_shop() as shop:
+        shop.steady.clear()
+        writes: list[float] = []
 
+        def may_write(seconds: float) -> bool:
+            writes.append(seconds)
+            if len(writes) == 2:
+                shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "other"}}})
+            return True
 
-@with_shop
-async def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept(shop: Shop) -> None:
-    shop.steady.clear()
-    writes: list[float] = []
-
-    def may_write(seconds: float) -> bool:
-        writes.append(seconds)
-        if len(writes) == 2:
-            shop.change_service(lambda service: service | {"spec": service["spec"] | {"selector": {"app": "other"}}})
-        return True
-
-    await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
-    assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
-
-
-@with_shop
-async def test_a_name_that_another_services_slice_has_is_passed_over(shop: Shop) -> None:
-    adopting = shop.adopting()
-    (family,) = adopting.plan(await adopting.read_state()).families
-    (wanted,) = family.changes.create
-    other = a_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
-    LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
-    await adopting.adopt(endpoints_policy="keep")
-    (written,) = shop.slices(names.MANAGER)
-    assert written["metadata"]["name"] != wanted.metadata.name
+        await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
+        assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
 
 
 async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
     """On a clock that only goes while it is slept; theirs changes twice meanwhile."""
     now, changed, gone = 0.0, [0.0], list[float]()
+    async with a_shop() as shop:
 
-    async def work(shop: Shop) -> None:
         async def sleep(seconds: float) -> None:
             nonlocal now
             now += seconds
@@ -216,14 +123,116 @@ async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_w
         shop.registry.store.listeners.append(note)
         await shop.adopting(still=1.0, clock=lambda: now, sleep=sleep).adopt(endpoints_policy="keep")
         assert is_ours(shop)
-
-    await with_shop(work)()
-    assert changed == [0.0, 1.0, 2.0]
-    assert gone == [3.0]
+    assert (changed, gone) == ([0.0, 1.0, 2.0], [3.0])
 
 
-@with_shop
-async def test_slices_of_ours_go_at_once(shop: Shop) -> None:
-    await shop.adopting().adopt(endpoints_policy="keep")
-    await shop.adopting(still=100.0).release()
-    assert not shop.slices(names.MANAGER)
+# --- Services that are given back beside each other -------------------------------------------------------------------
+
+
+@dataclass
+class Site:
+    """An adopted Service whose selector has come back."""
+
+    shop: Shop
+    over: list[ObjectKey] = field(default_factory=list)
+    log: Lines = field(default_factory=Lines)
+    pauses: list[float] = field(default_factory=list)
+
+    async def begin(self) -> "Site":
+        await self.shop.adopting().adopt(endpoints_policy="keep")
+        self.shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
+        return self
+
+    def releases(self, *, may_write: Callable[[float], bool] = lambda _seconds: True) -> ReleaseTasks:
+        return ReleaseTasks(
+            self.shop.link,
+            configuration=Configuration(),
+            writer=Writer(self.shop.link, may_write=may_write),
+            log=self.log,
+            on_end=self.over.append,
+            sleep=self._sleep,
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    @property
+    def is_released(self) -> bool:
+        return not self.shop.slices(names.MANAGER) and SELECTOR_ANNOTATION not in self.shop.words()[1]
+
+
+async def test_it_is_given_back_once_also_where_it_was_cancelled_before_its_first_step() -> None:
+    async with a_shop() as shop:
+        site = await Site(shop).begin()
+        releases = site.releases()
+        releases.start(KEY)
+        releases.cancel()
+        await until(lambda: site.over == [KEY])
+        assert len(releases) == 0
+        for _ in range(3):
+            releases.start(KEY)
+        assert len(releases) == 1
+        await until(lambda: not len(releases))
+        assert site.over == [KEY, KEY]
+        assert site.is_released
+        assert site.pauses == []
+
+
+async def test_four_at_a_time_and_the_next_when_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [("default", f"cart-{number}") for number in range(CONCURRENT_RELEASES + 2)]
+    begun: list[str] = []
+    goes_on = asyncio.Event()
+
+    async def release(handover: ServiceHandover, *, only_selected: bool) -> None:
+        begun.append(handover._name)
+        if only_selected and len(begun) != 2:
+            await goes_on.wait()
+
+    monkeypatch.setattr(ServiceHandover, "release", release)
+    async with a_shop() as shop:
+        site = Site(shop)
+        releases = site.releases()
+        for key in keys:
+            releases.start(key)
+        await until(lambda: site.over == [keys[1]])
+        await asyncio.sleep(0.02)
+        assert begun == [name for _, name in keys[: CONCURRENT_RELEASES + 1]]
+        await releases.end()
+        assert (len(releases), sorted(site.over)) == (0, keys)
+
+
+@pytest.mark.parametrize(
+    ("error", "pauses", "words"),
+    [
+        (InputError("Service default/cart", "not now"), [5, 10, 20, 40, 60, 60], ["Service default/cart: not now"] * 6),
+        (RuntimeError("a mistake"), [5, 10, 20], ["RuntimeError: a mistake"]),
+    ],
+    ids=["a-failure", "a-mistake-in-the-program"],
+)
+async def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_minute(
+    error: Exception, pauses: list[float], words: list[str]
+) -> None:
+    """A mistake in the program is told once, with its place."""
+    async with a_shop() as shop:
+        site = await Site(shop).begin()
+        releases = site.releases(may_write=failing(error, times=len(pauses)))
+        releases.start(KEY)
+        await until(lambda: not len(releases))
+        assert site.pauses == pauses
+        assert [fields["error"] for _, fields in site.log.told if "error" in fields] == words
+        assert (site.over, site.is_released) == ([KEY], True)
+
+
+async def test_one_that_is_gone_or_has_been_adopted_again_is_let_be() -> None:
+    async with a_shop() as shop:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        version = shop.registry.store.version
+        site, gone = Site(shop), ("default", "none")
+        releases = site.releases()
+        for key in (KEY, gone):
+            releases.start(key)
+        await until(lambda: not len(releases))
+        assert sorted(site.over) == [KEY, gone]
+        assert shop.registry.store.version == version
+        assert (site.pauses, site.log.told) == ([], [])

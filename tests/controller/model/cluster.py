@@ -132,7 +132,7 @@ class Cluster:
 
     def node(self, number: int, zone: int) -> None:
         """Comes, or is in another zone now."""
-        name, in_zone = f"node-{number % MOST_NODES}", _ZONES[zone % len(_ZONES)]
+        name, in_zone = _node(number), _ZONES[zone % len(_ZONES)]
         if self.registry.find("nodes", "", name) is None:
             cpu, address = str(2 + zone % 3 * 2), f"192.168.0.{number % MOST_NODES + 1}"
             self.registry.restore(self.kind("nodes"), a_node(name, zone=in_zone, cpu=cpu, address=address))
@@ -145,39 +145,29 @@ class Cluster:
         self._change("nodes", name, moved)
 
     def node_gone(self, number: int) -> None:
-        self._delete("nodes", f"node-{number % MOST_NODES}")
+        self._delete("nodes", _node(number))
 
     def node_ready(self, number: int, ready: bool) -> None:
         condition = {"type": "Ready", "status": str(ready), "reason": "x", "message": ""}
-        self._change(
-            "nodes",
-            f"node-{number % MOST_NODES}",
-            lambda node: node | {"status": node["status"] | {"conditions": [condition]}},
-            of_status=True,
-        )
+        self._change_status("nodes", _node(number), lambda _node: {"conditions": [condition]})
 
     # --- Pods ---------------------------------------------------------------------------------------------------------
 
     def pod(self, number: int, node: int, *, ready: bool = True) -> None:
         """A new one, with addresses that no other ever had."""
         number %= MOST_PODS
-        name = f"pod-{number}"
-        if self.registry.find("pods", NAMESPACE, name) is not None:
+        if self.registry.find("pods", NAMESPACE, _pod(number)) is not None:
             return
         labels = {"app": "shop" if number % 4 == 3 else "cart", "tier": "front"}
-        on = f"node-{node % MOST_NODES}"
-        ips = self._addresses(number)
-        pod = a_pod(name, node=on, ips=[ips[0]["ip"]], labels=labels, ready=ready)
-        container = pod["spec"]["containers"][0]
-        container["ports"][0]["containerPort"] = 9090 if number % 5 == 4 else 8080
+        pod = a_pod(_pod(number), node=_node(node), ips=self._addresses(number), labels=labels, ready=ready)
+        pod["spec"]["containers"][0]["ports"][0]["containerPort"] = 9090 if number % 5 == 4 else 8080
         pod["spec"]["terminationGracePeriodSeconds"] = 30
-        pod["status"]["podIPs"] = ips
         self.registry.restore(self.kind("pods"), pod)
 
-    def _addresses(self, number: int) -> list[Object]:
+    def _addresses(self, number: int) -> list[str]:
         self._lives += 1
-        four = {"ip": f"10.0.{number}.{self._lives % 250 + 1}"}
-        return [four] if number % 4 == 2 else [four, {"ip": f"fd00::{number + 1:x}:{self._lives:x}"}]
+        four = f"10.0.{number}.{self._lives % 250 + 1}"
+        return [four] if number % 4 == 2 else [four, f"fd00::{number + 1:x}:{self._lives:x}"]
 
     def flip(self, number: int) -> None:
         """Not ready any more, or ready again."""
@@ -186,34 +176,30 @@ class Cluster:
             (condition,) = (each for each in pod["status"]["conditions"] if each["type"] == "Ready")
             status = "False" if condition["status"] == "True" else "True"
             now = self.registry.now.strftime("%Y-%m-%dT%H:%M:%SZ")
-            changed = condition | {"status": status, "lastTransitionTime": now}
-            return pod | {"status": pod["status"] | {"conditions": [changed]}}
+            return {"conditions": [condition | {"status": status, "lastTransitionTime": now}]}
 
-        self._change("pods", f"pod-{number % MOST_PODS}", flipped, of_status=True)
+        self._change_status("pods", _pod(number), flipped)
 
     def readdress(self, number: int) -> None:
         """Its sandbox was made anew."""
-        number %= MOST_PODS
-        ips = self._addresses(number)
-        status = {"podIP": ips[0]["ip"], "podIPs": ips}
-        self._change("pods", f"pod-{number}", lambda pod: pod | {"status": pod["status"] | status}, of_status=True)
+        ips = self._addresses(number % MOST_PODS)
+        status = {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
+        self._change_status("pods", _pod(number), lambda _pod: status)
 
     def relabel(self, number: int, what: int) -> None:
         labels = ({"app": "shop", "tier": "front"}, {"app": "cart", "tier": "front"}, {"app": "cart"}, {})[what % 4]
-        self._change("pods", f"pod-{number % MOST_PODS}", lambda pod: _with(pod, labels=labels))
+        self._change("pods", _pod(number), lambda pod: _with(pod, labels=labels))
 
     def finish(self, number: int) -> None:
         """Evicted, say."""
-        status = {"phase": "Failed"}
-        name = f"pod-{number % MOST_PODS}"
-        self._change("pods", name, lambda pod: pod | {"status": pod["status"] | status}, of_status=True)
+        self._change_status("pods", _pod(number), lambda _pod: {"phase": "Failed"})
 
     def end(self, number: int) -> None:
         """It is asked to go, and terminates until `pod_gone`."""
-        self._delete("pods", f"pod-{number % MOST_PODS}")
+        self._delete("pods", _pod(number))
 
     def pod_gone(self, number: int) -> None:
-        self._delete("pods", f"pod-{number % MOST_PODS}", grace=0)
+        self._delete("pods", _pod(number), grace=0)
 
     def replace_pod(self, number: int, node: int) -> None:
         """Gone and back under its name, as a StatefulSet has it."""
@@ -223,16 +209,11 @@ class Cluster:
     # --- Services -----------------------------------------------------------------------------------------------------
 
     def service(self, number: int, sort: int) -> None:
-        name = SERVICES[number % len(SERVICES)]
+        name, selector = _service(number), _SELECTORS[number % len(SERVICES)]
         if self.registry.find("services", NAMESPACE, name) is not None:
             return
         annotations, distribution = ASKED[sort // 4 % len(ASKED)]
-        service = a_service(
-            name,
-            selector=_SELECTORS[number % len(SERVICES)],
-            annotations=annotations,
-            distribution=distribution,
-        )
+        service = a_service(name, selector=selector, annotations=annotations, distribution=distribution)
         match sort % 4:
             case 1:
                 service["spec"] |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
@@ -252,7 +233,7 @@ class Cluster:
             spec |= {} if distribution is None else {"trafficDistribution": distribution}
             return _with(service, annotations=annotations) | {"spec": spec}
 
-        self._change("services", SERVICES[number % len(SERVICES)], changed)
+        self._change("services", _service(number), changed)
 
     def select(self, number: int, what: int) -> None:
         self._specify(number, {"selector": _SELECTORS[what % len(_SELECTORS)]})
@@ -265,24 +246,23 @@ class Cluster:
 
     def families(self, number: int, what: int) -> None:
         """One family or two."""
-        two = what % 2 == 0
-        policy = "RequireDualStack" if two else "SingleStack"
 
         def changed(service: Object) -> Object:
-            spec = dict(service["spec"])
-            if not two:
-                spec |= {each: spec[each][:1] for each in ("ipFamilies", "clusterIPs") if each in spec}
-            return service | {"spec": spec | {"ipFamilyPolicy": policy}}
+            spec = service["spec"]
+            if what % 2 == 0:
+                return service | {"spec": spec | {"ipFamilyPolicy": "RequireDualStack"}}
+            first = {each: spec[each][:1] for each in ("ipFamilies", "clusterIPs") if each in spec}
+            return service | {"spec": spec | first | {"ipFamilyPolicy": "SingleStack"}}
 
-        self._change("services", SERVICES[number % len(SERVICES)], changed)
+        self._change("services", _service(number), changed)
 
     def label_service(self, number: int, what: int) -> None:
         """Labels of a Service are labels of its slices."""
         labels = ({}, {"team": "one"}, {"team": "two", "x": "y"})[what % 3]
-        self._change("services", SERVICES[number % len(SERVICES)], lambda service: _with(service, labels=labels))
+        self._change("services", _service(number), lambda service: _with(service, labels=labels))
 
     def service_gone(self, number: int) -> None:
-        self._delete("services", SERVICES[number % len(SERVICES)])
+        self._delete("services", _service(number))
 
     def replace_service(self, number: int, sort: int) -> None:
         """Deleted and created under the same name."""
@@ -290,8 +270,7 @@ class Cluster:
         self.service(number, sort)
 
     def _specify(self, number: int, fields: Object) -> None:
-        name = SERVICES[number % len(SERVICES)]
-        self._change("services", name, lambda service: service | {"spec": service["spec"] | fields})
+        self._change("services", _service(number), lambda service: service | {"spec": service["spec"] | fields})
 
     # --- slices, by who wrote them before us --------------------------------------------------------------------------
 
@@ -318,18 +297,25 @@ class Cluster:
 
     def meddle(self, number: int, what: int) -> None:
         """With one of the slices that are there."""
-        found = [each for each in self.slices() if _manager(each) != names.BUILT_IN_MANAGER]
+        found = [each for each in self.slices() if not is_own(each, manager=names.BUILT_IN_MANAGER)]
         if not found:
             return
         slice_ = found[number % len(found)]
         metadata, endpoints = slice_["metadata"], slice_.get("endpoints") or []
         name, labels = metadata["name"], metadata["labels"]
         some = what // 16
+
+        def put(**fields: Any) -> None:
+            self._change(SLICES, name, lambda old: old | fields)
+
+        def mark(**metadata: Any) -> None:
+            self._change(SLICES, name, lambda old: _with(old, **metadata))
+
         match what % 16:
             case 0 | 1:
-                self._change(SLICES, name, lambda old: old | {"endpoints": endpoints[1:]})
+                put(endpoints=endpoints[1:])
             case 2:
-                self._change(SLICES, name, lambda old: old | {"endpoints": []})
+                put(endpoints=[])
             case 3:
                 self._delete(SLICES, name)
             case 4:
@@ -337,48 +323,37 @@ class Cluster:
             case 5:
                 # Gone, and something else has its name.
                 self._delete(SLICES, name)
-                self._copy(slice_, name, {**labels, names.MANAGED_BY_LABEL: "example.com"})
+                self._copy(slice_, name, labels | {names.MANAGED_BY_LABEL: "example.com"})
             case 6:
-                self._relabel_slice(name, {**labels, names.MANAGED_BY_LABEL: "example.com"})
+                mark(labels=labels | {names.MANAGED_BY_LABEL: "example.com"})
             case 7:
-                self._relabel_slice(name, {**labels, SERVICE_NAME: SERVICES[some % len(SERVICES)]})
+                mark(labels=labels | {SERVICE_NAME: SERVICES[some % len(SERVICES)]})
             case 8:
-                self._relabel_slice(name, {each: labels[each] for each in labels if each != SERVICE_NAME})
+                mark(labels={each: labels[each] for each in labels if each != SERVICE_NAME})
             case 9:
-                self._relabel_slice(name, {**labels, "x": str(some)})
+                mark(labels=labels | {"x": str(some)})
             case 10:
-                annotations = ({}, {"x": "y"}, {names.APPROACH_ANNOTATION: "?"})[some % 3]
-                self._change(SLICES, name, lambda old: _with(old, annotations=annotations))
+                mark(annotations=({}, {"x": "y"}, {names.APPROACH_ANNOTATION: "?"})[some % 3])
             case 11:
                 foreign = {"addresses": ["fd00::1:1" if slice_["addressType"] == "IPv6" else "10.9.9.9"]}
-                self._change(SLICES, name, lambda old: old | {"endpoints": [*endpoints, foreign]})
+                put(endpoints=[*endpoints, foreign])
             case 12:
-                unready = [each | {"conditions": {"ready": False}} for each in endpoints]
-                self._change(SLICES, name, lambda old: old | {"endpoints": unready})
+                put(endpoints=[each | {"conditions": {"ready": False}} for each in endpoints])
             case 13:
-                without = [{name: each[name] for name in each if name != "hints"} for each in endpoints]
-                self._change(SLICES, name, lambda old: old | {"endpoints": without})
+                put(endpoints=[{field: each[field] for field in each if field != "hints"} for each in endpoints])
             case 14:
-                self._relabel_slice(name, labels | {names.ZONE_LABEL: "abcd"[some % 4]})
+                mark(labels=labels | {names.ZONE_LABEL: "abcd"[some % 4]})
             case 15:
-                ports = [{"name": "http", "port": 8081, "protocol": "TCP"}]
-                self._change(SLICES, name, lambda old: old | {"ports": ports})
+                put(ports=[{"name": "http", "port": 8081, "protocol": "TCP"}])
 
     def _copy(self, slice_: Object, name: str, labels: Object) -> None:
-        about = {
-            field: slice_["metadata"][field]
-            for field in ("annotations", "ownerReferences")
-            if field in slice_["metadata"]
-        }
-        copy = slice_ | {"metadata": about | {"name": name, "namespace": NAMESPACE, "labels": labels}}
+        kept = {key: value for key, value in slice_["metadata"].items() if key in ("annotations", "ownerReferences")}
+        copy = slice_ | {"metadata": kept | {"name": name, "namespace": NAMESPACE, "labels": labels}}
         try:
             self._store.create(self.kind(SLICES), NAMESPACE, copy)
         except StatusError as refusal:
             if refusal.code != 409:
                 raise
-
-    def _relabel_slice(self, name: str, labels: Object) -> None:
-        self._change(SLICES, name, lambda old: _with(old, labels=labels))
 
     # --- all kinds ----------------------------------------------------------------------------------------------------
 
@@ -387,12 +362,17 @@ class Cluster:
         while self._garbage is not None and not self._garbage.is_idle:
             self._garbage.collect()
 
-    def _change(self, resource: str, name: str, change: Callable[[Object], Object], *, of_status: bool = False) -> None:
+    def _change(self, resource: str, name: str, change: Callable[[Object], Object]) -> None:
         namespace = "" if resource == "nodes" else NAMESPACE
-        if self.registry.find(resource, namespace, name) is None:
-            return
-        write = self._store.patch_status if of_status else self._store.update
-        write(self.kind(resource), namespace, name, change)
+        if self.registry.find(resource, namespace, name) is not None:
+            self._store.update(self.kind(resource), namespace, name, change)
+
+    def _change_status(self, resource: str, name: str, change: Callable[[Object], Object]) -> None:
+        """``change`` says what fields of the status become."""
+        namespace = "" if resource == "nodes" else NAMESPACE
+        if self.registry.find(resource, namespace, name) is not None:
+            update = self._store.patch_status
+            update(self.kind(resource), namespace, name, lambda old: old | {"status": old["status"] | change(old)})
 
     def _delete(self, resource: str, name: str, *, grace: int | None = None) -> None:
         namespace = "" if resource == "nodes" else NAMESPACE
@@ -400,15 +380,22 @@ class Cluster:
             self._store.delete(self.kind(resource), namespace, name, grace=grace)
 
 
-def is_own(slice_: Object, service: str) -> bool:
-    """Whether it says that it is ours, and of this Service."""
+def is_own(slice_: Object, service: str | None = None, *, manager: str = names.MANAGER) -> bool:
+    """Whether it says that it is its manager's, and of this Service."""
     labels = slice_["metadata"].get("labels") or {}
-    return (labels.get(SERVICE_NAME), labels.get(names.MANAGED_BY_LABEL)) == (service, names.MANAGER)
+    return labels.get(names.MANAGED_BY_LABEL) == manager and service in (None, labels.get(SERVICE_NAME))
 
 
-def _manager(slice_: Object) -> str | None:
-    manager: str | None = (slice_["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL)
-    return manager
+def _node(number: int) -> str:
+    return f"node-{number % MOST_NODES}"
+
+
+def _pod(number: int) -> str:
+    return f"pod-{number % MOST_PODS}"
+
+
+def _service(number: int) -> str:
+    return SERVICES[number % len(SERVICES)]
 
 
 def _with(thing: Object, **metadata: Any) -> Object:

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import msgspec
 from tests.builders.objects import SERVICE_NAME
-from tests.controller.leader.an_election import LEASES, seconds
 from tests.controller.model.cluster import NAMESPACE, SLICES, Cluster
-from tests.controller.model.network import Link, Sent
+from tests.controller.model.network import LEASES, Link, Sent, seconds
 
 from zoneward.kube.objects import ObjectKey
 from zoneward.sandbox.server.kinds import Kind
@@ -57,7 +56,6 @@ class Judge:
         """The slice from which an address was taken, at which version, and by whom."""
         self._written: dict[str, Planned | None] = {}
         """By what plan of ours a slice is as it is."""
-        self.checked = self.excused = 0
         cluster.registry.store.listeners.append(self._note)
 
     def planned(self, service: ObjectKey, ready: frozenset[str], slices: Mapping[str, int]) -> None:
@@ -130,13 +128,11 @@ class Judge:
         for address in sorted(known):
             if address not in expected or not expected[address].ready:
                 continue
-            self.checked += 1
             # It went by slices that somebody else had changed, or has since: no write of ours could know.
             if any(
                 planned.slices.get(slice_, planned.version) < version and by != sent.sender
                 for slice_, version, by in self._taken[service, address]
             ):
-                self.excused += 1
                 continue
             self.faults.append(
                 f"{seconds():.3f} s: {sent.sender} takes {address} of {service} out of the last slice that lists it"

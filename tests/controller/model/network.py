@@ -1,17 +1,19 @@
 """Between replicas and an API server's registry in the same process: requests, answers and watches that come late, get
-lost or are refused, all by one seeded chance."""
+lost or are refused, all by one seeded chance, in time that passes only when all wait."""
 
 import asyncio
+import selectors
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import wraps
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
-from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
 from zoneward.client.transport import RetryPolicy
@@ -23,7 +25,13 @@ from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import head_of
 from zoneward.sandbox.server.watches import watch
 
+R = TypeVar("R")
+P = ParamSpec("P")
 Object = dict[str, Any]
+LEASES: Final = "leases.coordination.k8s.io"
+"""As the registry calls them."""
+LEASE_KEY: Final = ("kube-system", "zoneward")
+NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _JSON: Final = "application/json"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _BOOKMARKS: Final = 300.0
@@ -31,11 +39,54 @@ _LONGEST_HANG: Final = 20.0
 _RETRIES: Final = RetryPolicy()
 
 
+class _Skipping(selectors.DefaultSelector):
+    """Waits for nothing: where the loop would wait, time passes instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # There is nothing outside that could come.
+        assert timeout is not None, "all wait for each other"
+        self.seconds += max(timeout, 0)
+        return []
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._skipping = _Skipping()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.seconds
+
+
+def in_no_time(work: Coroutine[Any, Any, R]) -> R:
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(work)
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine, run in no time."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        in_no_time(test(*args, **kwargs))
+
+    return run
+
+
+def seconds() -> float:
+    return asyncio.get_running_loop().time()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
     """``delay``: the most seconds that anything takes one way; the others are probabilities, of single requests.
 
-    ``hang``: arrives, but up to 20 s late. ``lost``: never arrives. ``unanswered``: is done, and nobody is told.
+    ``hang``: arrives, but up to 20 s late. ``lost``: never arrives. ``unanswered``: a write that is done, and nobody is
+    told. ``conflict``: a write that is refused as if another one had come before.
     """
 
     delay: float = 0.002
@@ -45,6 +96,7 @@ class Weather:
     too_many: float = 0.0
     fault_before: float = 0.0
     fault_after: float = 0.0
+    conflict: float = 0.0
 
 
 CALM: Final = Weather()
@@ -61,12 +113,19 @@ class Sent:
     planned: Any = None
 
 
-class ReplicaObserver(Protocol):
+class WriteObserver(Protocol):
     """Is told of every write that leaves, and may add what it was planned from; and says whose write is being done."""
 
     current: Sent | None
 
     def leaves(self, link: "Link", method: str, route: ResourcePath) -> Sent: ...
+
+
+class NoObserver:
+    current: Sent | None = None
+
+    def leaves(self, link: "Link", method: str, route: ResourcePath) -> Sent:
+        return Sent(link.name, method, route.kind.plural, seconds())
 
 
 @dataclass(slots=True, eq=False)
@@ -117,14 +176,14 @@ class Network:
 class Link:
     """The connection of one replica, ``name``."""
 
-    def __init__(self, network: Network, name: str, observer: ReplicaObserver) -> None:
+    def __init__(self, network: Network, name: str, observer: WriteObserver | None = None) -> None:
         self.name: Final = name
-        self._network, self._observer = network, observer
+        self._network, self._observer = network, observer or NoObserver()
         self._registry = network.registry
         self._routes = ResourcePaths(tuple(self._registry.kinds.values()))
 
     async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        return await self._repeated(lambda: self._read(path, query), is_repeatable=True, is_write=False)
+        return await self._repeated(lambda: self._read(path, query))
 
     async def send(
         self,
@@ -146,7 +205,7 @@ class Link:
         def done() -> bytes:
             return self._written(sent, route, body, content_type)
 
-        return await self._repeated(done, is_repeatable=idempotent, is_write=sent.plural != "leases", once=once)
+        return await self._repeated(done, sent, is_repeatable=idempotent, once=once)
 
     @asynccontextmanager
     async def stream(
@@ -184,13 +243,13 @@ class Link:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _repeated(
-        self, done: Callable[[], bytes], *, is_repeatable: bool, is_write: bool, once: bool = False
+        self, done: Callable[[], bytes], sent: Sent | None = None, *, is_repeatable: bool = True, once: bool = False
     ) -> bytes:
-        """As a transport does it: what was certainly not done is sent again."""
+        """As a transport does it: what was certainly not done is sent again. ``sent``: None for a read."""
         failed = 0
         while True:
             try:
-                return await self._call(done, is_write=is_write)
+                return await self._call(done, sent)
             except CallFailed as error:
                 failed += 1
                 chance = self._network.chance.random()
@@ -199,15 +258,13 @@ class Link:
                     raise
             await asyncio.sleep(pause)
 
-    async def _call(self, done: Callable[[], bytes], *, is_write: bool) -> bytes:
+    async def _call(self, done: Callable[[], bytes], sent: Sent | None) -> bytes:
         network = self._network
         # On its own: what has left arrives, whatever becomes of its sender.
-        arriving = asyncio.ensure_future(self._arrive(done, network.now_weather(), is_write=is_write))
-        network.in_flight.add(arriving)
-        arriving.add_done_callback(network.in_flight.discard)
-        if is_write:
-            network.writes_in_flight.add(arriving)
-            arriving.add_done_callback(network.writes_in_flight.discard)
+        arriving = asyncio.ensure_future(self._arrive(done, network.now_weather(), is_write=sent is not None))
+        for flights in (network.in_flight, network.writes_in_flight)[: 2 if sent and sent.plural != "leases" else 1]:
+            flights.add(arriving)
+            arriving.add_done_callback(flights.discard)
         answer = await asyncio.shield(arriving)
         await asyncio.sleep(network.chance.uniform(0, network.weather.delay))
         await network.passes(self.name)
@@ -229,13 +286,15 @@ class Link:
             await asyncio.sleep(chance.uniform(0, _LONGEST_HANG))
         try:
             self._refuse_sometimes(weather)
+            if is_write and weather.conflict and chance.random() < weather.conflict:
+                raise StatusError(409, "Conflict", "on purpose")
             found = done()
         except StatusError as refusal:
-            met[f"{refusal.code}{'' if not is_write else ' to a write'}"] += 1
+            met[f"{refusal.code}{' to a write' if is_write else ''}"] += 1
             return _error(refusal)
         except CallFailed as error:
             return error
-        if drawn[1] < weather.unanswered:
+        if is_write and drawn[1] < weather.unanswered:
             met["a lost answer"] += 1
             return Unreachable("the connection broke off")
         if drawn[2] < weather.fault_after:

@@ -1,18 +1,16 @@
 """One controller process, as a machine would run it."""
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from tests.controller.leader.an_election import KEY, seconds
+from tests.controller.a_controller import has_seen
 from tests.controller.model.judge import Judge
-from tests.controller.model.network import Link, Network
+from tests.controller.model.network import LEASE_KEY, Link, Network, seconds
 
 from zoneward.client import api_errors, list_pager
 from zoneward.client import writer as writing
-from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.election import LeaseTiming
@@ -95,7 +93,7 @@ class Replica:
         if elects:
             self.elector = LeaderElector(
                 Link(network, name, judge),
-                key=KEY,
+                key=LEASE_KEY,
                 identity=name,
                 timing=TIMING,
                 callbacks=LeaderCallbacks(on_change=self._leads),
@@ -106,9 +104,8 @@ class Replica:
             judge.deadlines[name] = lambda: (
                 judge.renewed.get(name, -60.0) + TIMING.renew_deadline - TIMING.write_timeout
             )
-            writer = writing.Writer(self.link, limit=TIMING.write_timeout, may_write=self.elector.may_write)
-        else:
-            writer = writing.Writer(self.link, limit=TIMING.write_timeout)
+        may_write = self.elector.may_write if self.elector is not None else lambda _seconds: True
+        writer = writing.Writer(self.link, limit=TIMING.write_timeout, may_write=may_write)
         self.status_writer = _Telling(
             writer,
             instance=name,
@@ -147,7 +144,11 @@ class Replica:
     @property
     def is_idle(self) -> bool:
         """Whether it has seen everything, written and told what comes of it, and the server has nothing newer."""
-        return self.controller.is_idle and not len(self.status_writer) and self._has_seen_all()
+        return (
+            self.controller.is_idle
+            and not len(self.status_writer)
+            and has_seen(self._network.registry, self.controller.cache)
+        )
 
     def ready(self, service: Service) -> frozenset[str]:
         """The addresses that the cache knows to be ready for a Service."""
@@ -164,17 +165,6 @@ class Replica:
             for each in pod.status.pod_ips or ()
             if ("IPv6" if ":" in each.ip else "IPv4") in (service.spec.ip_families or ())
         )
-
-    def _has_seen_all(self) -> bool:
-        store, cache = self._network.registry.store, self.controller.cache
-        for resource in CACHED_RESOURCES:
-            kind = self._network.registry.kinds[_full_name(resource)]
-            held: Iterable[Any] = cache.store(resource)
-            if {record.version for _, record in store.records(kind)} != {
-                int(each.metadata.resource_version) for each in held
-            }:
-                return False
-        return True
 
     def check(self) -> None:
         """Raises what ended it, where something did."""
@@ -196,7 +186,3 @@ class Replica:
         await self.kill()
         if self.elector is not None:
             await self.elector.release()
-
-
-def _full_name(resource: Any) -> str:
-    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural

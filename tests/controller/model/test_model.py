@@ -1,33 +1,53 @@
 """Random schedules: whatever happens, and whatever fails meanwhile, the cluster comes to what is planned, and stays so.
 
-A schedule is some Pods, Services, Nodes and slices that change, written to by others too, while watches lag, requests
-and answers are lost or late, replicas die and the Lease goes from one to another. Time passes only when all wait. After
-each one:
-
-- slices list exactly what Pods there are, each endpoint once, and a plan would write nothing and tell nothing;
-- a Service that is gone has no slice;
-- while nothing more happens, and when all replicas begin anew, nothing is written and no Event is told.
-
-And at no moment does a write of ours take a ready endpoint out of the last slice that lists it, or leave from a replica
-that does not lead.
-
-What fails shrinks to the steps that matter.
+After each one slices list exactly what Pods there are, a plan would write and tell nothing, and nothing is written, nor
+when all replicas begin anew. At no moment does a write of ours take a ready endpoint out of the last slice that lists
+it, or leave from a replica that does not lead.
 """
 
 from collections import Counter
 from typing import Final
 
+import msgspec
 import pytest
 from hypothesis import Phase, given, seed, settings
-from tests.controller.leader.an_election import in_no_time
-from tests.controller.model.once_failed import ONCE_FAILED
-from tests.controller.model.schedules import Schedule, schedules
+from tests.builders.objects import SERVICE_NAME
+from tests.controller.model.cluster import NAMESPACE
+from tests.controller.model.network import Link, in_no_time, in_virtual_time
+from tests.controller.model.schedules import Schedule, Step, calm, schedules
 from tests.controller.model.world import World
 from tests.properties.random_clusters import examples
 
-SCHEDULES: Final = 150
+from zoneward.client.resources import SLICES
+from zoneward.client.writer import Writer
+from zoneward.kube.objects import EndpointSlice
+
+SCHEDULES: Final = 72
 CASES: Final = 6
 """Among which the schedules are split, so that they can run at the same time."""
+
+
+ONCE_FAILED: Final = {
+    # Each as short as it could be made.
+    "a-slice-that-was-written-before-a-restart-is-deleted": calm(
+        Step("kill", 0, 0, 1.0),
+        Step("meddle", 0, 3, 1.0),
+    ),
+    "a-service-is-replaced-before-all-of-it-is-told": calm(
+        Step("ask", 0, 1, 0.002),
+        Step("replace_service", 0, 0, 0.0),
+    ),
+    "a-service-is-replaced-while-the-one-before-is-told-in-vain": calm(
+        Step("replace_service", 20, 4, 0.0),
+        Step("replace_service", 20, 4, 0.0),
+    ),
+    "what-a-plan-would-have-told-that-was-not-written": calm(
+        Step("ask", 0, 6, 1.0),
+        Step("meddle_before_next_write", 3, 9, 0.0),
+        Step("node", 0, 4, 0.002),
+        Step("node", 0, 0, 1.0),
+    ),
+}
 
 
 def play(schedule: Schedule) -> Counter[str]:
@@ -55,3 +75,38 @@ def test_after_any_schedule_the_cluster_is_as_planned(case: int, pytestconfig: p
 @pytest.mark.parametrize("name", ONCE_FAILED)
 def test_what_once_failed_does_not_fail_again(name: str) -> None:
     play(ONCE_FAILED[name])
+
+
+# --- What must not happen is seen where it happens: otherwise no schedule would ever fail -----------------------------
+
+
+@pytest.mark.parametrize(
+    ("knows", "saw", "leads", "faults"),
+    [
+        pytest.param(True, True, True, ["takes 10.0."] * 3, id="known-to-be-ready"),
+        pytest.param(False, True, True, [], id="not-known-to-be-ready"),
+        pytest.param(False, False, True, ["has not seen"], id="not-seen"),
+        pytest.param(False, True, False, ["no longer leads"], id="not-leading"),
+    ],
+)
+@in_virtual_time
+async def test_what_must_not_happen_when_the_only_slice_of_a_service_is_deleted_is_a_fault(
+    knows: bool, saw: bool, leads: bool, faults: list[str]
+) -> None:
+    """``knows``: whoever does it knows that all Pods are ready; ``saw``: and has seen this version of the slice."""
+    world = World(calm())
+    world.cluster.write_as_built_in()
+    if not leads:
+        world.judge.deadlines["ours"] = lambda: -1.0
+    (slice_,) = (
+        msgspec.convert(each, EndpointSlice)
+        for each in world.cluster.slices()
+        if each["metadata"]["labels"][SERVICE_NAME] == "cart"
+    )
+    ready = frozenset(address for each in slice_.endpoints or () for address in each.addresses or ())
+    versions = {slice_.metadata.name: int(slice_.metadata.resource_version or 0)}
+    world.judge.planned((NAMESPACE, "cart"), ready if knows else frozenset(), versions if saw else {})
+    await Writer(Link(world.network, "ours", world.judge)).delete(SLICES, slice_)
+    found = world.judge.faults
+    assert len(found) == len(faults)
+    assert all(words in each for words, each in zip(faults, found, strict=True))

@@ -7,25 +7,20 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-import msgspec
-from tests.controller.leader.an_election import NOON, seconds
-from tests.controller.model.cluster import SERVICES, SLICES, Cluster, is_own
+from tests.controller.a_controller import plans_of
+from tests.controller.model.cluster import SERVICES, Cluster, is_own
 from tests.controller.model.judge import Judge
-from tests.controller.model.network import Network
+from tests.controller.model.network import NOON, Network, seconds
 from tests.controller.model.replica import Replica
 from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
 
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import are_equal, own_conditions
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, node_zone
+from zoneward.kube.objects import Condition, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import compute_demand
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.plan import plan_service
-from zoneward.snapshots.cluster_snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
@@ -41,7 +36,6 @@ class World:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self._start = seconds()
         chance = Random(schedule.seed)
         registry = new_registry(now=lambda: NOON + timedelta(seconds=seconds()), chance=Random(schedule.seed))
         self.cluster = Cluster(registry, collects_garbage=schedule.collects_garbage)
@@ -87,18 +81,10 @@ class World:
             self.replicas = [self._new() for _ in range(schedule.replicas)]
             await self._stays_quiet(2.0, "after a restart", begins=True)
         finally:
-            for task in (
-                *(each for replica in self.replicas for each in replica.tasks),
-                *self._ends,
-                *network.in_flight,
-            ):
+            running = (*(each for replica in self.replicas for each in replica.tasks), *self._ends, *network.in_flight)
+            for task in running:
                 task.cancel()
-            await asyncio.gather(
-                *(each for replica in self.replicas for each in replica.tasks),
-                *self._ends,
-                *network.in_flight,
-                return_exceptions=True,
-            )
+            await asyncio.gather(*running, return_exceptions=True)
         self.check()
         return network.met + self.judge.by
 
@@ -201,18 +187,13 @@ class World:
                 await asyncio.sleep(_ARRIVES)
                 continue
             looked = -1
-            assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {self._problems()}"
+            left = [(each.name, each.writes, each.controller.queue.depth()) for each in self.replicas]
+            assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {left}"
             await asyncio.sleep(_LOOK)
 
     def _is_busy(self) -> bool:
         """Whether requests are on their way that may come very late."""
         return bool(self.network.writes_in_flight) or any(not task.done() for task in self._ends)
-
-    def _problems(self) -> str:
-        return "; ".join(
-            f"{each.name} writes={each.writes} {each.controller.queue.depth()} telling={len(each.status_writer)}"
-            for each in self.replicas
-        )
 
     async def _stays_quiet(self, for_seconds: float, when: str, *, begins: bool = False) -> None:
         """Nobody writes anything but the Lease; or, who begins, words that were left as they are."""
@@ -237,26 +218,14 @@ class World:
             twice = [address for address, number in Counter(each for each, _ in listed).items() if number > 1]
             assert not twice, f"{name} lists {twice} twice"
             expected = cluster.expected(services[name])
-            assert dict(listed) == expected, f"{name}: {_difference(dict(listed), expected)}"
-        self._check_plans(list(services.values()))
+            assert dict(listed) == expected, f"{name}: listed {dict(listed)}, expected {expected}"
+        self._check_plans()
 
-    def _check_plans(self, services: list[dict[str, Any]]) -> None:
-        objects, convert = self.cluster.objects, msgspec.convert
-        snapshot = Snapshot(
-            services=convert(services, tuple[Service, ...]),
-            nodes=convert(objects("nodes"), tuple[Node, ...]),
-            pods=convert(objects("pods"), tuple[Pod, ...]),
-            slices=convert(objects(SLICES), tuple[EndpointSlice, ...]),
-            lists_pods=True,
-        )
-        cluster_state = ClusterState(
-            demand=compute_demand(snapshot.nodes),
-            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
-            configuration=self.configuration,
-        )
-        for service in snapshot.services:
-            pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-            plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
+    def _check_plans(self) -> None:
+        for plan in plans_of(self.cluster.objects, self.configuration):
+            service = plan.service
+            if service.metadata.name not in SERVICES:
+                continue
             changes = [each.changes for each in plan.families]
             left = [
                 [each.create, each.update, each.delete] for each in changes if each.create or each.update or each.delete
@@ -289,11 +258,3 @@ class World:
 
 def _states(conditions: Iterable[Condition]) -> set[tuple[object, ...]]:
     return {(each.type, each.status, each.reason) for each in conditions}
-
-
-def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{address}: listed {one.get(address)}, expected {other.get(address)}"
-        for address in sorted({*one, *other})
-        if one.get(address) != other.get(address)
-    )

@@ -1,152 +1,23 @@
 """Workers in an event loop get every key, each in its time, and never the same one twice at once."""
 
-import asyncio
-from collections import Counter
+from itertools import pairwise
+from math import inf
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from zoneward.client.backoff import Backoff
-from zoneward.controller.queue.batching import Batching, RequeueDelay
+from zoneward.controller.queue.batching import NO_WRITES, Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import (
     PATIENCE,
     ItemSchedule,
     QueueDepth,
     Urgency,
     WorkItem,
-    WorkQueue,
 )
-
-
-async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
-    async with asyncio.timeout(within):
-        given = await queue.get()
-    assert given is not None
-    return given
-
-
-async def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
-    queue = WorkQueue[str]()
-    worker = asyncio.create_task(queue.get())
-    await asyncio.sleep(0)
-    queue.add("a", urgency=Urgency.URGENT)
-    given = await worker
-    assert given is not None
-    assert (given.key, given.urgency) == ("a", Urgency.URGENT)
-
-
-async def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
-    queue = WorkQueue[str](batching=Batching(period=0.1))
-    clock = asyncio.get_running_loop().time
-    queue.add("a")
-    await soon(queue)
-    queue.done("a", writes=1)
-    queue.add("a")
-    start = clock()
-    await soon(queue)
-    assert clock() - start >= 0.09
-
-
-async def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
-    queue = WorkQueue[str](back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0)
-    queue.add_all(["slow", "fast"])
-    await soon(queue)
-    await soon(queue)
-    queue.retry("slow", retry_after=60)
-    worker = asyncio.create_task(soon(queue, within=5))
-    await asyncio.sleep(0)
-    assert queue.retry("fast") == pytest.approx(0.1)
-    assert (await worker).key == "fast"
-
-
-async def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
-    queue = WorkQueue[str]()
-    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
-    await asyncio.sleep(0)
-    queue.add("a")
-    # It was called, and is cancelled before it came to take what it was called for.
-    first.cancel()
-    given = await second
-    assert given is not None
-    assert given.key == "a"
-    assert first.cancelled()
-
-
-async def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
-    queue = WorkQueue[str]()
-    queue.add_all(["a", "b"])
-    await soon(queue)
-    workers = [asyncio.create_task(queue.get()) for _ in range(2)]
-    got = await workers[0]
-    assert got is not None
-    await asyncio.sleep(0)
-    queue.retry("a", retry_after=0.01)
-    third = asyncio.create_task(queue.get())
-    queue.shut_down()
-    assert await workers[1] is None
-    assert await third is None
-    queue.done("b", writes=1)
-    assert await queue.get() is None
-    assert queue.depth().waiting == 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
-    """Adds, failures, stale caches and cancelled workers at random; at the end every key had a look after its last
-    change."""
-    chance = Random(seed)
-    queue = WorkQueue[str](
-        batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
-        back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
-        chance=chance.random,
-    )
-    at_work: set[str] = set()
-    changes, seen = Counter[str](), Counter[str]()
-
-    async def worker() -> None:
-        while (given := await queue.get()) is not None:
-            key = given.key
-            assert key not in at_work
-            at_work.add(key)
-            looked_at = changes[key]
-            try:
-                await asyncio.sleep(chance.random() * 0.002)
-            except asyncio.CancelledError:
-                at_work.discard(key)
-                queue.retry(key)
-                raise
-            at_work.discard(key)
-            match chance.randrange(6):
-                case 0:
-                    queue.retry(key, retry_after=chance.choice((None, 0.003)))
-                case 1:
-                    queue.wait_for_cache(key, limit=0.005)
-                case _:
-                    seen[key] = looked_at
-                    queue.done(key, writes=chance.randrange(4))
-
-    workers = [asyncio.create_task(worker()) for _ in range(6)]
-    for _ in range(400):
-        key = str(chance.randrange(20))
-        changes[key] += 1
-        queue.add(key, urgency=chance.choice(list(Urgency)))
-        if chance.random() < 0.3:
-            queue.wake(str(chance.randrange(20)))
-        if chance.random() < 0.05:
-            place = chance.randrange(len(workers))
-            workers[place].cancel()
-            workers[place] = asyncio.create_task(worker())
-        if chance.random() < 0.3:
-            await asyncio.sleep(0.001)
-    while queue.depth().waiting or queue.depth().working:
-        await asyncio.sleep(0.005)
-    assert seen == changes
-    queue.shut_down()
-    await asyncio.gather(*workers)
-
 
 # --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
 
@@ -155,8 +26,20 @@ BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
 BACK_OFF = RequeueDelay(backoff=Backoff(initial=0.5, cap=8, jitter=0.5), with_news=1)
 
 
-def a_schedule(batching: Batching = BATCHING) -> ItemSchedule[str]:
-    return ItemSchedule(batching, BACK_OFF)
+def a_schedule(*keys: str, batching: Batching = BATCHING, urgency: Urgency = Urgency.NORMAL) -> ItemSchedule[str]:
+    """To which these keys were added at the beginning."""
+    schedule = ItemSchedule[str](batching, BACK_OFF)
+    for key in keys:
+        schedule.add(key, now=0, urgency=urgency)
+    return schedule
+
+
+def fail(schedule: ItemSchedule[str], *times: float, retry_after: float | None = None) -> float:
+    """``a`` is taken and fails at each of these times. Returns the last pause."""
+    for now in times:
+        assert schedule.take(now) is not None
+        pause = schedule.retry("a", now=now, chance=1, retry_after=retry_after)
+    return pause
 
 
 def taken(schedule: ItemSchedule[str], now: float) -> list[str]:
@@ -167,51 +50,34 @@ def taken(schedule: ItemSchedule[str], now: float) -> list[str]:
     return keys
 
 
-def test_a_key_that_is_worked_on_is_remembered_and_given_out_afterwards() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
+def test_what_changes_during_work_is_given_out_afterwards_and_gathered_where_the_work_has_written() -> None:
+    schedule = a_schedule("a")
     assert schedule.take(0) == WorkItem("a", 0, Urgency.NORMAL)
     schedule.add("a", now=0.1)
     schedule.add("a", now=0.2, urgency=Urgency.URGENT)
     assert schedule.take(0.3) is None
     assert schedule.done("a", now=0.3, writes=0) == 0.3
     assert schedule.take(0.3) == WorkItem("a", 0.1, Urgency.URGENT)
+    schedule.add("a", now=0.4)
+    schedule.done("a", now=0.5, writes=1)
+    assert schedule.next_due() == 1.4
+    assert schedule.take(1.3) is None
+    assert schedule.take(1.4) == WorkItem("a", 0.4, Urgency.NORMAL)
 
 
-def test_what_changes_during_work_that_writes_is_gathered() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    schedule.take(0)
-    schedule.add("a", now=0.1)
-    schedule.done("a", now=0.3, writes=1)
-    assert schedule.take(1.0) is None
-    assert schedule.next_due() == 1.1
-    assert schedule.take(1.1) == WorkItem("a", 0.1, Urgency.NORMAL)
-
-
-def test_the_urgent_go_before_a_resync_of_thousands() -> None:
-    schedule = a_schedule()
-    for number in range(2000):
-        schedule.add(f"resync-{number}", now=0, urgency=Urgency.BACKGROUND)
+def test_the_urgent_go_before_a_resync_of_thousands_and_keys_alike_in_the_order_in_which_they_came() -> None:
+    resync = [f"{number:04}" for number in range(2000)]
+    schedule = a_schedule(*resync, urgency=Urgency.BACKGROUND)
     schedule.add("normal", now=1)
     schedule.add("urgent", now=1.1, urgency=Urgency.URGENT)
-    assert taken(schedule, 1.2)[:3] == ["urgent", "normal", "resync-0"]
-
-
-def test_a_key_that_becomes_urgent_while_it_is_due_goes_before_the_others() -> None:
-    schedule = a_schedule()
-    for key in "abc":
-        schedule.add(key, now=0, urgency=Urgency.BACKGROUND)
-    first = schedule.take(0)
-    schedule.add("c", now=0, urgency=Urgency.URGENT)
-    assert first is not None
-    assert (first.key, *taken(schedule, 0)) == ("a", "c", "b")
+    schedule.add("0007", now=1.1, urgency=Urgency.URGENT)
+    resync.remove("0007")
+    assert taken(schedule, 1.2) == ["0007", "urgent", "normal", *resync]
 
 
 def test_nothing_is_passed_over_for_ever() -> None:
     """Urgent changes come faster than they can be worked on."""
-    schedule = a_schedule()
-    schedule.add("resync", now=0, urgency=Urgency.BACKGROUND)
+    schedule = a_schedule("resync", urgency=Urgency.BACKGROUND)
     for tick in range(1000):
         now = tick / 10
         for number in range(2):
@@ -223,16 +89,8 @@ def test_nothing_is_passed_over_for_ever() -> None:
     assert now <= 2 * PATIENCE[Urgency.BACKGROUND] + 0.1
 
 
-def test_keys_alike_are_given_out_in_the_order_in_which_they_came() -> None:
-    schedule = a_schedule()
-    for number in range(50):
-        schedule.add(f"{number:02}", now=0)
-    assert taken(schedule, 0) == [f"{number:02}" for number in range(50)]
-
-
 def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> None:
-    schedule, now = a_schedule(), 0.0
-    schedule.add("a", now=now)
+    schedule, now = a_schedule("a"), 0.0
     pauses = []
     for failures in range(6):
         given = schedule.take(now)
@@ -244,132 +102,51 @@ def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> 
     schedule.take(now)
     schedule.done("a", now=now, writes=0)
     schedule.add("a", now=now)
-    given = schedule.take(now)
-    assert given is not None
-    assert given.failures == 0
+    assert schedule.take(now) == WorkItem("a", now, Urgency.NORMAL, 0)
 
 
-def test_a_change_shortens_the_pause_after_a_failure() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    for now in (0, 10, 20, 30):
-        schedule.take(now)
-        schedule.retry("a", now=now, chance=1)
+def test_a_change_shortens_the_pause_after_a_failure_also_where_it_came_during_the_work() -> None:
+    schedule = a_schedule("a", urgency=Urgency.BACKGROUND)
+    fail(schedule, 0, 10, 20, 30)
     schedule.add("a", now=30.1)
     assert schedule.next_due() == 31.1
+    assert schedule.take(40) is not None
+    schedule.add("a", now=40, urgency=Urgency.URGENT)
+    assert schedule.retry("a", now=40, chance=1) == 1
+    assert schedule.take(41) == WorkItem("a", 0, Urgency.URGENT, 5)
 
 
-def test_a_change_during_work_that_fails_shortens_the_pause_and_keeps_its_urgency() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0, urgency=Urgency.BACKGROUND)
-    for now in (0, 10, 20):
-        schedule.take(now)
-        schedule.retry("a", now=now, chance=1)
-    schedule.take(30)
-    schedule.add("a", now=30, urgency=Urgency.URGENT)
-    assert schedule.retry("a", now=30, chance=1) == 1
-    assert schedule.take(31) == WorkItem("a", 0, Urgency.URGENT, 4)
-
-
-def test_what_the_server_asked_for_is_waited_out_whatever_changes() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    schedule.take(0)
-    schedule.add("a", now=0, urgency=Urgency.URGENT)
-    assert schedule.retry("a", now=0, chance=0, retry_after=30) == 30
+def test_what_the_server_asked_for_is_waited_out_whatever_changes_and_no_longer() -> None:
+    schedule = a_schedule("a")
+    assert fail(schedule, 0, retry_after=30) >= 30
     schedule.add("a", now=1, urgency=Urgency.URGENT)
     assert schedule.take(29.9) is None
     assert schedule.take(30) == WorkItem("a", 0, Urgency.URGENT, 1)
+    assert schedule.retry("a", now=30, chance=1, retry_after=1) > 1.4, "chance spreads those that failed together"
+    assert schedule.take(31.4) is None
+    schedule.add("a", now=31.4)
+    assert schedule.take(31.4) is not None
 
 
-def test_with_a_change_only_what_the_server_asked_for_is_waited_out() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    for now in (0, 20, 40):
-        schedule.take(now)
-        assert schedule.retry("a", now=now, chance=1, retry_after=1) > 1
-        if now < 40:
-            assert schedule.take(now + 1.4) is None, "chance spreads those that failed together"
-    schedule.add("a", now=40.2)
-    assert schedule.take(40.9) is None
-    assert schedule.take(41) == WorkItem("a", 0, Urgency.NORMAL, 3)
-
-
-def test_a_key_waits_for_the_cache_until_it_is_woken() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    schedule.take(0)
-    schedule.wait_for_cache("a", now=0, limit=5)
-    schedule.add("a", now=1, urgency=Urgency.URGENT)
-    assert schedule.is_stale("a")
-    assert schedule.take(2) is None, "a change does not bring the cache up to date"
-    assert schedule.wake("a", now=2)
-    assert schedule.take(2) == WorkItem("a", 0, Urgency.URGENT)
-    assert not schedule.wake("a", now=2)
-
-
-def test_after_the_limit_a_key_is_told_that_the_cache_did_not_come() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    schedule.take(0)
-    schedule.wait_for_cache("a", now=0, limit=5)
-    assert schedule.take(4.9) is None
-    assert schedule.take(5) == WorkItem("a", 0, Urgency.NORMAL, cache_timed_out=True)
-    schedule.done("a", now=5, writes=1)
-    schedule.add("a", now=9)
-    assert schedule.take(9) == WorkItem("a", 9, Urgency.NORMAL)
-
-
-def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    schedule.take(0)
-    schedule.retry("a", now=0, chance=1)
-    schedule.take(1)
+def test_a_key_waits_for_the_cache_until_it_is_woken_and_after_the_limit_it_is_told_that_it_did_not_come() -> None:
+    schedule = a_schedule("a")
+    fail(schedule, 0)
+    schedule.take(0.5)
+    schedule.wait_for_cache("a", now=0.5, limit=60)
+    assert schedule.wake("a", now=1)
+    assert schedule.take(1) == WorkItem("a", 0, Urgency.NORMAL, 1)
+    assert not schedule.wake("a", now=1)
     schedule.wait_for_cache("a", now=1, limit=60)
     schedule.add("a", now=2)
-    assert schedule.next_due() == 61
+    assert schedule.is_stale("a"), "a change does not bring the cache up to date"
+    assert (schedule.next_due(), schedule.take(60.9)) == (61, None)
     assert schedule.take(61) == WorkItem("a", 0, Urgency.NORMAL, 1, cache_timed_out=True)
     schedule.retry("a", now=61, chance=1)
     assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
 
 
-@pytest.mark.parametrize("method", ["done", "retry", "wait_for_cache"])
-def test_an_answer_for_a_key_that_was_not_given_out_is_a_mistake(method: str) -> None:
-    schedule = a_schedule()
-    schedule.add("a", now=0)
-    more = {"done": {"writes": 0}, "retry": {"chance": 0}, "wait_for_cache": {"limit": 1}}[method]
-    with pytest.raises(ValueError, match="expected a key that was handed out, got a"):
-        getattr(schedule, method)("a", now=0, **more)
-
-
-def test_what_is_quiet_is_forgotten() -> None:
-    schedule = a_schedule()
-    for number in range(100):
-        schedule.add(f"{number}", now=0)
-    for key in taken(schedule, 0):
-        schedule.done(key, now=0, writes=4)
-    assert len(schedule) == 100, "the next change has to be gathered"
-    assert schedule.take(1.0) is None
-    assert len(schedule) == 0
-
-
-def test_many_small_writes_are_paid_for_like_few_large_ones_though_each_was_done_before_the_next_change() -> None:
-    schedule = a_schedule(Batching(writes_per_second=4, burst=2, longest=2.0))
-    given = 0
-    for tick in range(400):
-        now = tick / 40
-        schedule.add("a", now=now)
-        for key in taken(schedule, now):
-            schedule.done(key, now=now, writes=1)
-            given += 1
-    assert 40 <= given <= 43
-
-
-def test_what_waits_is_counted() -> None:
-    schedule = a_schedule()
-    for key in ("due", "gathering", "failing", "stale", "working"):
-        schedule.add(key, now=0)
+def test_what_waits_is_counted_and_waits_for_us_since_we_lead() -> None:
+    schedule = a_schedule("due", "gathering", "failing", "stale", "working")
     taken(schedule, 0)
     schedule.done("due", now=0, writes=0)
     schedule.add("due", now=0.5)
@@ -377,11 +154,13 @@ def test_what_waits_is_counted() -> None:
     schedule.add("gathering", now=0.5)
     schedule.retry("failing", now=0, chance=1, retry_after=9)
     schedule.wait_for_cache("stale", now=0, limit=9)
-    depth = schedule.depth(0.75)
-    assert depth == QueueDepth(due=1, gathering=1, failing=1, stale=1, working=1)
-    assert depth.waiting == 4
+    assert schedule.depth(0.75) == QueueDepth(due=1, gathering=1, failing=1, stale=1, working=1)
     assert schedule.longest_wait(0.75) == 0.75
     assert a_schedule().longest_wait(3) == 0
+    schedule.restart_waiting(100)
+    assert schedule.longest_wait(101) == 1
+    assert schedule.done("working", now=101, writes=0) == 1
+    assert taken(schedule, 101) == ["due", "gathering", "stale", "failing"]
 
 
 # --- any order of events ----------------------------------------------------------------------------------------------
@@ -490,17 +269,68 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=150, stateful_step_count=40)
+TestAnyOrder.settings = settings(max_examples=50, stateful_step_count=40)
 
 
-def test_what_waits_when_we_begin_to_lead_waits_since_then() -> None:
-    schedule = a_schedule()
-    for key in "abc":
-        schedule.add(key, now=0)
-    schedule.take(0)
-    schedule.add("a", now=1)
-    schedule.restart_waiting(100)
-    assert schedule.longest_wait(101) == 1
-    assert schedule.done("a", now=101, writes=0) == 1
-    assert taken(schedule, 101) == ["b", "c", "a"], "their order stays"
-    assert [schedule.done(key, now=102, writes=1) for key in "abc"] == [2, 2, 2]
+# --- How changes are gathered: the first waits for nothing, and none waits too long -----------------------------------
+
+
+FREE = 1e9
+"""Slices a second that nobody writes: only the period counts."""
+
+
+def gives(changes: list[float], batching: Batching, *, writes: int = 1) -> list[tuple[float, int]]:
+    """When the changes of one Service are given out, and how many each time, with work that takes no time."""
+    given: list[tuple[float, int]] = []
+    pace, waiting, due = NO_WRITES, 0, inf
+    for changed in [*sorted(changes), inf]:
+        while waiting and due < changed:
+            given.append((due, waiting))
+            pace, waiting = batching.after(pace, taken=due, writes=writes), 0
+        if changed < inf:
+            due = min(due, batching.due(changed, pace)) if waiting else batching.due(changed, pace)
+            waiting += 1
+    return given
+
+
+CHANGES = st.lists(st.integers(0, 6000).map(lambda each: each / 8), max_size=60)
+
+
+@given(CHANGES, st.sampled_from((0.0, 0.5, 4.0)), st.integers(1, 40))
+def test_nothing_waits_longer_than_is_allowed(changes: list[float], period: float, writes: int) -> None:
+    batching = Batching(period=period, writes_per_second=2, burst=3, longest=1.5)
+    given = gives(changes, batching, writes=writes)
+    rest = sorted(changes)
+    for time, number in given:
+        gathered, rest = rest[:number], rest[number:]
+        assert 0 <= time - gathered[0] <= max(period, 1.5) + 1e-9
+    assert not rest
+
+
+@given(CHANGES, st.sampled_from((1.0, 4.0)))
+def test_two_writes_are_never_closer_than_the_period(changes: list[float], period: float) -> None:
+    times = [time for time, _ in gives(changes, Batching(period=period, writes_per_second=FREE))]
+    assert all(later - earlier >= period for earlier, later in pairwise(times))
+
+
+@pytest.mark.parametrize(
+    ("pods_a_second", "most_writes"),
+    [pytest.param(650, 125, id="as-fast-as-the-api-goes"), pytest.param(50, 481, id="50-pods-a-second")],
+)
+def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_late(
+    pods_a_second: int, most_writes: int
+) -> None:
+    """Upstream's figures on a real cluster are the limits. Ten slices: each Pod that comes or goes touches any one."""
+    chance, batching = Random(1), Batching()
+    changes = [number / pods_a_second + moved for number in range(1000) for moved in (0.0, 0.05)]
+    rest = [(changed, chance.randrange(10)) for changed in sorted(changes)]
+    pace, writes = NO_WRITES, 0
+    while rest:
+        first = rest[0][0]
+        due = batching.due(first, pace)
+        assert due - first < 1.0
+        touched = {slice_ for changed, slice_ in rest if changed <= due}
+        rest = [each for each in rest if each[0] > due]
+        writes += len(touched)
+        pace = batching.after(pace, taken=due, writes=len(touched))
+    assert writes <= most_writes

@@ -1,11 +1,18 @@
 """In which words it is told whether a Service's traffic distribution is honored, and of what it is told."""
 
-import pytest
-from hypothesis import given
+import asyncio
+from typing import Any, Final, cast
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import CACHED_RESOURCES, LiveNode, LiveNodeMeta
+from zoneward.client.writer import Writer
+from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.status.honored_condition import (
+    HonoredCondition,
     HonoredReason,
     NeededVersions,
     WaitingServices,
@@ -14,9 +21,13 @@ from zoneward.controller.status.honored_condition import (
     revision_of,
     states_honored,
 )
-from zoneward.controller.status.status_writer import are_equal, have_equal_meaning
+from zoneward.controller.status.node_proxies import ABSENT_AFTER, NodeProxies
+from zoneward.controller.status.status_writer import StatusWriter, are_equal, have_equal_meaning
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
+from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
+from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
+from zoneward.routing.service_conditions import find_condition
 
 ACCEPTED = Condition(type=names.ACCEPTED_CONDITION, status="True", reason="Accepted")
 PROGRAMMED = Condition(
@@ -60,26 +71,14 @@ def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_wri
     assert len(others) == 6
 
 
-@pytest.mark.parametrize(
-    ("planned", "reason"),
-    [
-        (ON, HonoredReason.PROGRAMMING),
-        (OFF, HonoredReason.NOT_PROGRAMMED),
-        (UNKNOWN, HonoredReason.NOT_ACCEPTED),
-        ((UNKNOWN[0], PROGRAMMED), HonoredReason.NOT_ACCEPTED),
-    ],
-    ids=["on", "off", "unknown", "one of two unknown"],
-)
-def test_what_is_said_before_any_node_is_asked(planned: tuple[Condition, ...], reason: HonoredReason) -> None:
-    assert planned_reason(planned) is reason
-
-
 def test_the_words() -> None:
     def said(reason: HonoredReason, planned: tuple[Condition, ...] = ON, **more: object) -> tuple[str, str, str]:
         found = honored_condition(reason, planned, "0123abcd", **more)  # type: ignore[arg-type]
         assert found.type == names.HONORED_CONDITION
         return found.status, found.reason, found.message
 
+    for planned, reason in ((ON, "PROGRAMMING"), (OFF, "NOT_PROGRAMMED"), ((UNKNOWN[0], PROGRAMMED), "NOT_ACCEPTED")):
+        assert planned_reason(planned) is HonoredReason[reason]
     start = "Hints/PreferSameZone: revision 0123abcd"
     assert said(HonoredReason.PROGRAMMING) == ("Unknown", "Programming", f"{start} is on its way to the nodes")
     assert said(HonoredReason.PROGRAMMED, nodes=1) == ("True", "Programmed", f"{start} is in the kernel of 1 node")
@@ -92,20 +91,19 @@ def test_the_words() -> None:
     assert said(HonoredReason.NOT_ACCEPTED, UNKNOWN) == ("False", "NotAccepted", "revision 0123abcd: UnknownValue")
 
 
-def test_only_what_says_so_is_found_to_be_of_a_revision() -> None:
-    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=3)
+def test_it_is_found_to_be_of_a_revision_and_which_nodes_are_behind_are_mere_words() -> None:
+    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12)
     assert states_honored(told, "0123abcd")
     assert not states_honored(told, "0123abce")
     assert not states_honored(honored_condition(HonoredReason.PROGRAMMING, ON, "0123abcd"), "0123abcd")
     assert not states_honored(None, "0123abcd")
-
-
-def test_which_nodes_are_behind_are_mere_words() -> None:
-    one = honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n1", "n2"])
-    other = honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n2"])
+    one, other = (
+        honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=behind)
+        for behind in (["n1", "n2"], ["n2"])
+    )
     assert have_equal_meaning((one,), (other,))
     assert not are_equal((one,), (other,))
-    assert not have_equal_meaning((one,), (honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))
+    assert not have_equal_meaning((one,), (told,))
 
 
 # --- What is met is found, all of it, once, and nothing else ---
@@ -139,3 +137,211 @@ def test_it_finds_what_a_look_at_all_of_them_would_find(steps: list[tuple[str, i
             for key in met:
                 del all_of_them[key]
         assert len(needs) == len(all_of_them)
+
+
+# --- Whatever happens: nothing is said to be honored that a node which lives does not have ----------------------------
+
+
+NODES: Final = ("n1", "n2", "n3")
+SERVICES: Final = ("cart", "wishlist")
+PLANNED: Final = (
+    Condition(type=names.ACCEPTED_CONDITION, status="True", reason="Accepted"),
+    Condition(type=names.PROGRAMMED_CONDITION, status="True", reason="Enabled", message="Hints/PreferSameZone: 9"),
+)
+VALUES: Final = ("PreferSameZone", "PreferSameNode")
+
+
+class World:
+    """A cluster whose time and versions a test counts, with a controller's cache that may lag behind its writes."""
+
+    def __init__(self) -> None:
+        self.now, self.present, self.version = 1000.0, 1000.0, 100
+        self.cache, self.tracker = InformerCache(), EndpointSliceTracker()
+        self.status_writer = StatusWriter(cast(Writer, None), instance="test", clock=lambda: self.now)
+        self.proxies = NodeProxies(
+            has_node=lambda name: self.cache.nodes.get("", name) is not None, clock=lambda: self.now
+        )
+        self.honored_condition = HonoredCondition(
+            self.proxies,
+            cache=self.cache,
+            tracker=self.tracker,
+            status_writer=self.status_writer,
+            leading=always_leading(),
+            clock=lambda: self.now,
+        )
+        self.late: dict[str, EndpointSlice] = {}
+        """Slices that were written, and that the cache has not seen yet."""
+        self.asked: dict[str, str] = {}
+        self.needs: dict[str, tuple[int, int]] = {}
+        """The version of a Service when it began to ask for this, and the newest of its slices after the first sync."""
+        self.claims: dict[str, tuple[int, int]] = {}
+        self.heard: dict[str, float] = {}
+        self.honored: dict[str, str] = {}
+        """What is asked for by the Services that say that it is honored."""
+        for resource in CACHED_RESOURCES:
+            self.cache.store(resource).retain_only(set())  # type: ignore[misc]
+        self.proxies.leases.retain_only(set())
+        for node in NODES:
+            self.node(node)
+
+    def next(self) -> int:
+        self.version += 1
+        return self.version
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> None:
+        there = self.cache.nodes.get("", name)
+        if there is None:
+            self.cache.nodes.put(LiveNode(metadata=LiveNodeMeta(name=name, resource_version=str(self.next()))))
+        else:
+            self.cache.nodes.delete(replace(there, metadata=replace(there.metadata, resource_version=str(self.next()))))
+
+    def ask(self, name: str, value: str) -> None:
+        """A Service is written, with this wish or, as a status is, without a new one; and it is synced."""
+        version = self.next()
+        service = Service(
+            metadata=ObjectMeta(name=name, namespace="shop", uid=name, resource_version=str(version)),
+            spec=ServiceSpec(cluster_ip="10.0.0.1", traffic_distribution=value),
+        )
+        self.cache.services.put(service)
+        is_new = self.asked.get(name) != value
+        self.asked[name] = value
+        if is_new:
+            self.write(name)
+            self.needs[name] = version, self.version
+        self.sync(name)
+
+    def write(self, name: str) -> None:
+        """A slice is written; the cache sees it when it does."""
+        labels = {names.SERVICE_NAME_LABEL: name}
+        metadata = ObjectMeta(
+            name=name, namespace="shop", uid=f"slice of {name}", labels=labels, resource_version=str(self.next())
+        )
+        self.late[name] = EndpointSlice(metadata=metadata, address_type="IPv4")
+        self.tracker.written(self.late[name])
+
+    def sync(self, name: str) -> None:
+        service = self.cache.services.get("shop", name)
+        if service is not None:
+            self.status_writer.report(service, conditions=self.honored_condition.conditions(service, PLANNED))
+
+    def see(self, name: str) -> None:
+        if name in self.late:
+            self.cache.slices.put(self.late.pop(name))
+
+    def claim(self, node: str, services: int, slices: int) -> None:
+        """A proxy renews its Lease."""
+        self.claims[node], self.heard[node] = (services, slices), self.now
+        said = ProgrammedReport(services, slices)
+        stamp = f"{self.next():09}"
+        lease = build_proxy_lease(node, said, namespace="kube-system", proxy_name="", renewed=stamp, owner=None)
+        self.proxies.leases.put(replace(lease, metadata=replace(lease.metadata, resource_version=str(self.version))))
+
+    def wait(self, node: str, seconds: int) -> None:
+        """Time goes, in which one proxy is heard of, where it runs."""
+        for _ in range(seconds // 30):
+            self.now += 30
+            if node in self.claims:
+                self.claim(node, *self.claims[node])
+            self.look()
+
+    def look(self) -> None:
+        if any(self.cache.nodes.get("", node) is not None for node in self.claims):
+            self.present = self.now
+        self.honored_condition.update()
+        while self.honored_condition.report(1):
+            pass
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def says(self, name: str) -> Condition | None:
+        service = self.cache.services.get("shop", name)
+        status = self.status_writer.as_reported(service).status if service is not None else None
+        return find_condition(status.conditions or (), names.HONORED_CONDITION) if status is not None else None
+
+    def check(self) -> None:
+        for name in SERVICES:
+            said, before = self.says(name), self.honored.pop(name, None)
+            if said is None or said.status != "True":
+                # Nothing but another wish takes it back, or that nobody is there any more who could honor it.
+                assert before is None or before != self.asked[name] or self.is_deserted
+                continue
+            self.honored[name] = self.asked[name]
+            if before == self.asked[name]:
+                continue
+            # All that are silent at once are not dead.
+            assert any(self.cache.nodes.get("", node) is not None for node in self.claims)
+            for node in self.live():
+                assert all(has >= needed for has, needed in zip(self.claims[node], self.needs[name], strict=True))
+
+    @property
+    def is_deserted(self) -> bool:
+        return self.now - self.present >= ABSENT_AFTER
+
+    def live(self) -> list[str]:
+        return [
+            node
+            for node, heard in self.heard.items()
+            if self.cache.nodes.get("", node) is not None and self.now - heard <= LEASE_DURATION
+        ]
+
+
+_SERVICE, _NODE = st.sampled_from(SERVICES), st.sampled_from(NODES)
+_NEAR = st.sampled_from([0, 1, -1])
+"""How far from what is needed somebody is."""
+_HAPPENINGS = st.lists(
+    st.tuples(st.just("ask"), _SERVICE, st.sampled_from(VALUES))
+    | st.tuples(st.sampled_from(["write", "touch"]), _SERVICE, st.none())
+    | st.tuples(st.just("see"), _SERVICE, st.none())
+    | st.tuples(st.just("claim"), _NODE, st.tuples(_SERVICE, _NEAR, _NEAR))
+    | st.tuples(st.just("claim"), _NODE, st.tuples(_SERVICE, _NEAR, _NEAR))
+    | st.tuples(st.just("node"), _NODE, st.none())
+    | st.tuples(st.just("wait"), _NODE, st.sampled_from([30, 150, 240, 660])),
+    min_size=6,
+    max_size=40,
+)
+
+
+@settings(max_examples=80)
+@given(_HAPPENINGS)
+def test_nothing_is_honored_that_a_living_node_lacks_and_nothing_is_taken_back(steps: list[Any]) -> None:
+    async def run() -> None:
+        world = World()
+        for name in SERVICES:
+            world.ask(name, VALUES[0])
+            world.see(name)
+        for what, whom, how in steps:
+            if what == "ask":
+                world.ask(whom, how)
+            elif what == "touch" and whom in world.asked:
+                world.ask(whom, world.asked[whom])
+            elif what == "write" and whom in world.asked:
+                world.write(whom)
+                world.sync(whom)
+            elif what == "see":
+                world.see(whom)
+            elif what == "node":
+                world.node(whom)
+            elif what == "claim":
+                services, slices = world.needs.get(how[0], (world.version, world.version))
+                world.claim(whom, services + how[1], slices + how[2])
+            elif what == "wait":
+                world.wait(whom, how)
+            world.look()
+            world.check()
+        for name in SERVICES:
+            world.see(name)
+        for node in NODES:
+            if world.cache.nodes.get("", node) is None:
+                world.node(node)
+            world.claim(node, world.version, world.version)
+        for _ in range(2):
+            world.look()
+            world.check()
+        for name in world.asked:
+            said = world.says(name)
+            assert said is not None
+            assert said.status == "True"
+
+    asyncio.run(run())

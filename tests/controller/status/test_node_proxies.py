@@ -7,6 +7,10 @@ from zoneward.kube.objects import Lease, ObjectKey
 from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 
 
+def a_lease(node: str, said: ProgrammedReport, *, name: str = "", renewed: str = "x") -> Lease:
+    return build_proxy_lease(node, said, namespace="kube-system", proxy_name=name, renewed=renewed, owner=None)
+
+
 class Place:
     def __init__(self, *nodes: str) -> None:
         self.now, self.nodes, self.version = 1000.0, set(nodes), 0
@@ -16,12 +20,7 @@ class Place:
     def renew(
         self, node: str, services: int = 1, slices: int = 1, *, name: str = "", but: tuple[ObjectKey, ...] = ()
     ) -> None:
-        self.version += 1
-        said = ProgrammedReport(services, slices, but)
-        lease = build_proxy_lease(
-            node, said, namespace="kube-system", proxy_name=name, renewed=f"{self.version:09}", owner=None
-        )
-        self.put(lease)
+        self.put(a_lease(node, ProgrammedReport(services, slices, but), name=name, renewed=f"{self.version:09}"))
 
     def put(self, lease: Lease) -> None:
         self.version += 1
@@ -73,7 +72,7 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
     assert own.behind(("shop", "cart"), 1, 1) == ["n2"]
 
 
-def test_a_proxy_that_is_no_longer_heard_of_is_dead_while_others_are() -> None:
+def test_a_proxy_that_is_no_longer_heard_of_or_whose_node_is_gone_counts_no_more_until_it_is_back() -> None:
     place = a_place("n1", "n2")
     place.past(LEASE_DURATION - 10, "n1")
     assert place.live() == {"n1", "n2"}
@@ -81,10 +80,6 @@ def test_a_proxy_that_is_no_longer_heard_of_is_dead_while_others_are() -> None:
     assert place.live() == {"n1"}
     place.renew("n2")
     assert place.live() == {"n1", "n2"}
-
-
-def test_a_node_that_is_gone_counts_no_more_and_one_that_is_back_does() -> None:
-    place = a_place("n1", "n2")
     place.nodes.discard("n1")
     assert place.live() == {"n2"}
     place.nodes.add("n1")
@@ -129,17 +124,12 @@ def test_leases_that_nobody_renews_are_in_the_end_those_of_nobody() -> None:
     place.renew("n1")
     assert place.presence() is Presence.UNKNOWN
     place.listed()
-    place.past(ABSENT_AFTER - 30)
-    assert place.presence() is Presence.UNKNOWN
-    place.past(60)
-    assert place.presence() is Presence.ABSENT
+    for seconds, presence in ((ABSENT_AFTER - 30, Presence.UNKNOWN), (60, Presence.ABSENT)):
+        place.past(seconds)
+        assert place.presence() is presence
     place.renew("n1")
     assert place.presence() is Presence.PRESENT
-
-
-def test_where_the_last_node_goes_its_proxy_may_come_back() -> None:
-    place = a_place("n1")
-    assert place.presence() is Presence.PRESENT
+    # Where the last node goes, its proxy may come back.
     place.nodes.clear()
     assert place.presence() is Presence.UNKNOWN
     place.past(ABSENT_AFTER - 30)
@@ -150,17 +140,6 @@ def test_where_the_last_node_goes_its_proxy_may_come_back() -> None:
 
 def test_a_lease_that_says_nothing_holds_up_all() -> None:
     place = a_place("n1", "n2")
-    place.put(
-        Lease(
-            metadata=replace(
-                build_proxy_lease(
-                    "n2", ProgrammedReport(1, 1), namespace="kube-system", proxy_name="", renewed="x", owner=None
-                ).metadata,
-                annotations=None,
-            ),
-            spec=build_proxy_lease(
-                "n2", ProgrammedReport(1, 1), namespace="", proxy_name="", renewed="x", owner=None
-            ).spec,
-        )
-    )
+    lease = a_lease("n2", ProgrammedReport(1, 1))
+    place.put(replace(lease, metadata=replace(lease.metadata, annotations=None)))
     assert place.proxies.groups()[""].services == -1

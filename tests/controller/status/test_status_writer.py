@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.builders.structs import a_service
 from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
+from tests.client.recording import until
+from tests.controller.a_controller import LIMIT
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
@@ -24,43 +26,38 @@ from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
     StatusWriter,
     StatusWriteRate,
+    are_equal,
     own_conditions,
     status_patch,
+    with_own_conditions,
+    with_transition_times,
 )
 from zoneward.daemon.event_recorder import BURST
-from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
-from zoneward.kube.objects import Condition, ObjectKey, Service, ServiceEvent
+from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMMED_CONDITION
+from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectKey, Service, ServiceEvent, ServiceStatus
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry, Write
 from zoneward.sandbox.server.versioned_store import StoredChange
 
 KEY = (NAMESPACE, "shop")
 BALANCED = replace(A_SERVICE, spec=replace(A_SERVICE.spec, type="LoadBalancer"))
 ACCEPTED = Condition(type=ACCEPTED_CONDITION, status="True", reason="Accepted", message="")
-ON = (
-    ACCEPTED,
-    Condition(type=PROGRAMMED_CONDITION, status="True", reason="Enabled", message="Hints/Auto: 6 endpoints"),
-)
-OFF = (
-    ACCEPTED,
-    Condition(type=PROGRAMMED_CONDITION, status="False", reason="OneZone", message="Hints/Auto: 1 zone"),
-)
+OTHER = Condition(type="their.org/Thing", status="True")
+
+
+def programmed(message: str, *, status: str = "True", reason: str = "Enabled") -> tuple[Condition, ...]:
+    return ACCEPTED, Condition(type=PROGRAMMED_CONDITION, status=status, reason=reason, message=message)
+
+
+ON = programmed("Hints/Auto: 6 endpoints")
+OFF = programmed("Hints/Auto: 1 zone", status="False", reason="OneZone")
 TURNED_ON = (ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
 TURNED_OFF = (ServiceEvent("Warning", DISABLED, "Nodes only ready in 1 zone"),)
-THEIRS = {
-    "type": "their.org/Thing",
-    "status": "True",
-    "lastTransitionTime": "2026-01-01T00:00:00Z",
-    "reason": "Theirs",
-    "message": "",
-}
+STAMP = "2026-01-01T00:00:00Z"
+THEIRS = {"type": "their.org/Thing", "status": "True", "lastTransitionTime": STAMP, "reason": "Theirs", "message": ""}
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUICK = RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.01)
-
-
-def on(endpoints: int) -> tuple[Condition, ...]:
-    return (ACCEPTED, replace(ON[1], message=f"Hints/Auto: {endpoints} endpoints"))
 
 
 class Scene:
@@ -73,18 +70,14 @@ class Scene:
         self.writes: list[str] = []
         """The words of the second condition after each write of the Service."""
         registry.store.listeners.append(self._note)
-        self.status_writer = StatusWriter(
-            writer,
-            instance="zoneward-0",
-            **{
-                "back_off": QUICK,
-                "rate": StatusWriteRate(per_second=1e4),
-                "on_error": lambda key, error: self.troubles.append((key, error)),
-                "now": lambda: self.noon,
-                "log": self.log,
-                **options,
-            },
-        )
+        given: dict[str, Any] = {
+            "back_off": QUICK,
+            "rate": StatusWriteRate(per_second=1e4),
+            "on_error": lambda key, error: self.troubles.append((key, error)),
+            "now": lambda: self.noon,
+            "log": self.log,
+        }
+        self.status_writer = StatusWriter(writer, instance="zoneward-0", **given | options)
 
     async def service(self) -> Service:
         return await self.writer.read(SERVICES, namespace=NAMESPACE, name="shop")
@@ -92,13 +85,7 @@ class Scene:
     async def tell(self, conditions: tuple[Condition, ...], events: tuple[ServiceEvent, ...] = ()) -> None:
         """As a cache that is current would have it, and all of it."""
         self.status_writer.report(await self.service(), conditions=conditions, events=events)
-        assert await self.status_writer.wait_until_written(5)
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        """As one who only looks: nothing is told sooner for it."""
-        async with asyncio.timeout(5):
-            while not holds():
-                await asyncio.sleep(0.002)
+        assert await self.status_writer.wait_until_written(LIMIT)
 
     def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
@@ -115,21 +102,15 @@ class Scene:
 
     def events(self) -> list[tuple[str, str, int]]:
         """Reason, note, and how often, as they were made."""
-        found = [each for each in self._events() if each["involvedObject"]["name"] == "shop"]
-        return [
-            (each["reason"], each["message"], (each.get("series") or {}).get("count", 1))
-            for each in sorted(found, key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
-        ]
-
-    def _events(self) -> list[Object]:
-        return [record.object() for _, record in self.registry.store.records(self.registry.kinds["events"])]
+        kind = self.registry.kinds["events"]
+        found = [record.object() for _, record in self.registry.store.records(kind)]
+        found.sort(key=lambda each: int(each["metadata"]["name"].rpartition(".")[2], 16))
+        return [(each["reason"], each["message"], (each.get("series") or {}).get("count", 1)) for each in found]
 
     def change_status(self, change: Callable[[Object], Object]) -> None:
         """As somebody else does, who replaces all conditions."""
-        kind = self.registry.kinds["services"]
-        self.registry.update(
-            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(subresource="status")
-        )
+        kind, write = self.registry.kinds["services"], Write(subresource="status")
+        self.registry.update(kind, *KEY, lambda old: old | {"status": change(old["status"])}, write)
 
 
 @asynccontextmanager
@@ -146,158 +127,72 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
             assert scene.log.told == [], "a mistake in the program"
         finally:
             scene.status_writer.shut_down()
-            await asyncio.wait_for(asyncio.gather(*workers), 5)
+            await asyncio.wait_for(asyncio.gather(*workers), LIMIT)
 
 
-def with_scene(*faults: str, **options: Any) -> Callable[[Callable[[Scene], Awaitable[None]]], Any]:
-    def decorate(work: Callable[[Scene], Awaitable[None]]) -> Any:
-        async def test() -> None:
-            async with a_scene(*faults, **options) as scene:
-                await work(scene)
-
-        return test
-
-    return decorate
-
-
-@with_scene()
-async def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_name(scene: Scene) -> None:
-    scene.status_writer.report(await scene.service(), conditions=ON)
-    kind = scene.registry.kinds["services"]
-    scene.registry.delete(kind, *KEY, Deletion())
-    LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)))
-    await scene.tell(())
-    assert scene.conditions() == {}
-
-
-@with_scene()
-async def test_events_and_conditions_arrive_beside_those_of_others(scene: Scene) -> None:
-    ingress = {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}
-    scene.change_status(lambda old: old | {"conditions": [THEIRS]})
-    await scene.tell(ON, TURNED_ON)
-    assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 1)]
-    assert scene.conditions() == {
-        "their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z"),
-        ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
-        PROGRAMMED_CONDITION: ("True", "Enabled", "2026-11-21T12:00:00Z"),
-    }
-    assert "observedGeneration" not in str(scene.stored()["status"])
-    scene.change_status(lambda old: old | {"loadBalancer": ingress})
-    await scene.tell(OFF, TURNED_OFF)
-    assert scene.stored()["status"]["loadBalancer"] == ingress
-    assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", "2026-01-01T00:00:00Z")
-    await scene.tell(())
-    assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", "2026-01-01T00:00:00Z")}
-    assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
-    assert scene.troubles == []
+async def test_events_and_conditions_arrive_beside_those_of_others() -> None:
+    async with a_scene() as scene:
+        ingress = {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}
+        scene.change_status(lambda old: old | {"conditions": [THEIRS]})
+        await scene.tell(ON, TURNED_ON)
+        assert scene.events() == [(ENABLED, "Topology Aware Routing has been enabled", 1)]
+        assert scene.conditions() == {
+            "their.org/Thing": ("True", "Theirs", STAMP),
+            ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
+            PROGRAMMED_CONDITION: ("True", "Enabled", "2026-11-21T12:00:00Z"),
+        }
+        before = scene.stored()
+        scene.noon += timedelta(hours=1)
+        await scene.tell(ON)
+        assert scene.stored() == before, "it is told already"
+        scene.change_status(lambda old: old | {"loadBalancer": ingress})
+        # One that is refused is given up, and holds up nothing.
+        await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
+        assert scene.stored()["status"]["loadBalancer"] == ingress
+        assert scene.conditions()["their.org/Thing"] == ("True", "Theirs", STAMP)
+        await scene.tell(())
+        assert scene.conditions() == {"their.org/Thing": ("True", "Theirs", STAMP)}
+        assert [each[0] for each in scene.events()] == [ENABLED, DISABLED]
+        assert [key for key, _ in scene.troubles] == [KEY]
+        assert scene.status_writer.dropped == 1
 
 
-@with_scene()
-async def test_what_is_told_already_is_not_written_again(scene: Scene) -> None:
-    await scene.tell(ON, TURNED_ON)
-    before = scene.stored()
-    scene.noon += timedelta(hours=1)
-    await scene.tell(ON)
-    assert scene.stored() == before
-    await scene.tell(())
-    assert "conditions" not in scene.stored()["status"]
-    before = scene.stored()
-    await scene.tell(())
-    assert scene.stored() == before
-
-
-@with_scene("latency=200ms")
-async def test_conditions_that_are_overtaken_while_they_are_written_do_not_stand(scene: Scene) -> None:
-    before = await scene.service()
-    scene.status_writer.report(before, conditions=ON, events=TURNED_ON)
-    while not scene.events():
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
-    assert scene.conditions() == {}
-    # The cache has a Service without conditions, and so it is to be.
-    scene.status_writer.report(before, conditions=(), events=())
-    assert await scene.status_writer.wait_until_written(5)
-    await asyncio.sleep(0.3)
-    assert scene.conditions() == {}
-
-
-@with_scene()
-async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same(scene: Scene) -> None:
-    old = await scene.service()
-    assert scene.status_writer.as_reported(old) is old
-    scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
-    for _ in range(2):
-        told = scene.status_writer.as_reported(old).status
-        assert told
-        assert [(each.type, each.status) for each in told.conditions or ()] == [
-            (ACCEPTED_CONDITION, "True"),
-            (PROGRAMMED_CONDITION, "True"),
-        ]
+async def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
+    async with a_scene() as scene:
+        old = await scene.service()
+        assert scene.status_writer.as_reported(old) is old
+        scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
+        for _ in range(2):
+            told = scene.status_writer.as_reported(old).status
+            assert told
+            assert [(each.type, each.status) for each in told.conditions or ()] == [
+                (ACCEPTED_CONDITION, "True"),
+                (PROGRAMMED_CONDITION, "True"),
+            ]
+            scene.status_writer.report(old, conditions=ON)
+            assert await scene.status_writer.wait_until_written(LIMIT)
+        version = scene.stored()["metadata"]["resourceVersion"]
         scene.status_writer.report(old, conditions=ON)
-        assert await scene.status_writer.wait_until_written(5)
-    version = scene.stored()["metadata"]["resourceVersion"]
-    scene.status_writer.report(old, conditions=ON)
-    assert len(scene.status_writer) == 0
-    assert scene.stored()["metadata"]["resourceVersion"] == version
-    now = await scene.service()
-    scene.status_writer.report(now, conditions=ON)
-    assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
+        assert len(scene.status_writer) == 0
+        assert scene.stored()["metadata"]["resourceVersion"] == version
+        now = await scene.service()
+        scene.status_writer.report(now, conditions=ON)
+        assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        ("lost-answer@0.4",),
-        ("500@0.4",),
-        ("latency=1ms-30ms", "conflict@0.2", "lost-answer@0.2", "500@0.2", "503@0.2"),
-    ],
-)
-async def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_last_conditions_stand(
-    faults: tuple[str, ...],
-) -> None:
-    async with a_scene(*faults) as scene:
+async def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_last_conditions_stand() -> None:
+    async with a_scene("latency=1ms-10ms", "conflict@0.2", "lost-answer@0.2", "500@0.2", "503@0.2") as scene:
         service = msgspec.convert(scene.stored(), Service)
         expected = []
-        for number in range(8):
+        for number in range(6):
             event = ServiceEvent("Warning", DISABLED, f"Insufficient number of Endpoints ({number})")
-            conditions = (ACCEPTED, replace(OFF[1], message=event.message))
-            scene.status_writer.report(service, conditions=conditions, events=(event,))
+            scene.status_writer.report(service, conditions=programmed(event.message), events=(event,))
             expected.append((event.reason, event.message, 1))
             await asyncio.sleep(0.01)
-        assert await scene.status_writer.wait_until_written(20)
+        assert await scene.status_writer.wait_until_written(LIMIT)
         assert scene.events() == expected
-        (stored,) = (
-            each["message"] for each in scene.stored()["status"]["conditions"] if each["type"] == PROGRAMMED_CONDITION
-        )
-        assert stored == expected[-1][1]
+        assert scene.writes[-1] == expected[-1][1]
         assert scene.troubles
-
-
-@with_scene()
-async def test_an_event_that_is_refused_is_given_up_and_conditions_are_told(scene: Scene) -> None:
-    await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
-    assert [each[0] for each in scene.events()] == [DISABLED]
-    assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
-    assert [key for key, _ in scene.troubles] == [KEY]
-    assert scene.status_writer.dropped == 1
-
-
-@with_scene()
-async def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_is_left_alone(
-    scene: Scene,
-) -> None:
-    old = await scene.service()
-    scene.registry.delete(scene.registry.kinds["services"], *KEY, Deletion())
-    scene.status_writer.report(old, conditions=ON)
-    assert await scene.status_writer.wait_until_written(5)
-    assert scene.troubles == []
-    await scene.writer.create(SERVICES, BALANCED)
-    scene.status_writer.report(old, conditions=OFF)
-    assert await scene.status_writer.wait_until_written(5)
-    assert [key for key, _ in scene.troubles] == [KEY]
-    assert "conditions" not in scene.stored()["status"]
-    await scene.tell(ON)
-    assert scene.conditions()[PROGRAMMED_CONDITION][0] == "True"
 
 
 async def test_who_takes_our_conditions_away_is_not_fought() -> None:
@@ -305,88 +200,71 @@ async def test_who_takes_our_conditions_away_is_not_fought() -> None:
     seconds = 1000.0
     async with a_scene(clock=lambda: seconds) as scene:
 
-        async def times_written() -> int:
-            """In ten rounds of two who both want to have their way."""
-            written = 0
-            for _ in range(10):
-                scene.status_writer.report(await scene.service(), conditions=ON)
-                await scene.status_writer.wait_until_written(0.01)
-                if scene.conditions():
-                    written += 1
-                    scene.change_status(lambda old: {name: each for name, each in old.items() if name != "conditions"})
-                told = scene.status_writer.as_reported(await scene.service()).status
-                assert told
-                assert len(told.conditions or ()) == 2, "what was told is known all the same"
-            return written
+        async def round_of_both(*, written: bool) -> None:
+            """We want our way, and then they."""
+            scene.status_writer.report(await scene.service(), conditions=ON)
+            if written:
+                await until(lambda: len(scene.conditions()) == 2)
+                scene.change_status(lambda old: {name: each for name, each in old.items() if name != "conditions"})
+            else:
+                await scene.status_writer.wait_until_written(0.02)
+                assert scene.conditions() == {}
+            told = scene.status_writer.as_reported(await scene.service()).status
+            assert told
+            assert len(told.conditions or ()) == 2, "what was told is known all the same"
 
-        assert await times_written() == 2
+        for written in (True, True, False):
+            await round_of_both(written=written)
         for pause in (4, 8, 16):
             seconds += pause - 0.01
-            assert await times_written() == 0
+            await round_of_both(written=False)
             seconds += 0.01
-            assert await times_written() == 1
+            await round_of_both(written=True)
+            await round_of_both(written=False)
         scene.status_writer.report(await scene.service(), conditions=ON, events=TURNED_ON)
-        await scene.status_writer.wait_until_written(0.5)
-        assert [each[0] for each in scene.events()] == [ENABLED], "events do not wait for that"
+        # Events do not wait for that.
+        await until(lambda: [each[0] for each in scene.events()] == [ENABLED])
 
 
-async def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with_leadership() -> None:
-    may = True
-    async with a_scene(may_write=lambda _seconds: may) as scene:
+async def test_of_one_service_so_many_events_wait_and_no_more() -> None:
+    async with a_scene() as scene:
         service = await scene.service()
-        may = False
-        scene.status_writer.report(service, conditions=ON, events=TURNED_ON)
-        assert not await scene.status_writer.wait_until_written(0.1)
-        assert (scene.events(), scene.conditions()) == ([], {})
-        scene.status_writer.clear()
-        may = True
-        assert await scene.status_writer.wait_until_written(0)
-        await asyncio.sleep(0.1)
-        assert (scene.events(), scene.conditions()) == ([], {})
+        for number in range(BURST + 5):
+            scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
+        assert await scene.status_writer.wait_until_written(LIMIT)
+        assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
+        assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
 
-@with_scene()
-async def test_of_one_service_so_many_events_wait_and_no_more(scene: Scene) -> None:
-    service = await scene.service()
-    for number in range(BURST + 5):
-        scene.status_writer.report(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
-    assert await scene.status_writer.wait_until_written(5)
-    assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
-    assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
-
-
-@with_scene(rate=StatusWriteRate(per_second=20, burst=5))
-async def test_all_services_together_are_told_of_at_a_limited_rate(scene: Scene) -> None:
-    service = await scene.service()
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
-    scene.status_writer.report(service, conditions=ON, events=events)
-    assert await scene.status_writer.wait_until_written(5)
-    # Ten writes, of which five are free.
-    assert loop.time() - start >= 0.25
+async def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
+    async with a_scene(rate=StatusWriteRate(per_second=20, burst=5)) as scene:
+        service = await scene.service()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
+        scene.status_writer.report(service, conditions=ON, events=events)
+        assert await scene.status_writer.wait_until_written(LIMIT)
+        # Ten writes, of which five are free.
+        assert loop.time() - start >= 0.25
 
 
 async def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.4)
     async with a_scene() as scene:
         found = await scene.service()
         # The server refuses to make one Service another.
         wrong = replace(found, metadata=replace(found.metadata, uid="another"))
         for endpoints in range(6):
-            scene.status_writer.report(wrong, conditions=on(endpoints))
-            assert await scene.status_writer.wait_until_written(5)
-        scene.status_writer.report(wrong, conditions=on(6), events=TURNED_ON)
-        assert await scene.status_writer.wait_until_written(5)
+            scene.status_writer.report(wrong, conditions=programmed(f"Hints/Auto: {endpoints} endpoints"))
+            assert await scene.status_writer.wait_until_written(LIMIT)
+        scene.status_writer.report(wrong, conditions=ON, events=TURNED_ON)
+        assert await scene.status_writer.wait_until_written(LIMIT)
         assert len(scene.troubles) == 1
         assert [each[0] for each in scene.events()] == [ENABLED], "Events do not wait for that"
+        monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.05)
         scene.status_writer.report(wrong, conditions=OFF)
-        assert await scene.status_writer.wait_until_written(5)
-        assert len(scene.troubles) == 2
-        await scene.until(lambda: len(scene.troubles) == 3)
-        assert len(scene.status_writer) == 0
+        await until(lambda: len(scene.troubles) >= 3 and not len(scene.status_writer))
 
 
 async def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
@@ -397,45 +275,27 @@ async def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() ->
             scene.status_writer.report(await scene.service(), conditions=conditions)
             await asyncio.sleep(0.005)
 
-        for endpoints in range(10):
-            await told(on(endpoints))
-        assert scene.writes == ["Hints/Auto: 0 endpoints"]
+        await told(programmed("Hints/Auto: 0 endpoints"))
+        await until(lambda: scene.writes == ["Hints/Auto: 0 endpoints"])
+        for endpoints in range(1, 5):
+            await told(programmed(f"Hints/Auto: {endpoints} endpoints"))
+        assert len(scene.writes) == 1
         assert len(scene.status_writer) == 1
         # What waits is not repeated as news.
-        assert (
-            own_conditions(scene.status_writer.as_reported(await scene.service()))[1].message
-            == "Hints/Auto: 9 endpoints"
-        )
-        for conditions in (OFF, on(1), (ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint"))):
+        reported = own_conditions(scene.status_writer.as_reported(await scene.service()))
+        assert reported[1].message == "Hints/Auto: 4 endpoints"
+        for conditions in (OFF, ON, programmed("Split/Auto: 1 endpoint")):
             await told(conditions)
-            await scene.until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
+            await until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
         seconds += 29.9
-        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 2 endpoints")))
+        await told(programmed("Split/Auto: 2 endpoints"))
         assert len(scene.writes) == 4
         # And back again: nothing is left to tell.
-        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint")))
+        await told(programmed("Split/Auto: 1 endpoint"))
         assert len(scene.status_writer) == 0
         seconds += 0.1
-        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 3 endpoints")))
-        await scene.until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
-
-
-async def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all() -> None:
-    calm = 0.1
-
-    async with a_scene(rate=StatusWriteRate(per_second=1e4, message_period=calm)) as scene:
-        begun = time.monotonic()
-        for endpoints in range(50):
-            scene.status_writer.report(await scene.service(), conditions=on(endpoints))
-            await asyncio.sleep(0.002)
-        await scene.until(lambda: not len(scene.status_writer))
-        assert scene.writes[-1] == "Hints/Auto: 49 endpoints"
-        # The first comes at once, and each of the others only after calm.
-        assert len(scene.writes) <= 1 + (time.monotonic() - begun) / calm
-    async with a_scene() as scene:
-        for endpoints in range(3):
-            await scene.tell(on(endpoints))
-        assert len(scene.writes) == 3
+        await told(programmed("Split/Auto: 3 endpoints"))
+        await until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
 
 
 async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,3 +317,40 @@ async def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypa
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()
+
+
+# --- our conditions among those of others -----------------------------------------------------------------------------
+
+
+def test_ours_are_found_among_those_of_others_and_replaced_without_touching_them() -> None:
+    service = a_service(status=ServiceStatus(conditions=(OTHER, ACCEPTED)))
+    assert own_conditions(service) == (ACCEPTED,)
+    assert with_own_conditions(service, OFF[1:]) == a_service(status=ServiceStatus(conditions=(OTHER, OFF[1])))
+    assert own_conditions(Service()) == ()
+    bare = Service(status=ServiceStatus(load_balancer=LoadBalancerStatus()))
+    changed = with_own_conditions(bare, OFF).status
+    assert changed == ServiceStatus(load_balancer=LoadBalancerStatus(), conditions=OFF)
+
+
+def test_neither_times_nor_the_order_make_a_difference() -> None:
+    assert are_equal(OFF, (replace(OFF[1], last_transition_time=STAMP), ACCEPTED))
+    assert not are_equal(OFF[1:], OFF)
+    for change in ({"status": "True"}, {"reason": "Overload"}, {"message": "other"}):
+        assert not are_equal(OFF, (ACCEPTED, replace(OFF[1], **change)))
+
+
+def test_the_time_changes_with_the_status_and_with_nothing_else() -> None:
+    off, later = OFF[1], "2026-11-21T09:00:00Z"
+    before = (replace(off, last_transition_time=STAMP), ACCEPTED)
+    for wanted, since in ((replace(off, reason="Overload"), STAMP), (ON[1], later), (ACCEPTED, later)):
+        timed = with_transition_times((wanted,), before=before, now=later)
+        assert timed == (replace(wanted, last_transition_time=since),)
+
+
+def test_a_patch_has_all_that_is_wanted_and_takes_away_the_rest_of_ours() -> None:
+    accepted = {"type": ACCEPTED_CONDITION, "status": "True", "reason": "Accepted", "message": ""}
+    gone = [{"$patch": "delete", "type": type_} for type_ in (PROGRAMMED_CONDITION, HONORED_CONDITION)]
+    assert status_patch("u-1", (replace(ACCEPTED, last_transition_time=STAMP),)) == {
+        "metadata": {"uid": "u-1"},
+        "status": {"conditions": [accepted | {"lastTransitionTime": STAMP}, *gone]},
+    }

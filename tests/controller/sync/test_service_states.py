@@ -1,6 +1,6 @@
 """The moment that slices give is the first change that they do not have yet, and never one long ago."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.controller.sync.service_states import TriggerTimeTracker
@@ -19,15 +19,20 @@ def known(*, created: str = at(0), has_slices: bool = True, **pods: str | None) 
     return times
 
 
-def test_a_new_service_changed_when_it_was_made() -> None:
+def test_a_new_service_changed_when_it_was_made_and_after_a_restart_nothing_changed_long_ago() -> None:
     assert known(created=at(3), has_slices=False, p1=at(5)).time(SERVICE) == at(3)
-
-
-def test_after_a_restart_nothing_changed_long_ago() -> None:
-    times = known(p1=at(5))
+    times = known(p1=at(5), p2=at(6))
+    assert times.time(SERVICE) is None
+    # A Pod that goes is no change with a time.
+    times.changed(SERVICE, created=at(0), pods={"p2": None})
     assert times.time(SERVICE) is None
     times.changed(SERVICE, created=at(0), pods={"p1": at(9)})
     assert times.time(SERVICE) == at(9)
+    times.forget(SERVICE)
+    assert (len(times), times.time(SERVICE)) == (0, None)
+    times = known()
+    times.changed(SERVICE, created=at(30), pods={})
+    assert times.time(SERVICE) == at(30), "it was made anew"
 
 
 def test_a_time_stays_until_it_is_written() -> None:
@@ -40,19 +45,6 @@ def test_a_time_stays_until_it_is_written() -> None:
     assert times.time(SERVICE) is None
 
 
-def test_a_service_that_was_made_anew_has_another_time() -> None:
-    times = known()
-    times.changed(SERVICE, created=at(30), pods={})
-    assert times.time(SERVICE) == at(30)
-
-
-def test_a_pod_that_goes_is_no_change_with_a_time() -> None:
-    times = known(p1=at(5), p2=at(6))
-    times.changed(SERVICE, created=at(0), pods={"p1": None})
-    times.observe(SERVICE, created=at(0), pods={})
-    assert times.time(SERVICE) is None
-
-
 def test_what_is_no_time_counts_as_none() -> None:
     times = known(created="yesterday", has_slices=False, p1=at(1))
     assert times.time(SERVICE) is None
@@ -60,18 +52,9 @@ def test_what_is_no_time_counts_as_none() -> None:
     assert times.time(SERVICE) is None
 
 
-def test_nothing_is_kept_of_a_service_that_is_gone() -> None:
-    times = known(p1=at(5))
-    times.forget(SERVICE)
-    assert len(times) == 0
-    assert not len(times)
-    assert times.time(SERVICE) is None
-
-
 TIMES = st.none() | st.integers(0, 59).map(at)
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abcd"), TIMES), TIMES, st.booleans()), max_size=12))
 def test_to_tell_what_changed_is_as_good_as_to_tell_all(
     steps: list[tuple[dict[str, str | None], str | None, bool]],

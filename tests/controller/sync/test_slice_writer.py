@@ -1,7 +1,7 @@
-"""Writes of a sync that meet what they did not expect, on a sandbox over HTTP."""
+"""Writes of a sync; `tests.controller.model` has those that meet what they did not expect."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from tests.client.a_writer import SLICE, SLICES_KEPT, a_writer, kept
 
 from zoneward.client.resources import SLICES
-from zoneward.client.writer import Writer
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
@@ -20,147 +19,67 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import compute_demand
-from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason
-from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import Deletion, Write
 from zoneward.slices.changes import SliceChanges
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 KEY = (SLICE.metadata.namespace, "cart")
-CREATE = SliceWrite(Operation.CREATE, SLICE)
-
-
-def with_endpoints(slice_: EndpointSlice, number: int) -> EndpointSlice:
-    return replace(slice_, endpoints=(SLICE.endpoints or ())[:number])
-
-
-async def created(writer: Writer) -> EndpointSlice:
-    await writer.create(SLICES, SLICE)
-    return await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-
-
-def somebody_changes(registry: Registry) -> None:
-    kind = registry.kinds[SLICES_KEPT]
-    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
-
-
-def somebody_deletes(registry: Registry) -> None:
-    registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name, Deletion())
-
-
-def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, ControllerMetrics]:
-    tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
-    return SliceWriter(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 
 async def test_what_is_written_is_awaited() -> None:
+    tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
     async with a_writer() as (writer, _registry):
-        reconciler, tracker, metrics = a_reconciler(writer)
-        result = await reconciler.write(KEY, [CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        assert tracker.is_stale(KEY, [])
-        there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        assert not tracker.is_stale(KEY, [there])
+        slice_writer = SliceWriter(writer, tracker=tracker, metrics=metrics)
+
+        async def write(operation: Operation, *slices: EndpointSlice) -> EndpointSlice | None:
+            """What is there afterwards."""
+            result = await slice_writer.write(KEY, [SliceWrite(operation, each) for each in slices])
+            assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, len(slices))
+            if operation is Operation.DELETE:
+                return None
+            return await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
+
+        created = await write(Operation.CREATE, SLICE)
+        assert created is not None
+        assert (tracker.is_stale(KEY, []), tracker.is_stale(KEY, [created])) == (True, False)
         # Twice in one sync, the second time on what the first led to.
-        twice = [SliceWrite(Operation.UPDATE, with_endpoints(there, number)) for number in (1, 0)]
-        result = await reconciler.write(KEY, [*twice])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 2)
-        assert tracker.is_stale(KEY, [there])
+        updated = await write(Operation.UPDATE, *(replace(created, endpoints=each) for each in (SLICE.endpoints, ())))
+        assert updated is not None
+        assert tracker.is_stale(KEY, [created])
+        await write(Operation.DELETE, updated)
+        assert (tracker.is_stale(KEY, [updated]), tracker.is_stale(KEY, [])) == (True, False)
+    assert [counter_total(metrics.writes, operation=each.value) for each in Operation] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "meanwhile", "outcome"),
+    [
+        (Operation.CREATE, "nothing", SyncOutcome.WRITTEN),
+        (Operation.CREATE, "changed", SyncOutcome.OUTDATED),
+        (Operation.UPDATE, "changed", SyncOutcome.OUTDATED),
+        (Operation.UPDATE, "deleted", SyncOutcome.OUTDATED),
+        (Operation.DELETE, "changed", SyncOutcome.OUTDATED),
+        (Operation.DELETE, "deleted", SyncOutcome.WRITTEN),
+    ],
+)
+async def test_after_what_somebody_else_did_meanwhile_nothing_more_is_written_unless_it_is_as_wanted(
+    operation: Operation, meanwhile: str, outcome: SyncOutcome
+) -> None:
+    async with a_writer() as (writer, registry):
+        slice_writer = SliceWriter(writer, tracker=EndpointSliceTracker(), metrics=ControllerMetrics())
+        await writer.create(SLICES, SLICE)
         there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        result = await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        assert tracker.is_stale(KEY, [there])
-        assert not tracker.is_stale(KEY, [])
-        writes = [counter_total(metrics.writes, operation=each.value) for each in Operation]
-        assert writes == [1, 2, 1]
-
-
-@pytest.mark.parametrize("operation", Operation)
-async def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operation) -> None:
-    async with a_writer("lost-answer@1") as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = SLICE
-        if operation is not Operation.CREATE:
-            there = await prepared(writer, registry)
-        wanted = with_endpoints(there, 1) if operation is Operation.UPDATE else there
-        result = await reconciler.write(KEY, [SliceWrite(operation, wanted)])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-        assert (kept(registry, SLICES_KEPT, SLICE.metadata.name) is None) == (operation is Operation.DELETE)
-        assert len(tracker) == 1
-
-
-async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
-    """Without faults, which are for HTTP alone."""
-    thing: dict[str, Any] = {
-        "kind": "EndpointSlice",
-        "apiVersion": "discovery.k8s.io/v1",
-        "metadata": {
-            "name": SLICE.metadata.name,
-            "namespace": KEY[0],
-            "labels": SLICE.metadata.labels,
-            "ownerReferences": [],
-        },
-        "addressType": "IPv4",
-        "endpoints": [],
-        "ports": [],
-    }
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write())
-    found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-    return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
-
-
-async def test_a_slice_that_is_there_already_as_it_should_be_is_well() -> None:
-    async with a_writer() as (writer, _registry):
-        reconciler, _, _ = a_reconciler(writer)
-        await created(writer)
-        result = await reconciler.write(KEY, [CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
-
-
-async def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
-    async with a_writer() as (writer, _registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = await created(writer)
-        result = await reconciler.write(KEY, [SliceWrite(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
-        assert tracker.is_stale(KEY, [])
-        assert not tracker.is_stale(KEY, [there])
-
-
-@pytest.mark.parametrize("operation", [Operation.UPDATE, Operation.DELETE])
-async def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operation) -> None:
-    async with a_writer() as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = await created(writer)
-        somebody_changes(registry)
-        result = await reconciler.write(KEY, [SliceWrite(operation, with_endpoints(there, 1)), CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
-        assert tracker.is_stale(KEY, [there])
-        now = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        assert not now.endpoints
-        assert not tracker.is_stale(KEY, [now])
-
-
-async def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
-    async with a_writer() as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        there = await created(writer)
-        somebody_deletes(registry)
-        result = await reconciler.write(KEY, [SliceWrite(Operation.UPDATE, with_endpoints(there, 1)), CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
-        assert tracker.is_stale(KEY, [there])
-        assert not tracker.is_stale(KEY, [])
-        assert (await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])).outcome is SyncOutcome.WRITTEN
-
-
-async def test_after_what_is_withheld_nothing_is_written() -> None:
-    async with a_writer(may_write=lambda _seconds: False) as (writer, registry):
-        reconciler, tracker, _ = a_reconciler(writer)
-        result = await reconciler.write(KEY, [CREATE, CREATE])
-        assert (result.outcome, result.writes) == (SyncOutcome.WITHHELD, 0)
-        assert kept(registry, SLICES_KEPT, SLICE.metadata.name) is None
-        assert len(tracker) == 0
+        kind = registry.kinds[SLICES_KEPT]
+        if meanwhile == "changed":
+            registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
+        elif meanwhile == "deleted":
+            registry.delete(kind, KEY[0], SLICE.metadata.name, Deletion())
+        wanted = SLICE if operation is Operation.CREATE else replace(there, ports=())
+        second = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-2"))
+        writes = [SliceWrite(operation, wanted), SliceWrite(Operation.CREATE, second)]
+        assert (await slice_writer.write(KEY, writes)).outcome is outcome
+        assert (kept(registry, SLICES_KEPT, "cart-2") is None) == (outcome is SyncOutcome.OUTDATED)
 
 
 # --- Slices written one after the other: what is listed before and after is listed all the time ---
@@ -169,16 +88,8 @@ async def test_after_what_is_withheld_nothing_is_written() -> None:
 NAMES = tuple("abcd")
 OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))
 SERVICE = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u"))
-DECISION = Decision(
-    approach=Approach.CLUSTER_WIDE,
-    heuristic=None,
-    active=False,
-    reason=Reason.ENABLED,
-    message="",
-    endpoints=0,
-    allocation=None,
-    rules=(),
-)
+DECISION = cast(Decision, None)
+"""Nobody asks for it."""
 CLUSTER_STATE = ClusterState(demand=compute_demand(()), node_zones={}, configuration=Configuration())
 Places = Mapping[int, str]
 """The slice that each endpoint is in."""
@@ -248,15 +159,6 @@ def test_slices_that_exchange_endpoints_cost_one_write_more() -> None:
     before, after = slices({1: "a", 2: "b", 3: "c"}), slices({1: "b", 2: "c", 3: "a"})
     assert replay(before, after) == after
     assert len(steps(before, after)) == len(after) + 1
-
-
-def test_without_moves_each_slice_is_written_once() -> None:
-    before, after = slices({1: "a", 2: "b", 3: "b"}), slices({1: "a", 2: "b", 4: "c", 5: "a"})
-    assert [(step.operation, step.slice.metadata.name) for step in steps(before, after)] == [
-        (Operation.CREATE, "c"),
-        (Operation.UPDATE, "a"),
-        (Operation.UPDATE, "b"),
-    ]
 
 
 def test_full_slices_that_exchange_endpoints_get_one_more_in_between() -> None:
