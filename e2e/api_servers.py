@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from e2e.control_plane import ControlPlane
@@ -60,9 +59,7 @@ class SandboxServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()
         self.api.close()

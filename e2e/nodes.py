@@ -35,7 +35,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
 from zoneward.proxy.kernel.nft_client import NftClient
@@ -195,9 +194,7 @@ class Bed:
         self._wire.ip(f"addr add {here[0]}/24 dev wire", f"addr add {here[1]}/64 dev wire nodad")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def node(self, name: str, *, pods: Sequence[str]) -> Node:

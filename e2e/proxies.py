@@ -1,60 +1,36 @@
 """``zoneward proxy`` as a process on a node's namespace, with clients that count what fails. Needs root."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
-from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, build_opener
+from typing import Final
 
 from e2e.nodes import Namespace, Node
-from e2e.processes import Process, ProcessError
-from prometheus_client.parser import text_string_to_metric_families
+from e2e.processes import Daemon, Process, fetch
 
 READY: Final = "all is in the kernel"
 FLAGS: Final = ("--cluster-cidr", "10.0.0.0/8,fd00::/16", "--log-format", "json")
 _STATUS: Final = "http://127.0.0.1:10272"
-_PATIENCE: Final = 30.0
-_OPENER: Final = build_opener(ProxyHandler({}))
 
 
-class ZonewardProxy:
+class ZonewardProxy(Daemon):
     """The proxy of a node: `start` it and `kill` it as often as needed; leaving the block ends all of it.
 
-    ``name`` is the Node's in the cluster, ``flags`` are added to `FLAGS`. Its log is kept over all starts.
+    ``flags`` are added to `FLAGS`. Its log is kept over all starts.
     """
 
-    def __init__(self, node: Node, kubeconfig: Path, folder: Path, *flags: str, name: str | None = None) -> None:
-        self.node, self.kubeconfig, self.name = node, kubeconfig, name or node.name
+    def __init__(self, node: Node, kubeconfig: Path, folder: Path, *flags: str) -> None:
+        super().__init__()
+        self.node, self.kubeconfig = node, kubeconfig
         self.flags: tuple[str, ...] = flags
-        self.log = folder / f"proxy-{self.name}.log"
-        self._process: Process | None = None
+        self.log = folder / "proxy.log"
         self._nft: int | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and self._process is not None:
-            error.add_note(f"{self.log.name} ends:\n{self._process.last_lines()}")
-        self.kill()
-
-    # --- its life -----------------------------------------------------------------------------------------------------
-
-    @property
-    def runs(self) -> bool:
-        return self._process is not None and self._process.runs
 
     def start(self, *, wait: bool = True) -> None:
         """``wait``: until all is in the kernel."""
@@ -62,46 +38,28 @@ class ZonewardProxy:
             # One that ended by itself has not been waited for.
             self._process.kill()
         begun = len(self.told(READY))
-        command = [*self.node.enter, sys.executable, "-m", "zoneward", "proxy", "--node", self.name]
-        self._process = Process([*command, "--kubeconfig", self.kubeconfig, *FLAGS, *self.flags], log=self.log)
+        self._process = Process([*self.node.enter, *self._command()], log=self.log)
         if wait:
             self.wait_until(lambda: len(self.told(READY)) > begun, what=READY)
-
-    def terminate(self) -> int:
-        """As an upgrade does: SIGTERM, and its exit status."""
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGTERM)
-        self.wait_until(lambda: not self.runs, what="its end", ends=True)
-        status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        self._process.kill()
-        assert status is not None
-        return status.si_status
 
     def kill(self) -> None:
         """Both processes, as a container ends."""
         nft = self.nft
-        if self._process is not None:
-            self._process.kill()
+        super().kill()
         self._end(nft)
 
     def kill_main(self) -> None:
         """The main process alone; the other one is left to find that out."""
-        assert self._process is not None
         self._nft = self.nft
-        self._process.kill()
+        super().kill()
 
     def kill_nft(self) -> None:
         self._end(self.nft)
 
-    def signal_main(self, number: signal.Signals) -> None:
-        """To the main process."""
-        if self._process is not None and self._process.runs:
-            os.kill(self._process.pid, number)
-
-    def signal_nft(self, number: signal.Signals) -> None:
+    def stop_nft(self) -> None:
         if (nft := self.nft) is not None:
             with suppress(ProcessLookupError):
-                os.kill(nft, number)
+                os.kill(nft, signal.SIGSTOP)
 
     def end_rest(self) -> None:
         """What the main process left behind: a container that is started again has none of it."""
@@ -113,9 +71,8 @@ class ZonewardProxy:
         """The id of the process that programs the kernel, as the main process has it now."""
         if not self.runs:
             return self._nft
-        assert self._process is not None
         with suppress(OSError):
-            pid = self._process.pid
+            pid = self.process.pid
             for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 if _is_nft(int(each)):
                     return int(each)
@@ -126,60 +83,16 @@ class ZonewardProxy:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    # --- what it tells ------------------------------------------------------------------------------------------------
-
-    def told(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Lines of its log, over all starts."""
-        if not self.log.exists():
-            return []
-        found = []
-        for line in self.log.read_text(errors="replace").splitlines():
-            with suppress(ValueError):
-                value = json.loads(line)
-                if isinstance(value, dict) and event in (None, value.get("event")):
-                    found.append(value)
-        return found
-
     def get(self, path: str) -> tuple[int, str]:
-        """What its status server says; 0 where there is none."""
-
-        def asked() -> tuple[int, str]:
-            with _OPENER.open(f"{_STATUS}{path}", timeout=5.0) as answer:
-                return answer.status, answer.read().decode()
-
-        try:
-            return self.node.call(asked)
-        except HTTPError as error:
-            return error.code, error.read().decode()
-        except (URLError, OSError, HTTPException):
-            return 0, ""
-
-    def metric(self, name: str, **labels: str) -> float:
-        """The sum of all samples that have these labels."""
-        _, text = self.get("/metrics")
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
+        return self.node.call(fetch, f"{_STATUS}{path}")
 
     def print_rules(self) -> str:
         """All rules as the command prints them now, for what the cluster has now."""
-        command = [sys.executable, "-m", "zoneward", "proxy", "--node", self.name, "--print"]
-        flags = [*FLAGS, *self.flags, "--kubeconfig", str(self.kubeconfig)]
-        return self.node.run(*command, *flags)
+        return self.node.run(*self._command(), "--print")
 
-    def wait_until(
-        self, met: Callable[[], bool], *, what: str, patience: float = _PATIENCE, ends: bool = False
-    ) -> None:
-        limit = time.monotonic() + patience
-        while not met():
-            if self._process is not None and not ends:
-                self._process.check()
-            if time.monotonic() > limit:
-                raise ProcessError(f"{what}: not within {patience:.0f} s: {self.log.read_text()[-2000:]}")
-            time.sleep(0.02)
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "zoneward", "proxy", "--node", self.node.name]
+        return [*command, "--kubeconfig", str(self.kubeconfig), *FLAGS, *self.flags]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +150,7 @@ def opening(client: Namespace, targets: Sequence[tuple[str, int]], *, rate: floa
             yield Opening(file)
         finally:
             process.stdin.close()
-            process.wait(10.0)
+            process.wait(60.0)
 
 
 def _is_nft(pid: int) -> bool:

@@ -118,12 +118,12 @@ class _Run:
                 self.outages.append((now, now + 1.0))
             case "nft hangs":
                 if (nft := proxy.nft) is not None and self.down is None:
-                    proxy.signal_nft(signal.SIGSTOP)
+                    proxy.stop_nft()
                     self.hanging = now, nft
             case "main stopped":
                 if proxy.runs:
-                    proxy.signal_main(signal.SIGSTOP)
-                    self.agenda.append((now + fault.lasts, lambda: proxy.signal_main(signal.SIGCONT)))
+                    proxy.signal(signal.SIGSTOP)
+                    self.agenda.append((now + fault.lasts, lambda: proxy.signal(signal.SIGCONT)))
                     self.outages.append((now, now + fault.lasts + 0.5))
             case "main killed" | "both killed":
                 if proxy.runs:

@@ -6,8 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,8 @@ import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
-from e2e.pod_readiness import set_pod_ready
-from e2e.programs import find_programs
-from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from e2e.pods import LABELS, a_shop, ready_addresses, set_pod_ready
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_lease, a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.deploy.manifests import (
     DEPLOY,
@@ -37,7 +35,6 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
 
 NAMESPACE = "shop"
-LABELS = {"app": "cart"}
 MOVING = ROOT / "docs" / "moving-from-topology-mode.md"
 PODS = 12
 MARKS = {SELECTOR_ANNOTATION: json.dumps(LABELS), ENDPOINTS_ANNOTATION: "keep"}
@@ -70,20 +67,10 @@ class Cluster:
         self.plane, self.api, self._audit, self.mode = plane, plane.api(), audit, mode
         self.namespace: str = namespace_of(mode)["metadata"]["name"]
 
-    def kubectl(self, *arguments: str, user: User | str = "admin", check: bool = True) -> str:
-        kubectl = str(find_programs(environment=os.environ)["kubectl"])
-        command = [kubectl, "--kubeconfig", str(self.plane.kubeconfig(user)), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0 or not check, done.stderr
-        return done.stdout + done.stderr
-
     def account(self) -> User:
         """The service account of the manifests, with a token."""
         name = the("ServiceAccount", self.mode)["metadata"]["name"]
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        token = self.api.request("POST", path, asked)["status"]["token"]
-        return User(f"system:serviceaccount:{self.namespace}:{name}", token=token)
+        return self.plane.service_account(name, namespace=self.namespace)
 
     def controller(self, user: User | str, folder: Path, *flags: str) -> ZonewardController:
         """The command as the Deployment has it, but for where it listens."""
@@ -133,7 +120,7 @@ class Cluster:
         return items
 
     def ready(self, service: str = "cart") -> int:
-        return sum(bool(one["conditions"]["ready"]) for each in self.slices(service) for one in each["endpoints"] or ())
+        return len(ready_addresses(self.slices(service)))
 
     def endpoints(self, service: str) -> Object | None:
         try:
@@ -160,17 +147,7 @@ class Cluster:
     # --- what happens there -------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        self.api.create_all([a_namespace(NAMESPACE), *(a_node(f"node-{zone}", zone=zone) for zone in "abc")])
-        self.api.create_all(
-            a_pod(
-                f"cart-{number}",
-                namespace=NAMESPACE,
-                node=f"node-{'abc'[number % 3]}",
-                ips=[f"10.1.0.{number + 1}"],
-                labels=LABELS,
-            )
-            for number in range(PODS)
-        )
+        self.api.create_all(a_shop(NAMESPACE, PODS))
 
     def service(self, name: str = "cart", **annotations: str) -> None:
         self.api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, annotations=annotations))
@@ -198,19 +175,14 @@ def a_cluster(folder: Path, mode: str, **options: object) -> Iterator[Cluster]:
     with ControlPlane(server_flags=flags, **options) as plane:  # type: ignore[arg-type]
         cluster = Cluster(plane, audit, mode)
         for each in (NAMESPACES, mode):
-            cluster.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
+            cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
         cluster.fill()
         yield cluster
 
 
-LESS = sorted(granted(TAKE_OVER) - SELDOM)
-"""Rights of which users lack one each."""
-
-
 @pytest.fixture(scope="module")
 def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    users = [f"less-{number}" for number in range(len(LESS))]
-    with a_cluster(tmp_path_factory.mktemp("take-over"), TAKE_OVER, users=users) as cluster:
+    with a_cluster(tmp_path_factory.mktemp("take-over"), TAKE_OVER, users=["less"]) as cluster:
         yield cluster
 
 
@@ -225,7 +197,7 @@ def test_the_server_takes_every_manifest_and_a_pod_of_the_deployment(taken_over:
     pod["spec"] = template["spec"] | {"hostNetwork": True}
     with pytest.raises(ApiError, match="violates PodSecurity"):
         taken_over.api.request("POST", path, pod, query=strict)
-    taken_over.kubectl("apply", "--kustomize", str(DEPLOY / ONLY_MARKED), "--validate=strict", "--dry-run=server")
+    taken_over.plane.kubectl("apply", "--kustomize", str(DEPLOY / ONLY_MARKED), "--validate=strict", "--dry-run=server")
 
 
 def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_left_over(
@@ -252,7 +224,7 @@ def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> No
     wait(lambda: len(cluster.slices()) == 1, what="one slice")
     for told, value in enumerate(("Auto", None, "Auto", None), 1):
         cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-        wait(partial(_has_told, cluster, told), what=f"Event {told}: {value}")
+        wait(lambda told=told: cluster.told() >= told, what=f"Event {told}: {value}")  # type: ignore[misc]
     cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
     wait(lambda: cluster.conditions().get(names.PROGRAMMED_CONDITION) == "Enabled", what="a condition")
     cluster.make_ready(0, False)
@@ -284,7 +256,7 @@ def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over
         (kept,) = taken_over.slices("search")
         before = taken_over.updates(kept)
         for step, in_force in ((field, "Hints"), (annotation, "TrafficDistribution/PreferSameZone"), (back, "Hints")):
-            taken_over.kubectl(*step)
+            taken_over.plane.kubectl(*step)
             wait(partial(_is_in_force, taken_over, in_force), what=in_force)
         assert taken_over.updates(kept) == before + 2
         taken_over.api.delete(_service("search"))
@@ -300,85 +272,38 @@ def _is_in_force(cluster: Cluster, approach: str) -> bool:
     return any(said) and all(each.startswith(approach) for each in (*said, *written))
 
 
-def _has_told(cluster: Cluster, times: int) -> bool:
-    return cluster.told() >= times
-
-
-def test_without_one_right_something_fails_and_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
-    """Each of them in turn, whatever it is that fails."""
-    users = dict(zip(LESS, taken_over.plane.users, strict=True))
-    for lacking, user in users.items():
-        rules = [
-            {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-            for group, resource, verb in granted(TAKE_OVER) - {lacking}
-        ]
-        taken_over.plane.allow(user, rules)
-    unseen = []
-    for (_, resource, verb), user in users.items():
-        controller = taken_over.controller(user, tmp_path, f"--leader-elect-resource-name={user}")
-        controller.start()
-        try:
-            if not _fails(taken_over, user, partial(_complains, controller, resource)):
-                unseen.append(f"{verb} {resource}")
-        finally:
-            controller.kill()
-    assert unseen == []
-
-
-def _complains(controller: ZonewardController, resource: str) -> bool:
-    """Whether it has said that a right for that resource is missing."""
-    what = resource.rpartition("/")[2]
-    lines = controller.log.read_text().splitlines()
-    return any(what in line and ("(403)" in line or "Forbidden" in line) for line in lines)
-
-
-def _fails(cluster: Cluster, service: str, met: Callable[[], bool]) -> bool:
-    """Whether something does, while a Service comes, changes and goes."""
-    kept = f"{service}-kept"
-    steps = (
-        lambda: cluster.service(service, **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"}),
-        lambda: cluster.api.create(a_service(kept, namespace=NAMESPACE, annotations=MARKS)),
-        lambda: cluster.make_ready(0, False),
-        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: None}, service),
-        lambda: cluster.make_ready(0, True),
-        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, service),
-        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: None}, service),
-        lambda: cluster.api.delete(_service(service)),
-        lambda: cluster.api.delete(_service(kept)),
-    )
-    for step in steps:
-        step()
-        if _within(1.2, met):
-            return True
-    return _within(5.0, met)
-
-
-def _within(seconds: float, met: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + seconds
-    while not met():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.02)
-    return True
+def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
+    some = ("endpointslices", "create"), ("events", "create")
+    lacking = {right for right in granted(TAKE_OVER) if right[1:] in some}
+    assert len(lacking) == 2
+    rules = [
+        {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+        for group, resource, verb in granted(TAKE_OVER) - lacking
+    ]
+    taken_over.plane.allow("less", rules)
+    taken_over.plane.wait_until_allowed("less", "/api/v1/services")
+    with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
+        controller.wait_until(lambda: len(controller.told("a permission is missing")) == 2, what="what is missing")
+        said = " ".join(each["reason"] for each in controller.told("a permission is missing"))
+    assert all(resource in said for _, resource, _ in lacking)
 
 
 def test_who_deletes_the_controller_leaves_what_the_proxies_need(tmp_path: Path) -> None:
     with ControlPlane() as plane:
         cluster = Cluster(plane, tmp_path, TAKE_OVER)
         for folder in (NAMESPACES, TAKE_OVER, PROXY_MODES[0]):
-            cluster.kubectl("apply", "--kustomize", str(DEPLOY / folder), "--validate=strict")
+            cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / folder), "--validate=strict")
         proxies = [each for each in manifests(PROXY_MODES[0]) if each["kind"] in ("Role", "RoleBinding")]
-        lease: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "node-a"}}
-        lease["metadata"] = {"name": "zoneward-proxy-node-a", "namespace": cluster.namespace}
+        lease = a_lease("zoneward-proxy-node-a", namespace=cluster.namespace, holder="node-a")
         cluster.api.create(lease)
         # As `kubectl delete -k` of a folder: in another order, and without waiting for what controllers would do.
-        cluster.kubectl("delete", "--kustomize", str(DEPLOY / TAKE_OVER), "--wait=false")
+        cluster.plane.kubectl("delete", "--kustomize", str(DEPLOY / TAKE_OVER), "--wait=false")
         for each in (*proxies, *manifests(NAMESPACES), lease):
             assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
         with pytest.raises(ApiError, match="not found"):
             cluster.api.read(the("Deployment", TAKE_OVER))
         # The other way round: what the proxies leave is the Lease of a node, until the Node is deleted.
-        cluster.kubectl("delete", "--kustomize", str(DEPLOY / PROXY_MODES[0]), "--wait=false")
+        cluster.plane.kubectl("delete", "--kustomize", str(DEPLOY / PROXY_MODES[0]), "--wait=false")
         for each in (*manifests(NAMESPACES), lease):
             assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
 
@@ -392,10 +317,10 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
         for name in ("cart", "kept"):
             cluster.service(name)
             cluster.plane.wait_until(partial(_is_built_in, cluster, name), what="slices of the built-in controller")
-        _adopt(cluster, "cart")
+        cluster.plane.zoneward("adopt", f"{NAMESPACE}/cart")
         # An Endpoints object that was deleted first is created again.
-        _adopt(cluster, "kept", "--endpoints=delete")
-        _adopt(cluster, "kept", "--endpoints=keep")
+        for policy in ("delete", "keep"):
+            cluster.plane.zoneward("adopt", f"{NAMESPACE}/kept", f"--endpoints={policy}")
         account = cluster.account()
         with cluster.controller(account, tmp_path) as controller:
             wait = controller.wait_until
@@ -406,7 +331,7 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
             wait(lambda: cluster.ready("kept") == PODS == cluster.ready(), what="all Pods")
             for told, value in enumerate(("Auto", None, "Auto", None), 1):
                 cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-                wait(partial(_has_told, cluster, told), what=f"Event {told}: {value}")
+                wait(lambda told=told: cluster.told() >= told, what=f"Event {told}: {value}")  # type: ignore[misc]
             cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"}, "kept")
             wait(lambda: len(cluster.slices("kept")) == 3, what="a slice for each zone")
             wait(lambda: names.PROGRAMMED_CONDITION in cluster.conditions("kept"), what="a condition")
@@ -422,13 +347,6 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
         assert refused == []
         assert controller.told("a permission is missing") == []
         assert used | SELDOM | {ADMITTED} == granted(ONLY_MARKED) | {FREE}
-
-
-def _adopt(cluster: Cluster, name: str, *options: str) -> None:
-    kubeconfig = str(cluster.plane.kubeconfig())
-    command = [sys.executable, "-m", "zoneward", "adopt", f"{NAMESPACE}/{name}", *options, "--kubeconfig", kubeconfig]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
 
 
 def _is_built_in(cluster: Cluster, name: str) -> bool:
@@ -477,17 +395,12 @@ def test_the_steps_of_the_dockerfile_install_a_controller_that_needs_nothing_els
     assert not {"numba", "numpy", "polars", "matplotlib", "distributed", "pip", "setuptools"} & installed
     # As the image is run: nothing can be written anywhere, and no file of the machine's helps.
     read_only = ["unshare", "--mount", "sh", "-ec", 'mount -o remount,bind,ro / && exec "$@"', "sh"]
-    helped = subprocess.run(
-        [*read_only, target / "bin" / "zoneward", "controller", "--help"],
+    run = partial(
+        subprocess.run,
         cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert helped.returncode == 0, helped.stderr
+    zoneward = [*read_only, target / "bin" / "zoneward"]
+    helped = run([*zoneward, "controller", "--help"])
     assert all(word in helped.stdout for word in ("--take-over", "--only-marked"))
-    printed = subprocess.run(
-        [*read_only, target / "bin" / "zoneward", "proxy", "--node=worker-a2", "--sample", "--print"],
-        cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert printed.returncode == 0, printed.stderr
-    assert "add table ip zoneward" in printed.stdout
+    assert "add table ip zoneward" in run([*zoneward, "proxy", "--node=worker-a2", "--sample", "--print"]).stdout

@@ -1,15 +1,13 @@
 """What a real API server takes is read by ``-f``: objects as odd as a server lets them be."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from e2e.control_plane import ControlPlane
-from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from e2e.controllers import decisions
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import Object
 
 NAMESPACE = "odd"
@@ -23,29 +21,22 @@ QUANTITIES = (
 )
 
 
-def a_slice(name: str, **fields: object) -> Object:
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {SERVICE_NAME: "cart"}},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.0.0.1"]}],
-        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
-    } | fields
+def odd_slice(name: str, **fields: object) -> Object:
+    return a_slice(name, service="cart", namespace=NAMESPACE, addresses=["10.0.0.1"]) | fields
 
 
 def odd_slices() -> Iterator[Object]:
     for number, zone in enumerate(ZONES):
-        yield a_slice(f"zone-{number}", endpoints=[{"addresses": [f"10.0.1.{number + 1}"], "zone": zone}])
+        yield odd_slice(f"zone-{number}", endpoints=[{"addresses": [f"10.0.1.{number + 1}"], "zone": zone}])
     for number, port in enumerate(PORTS):
-        yield a_slice(f"port-{number}", ports=[{"name": "http", "port": port, "protocol": "TCP"}])
+        yield odd_slice(f"port-{number}", ports=[{"name": "http", "port": port, "protocol": "TCP"}])
     target = {"kind": HOSTILE, "namespace": "../..", "name": HOSTILE, "uid": HOSTILE}
-    yield a_slice("target", endpoints=[{"addresses": ["10.0.2.1"], "targetRef": target}])
-    yield a_slice("nulls", endpoints=None, ports=None)
-    yield a_slice("names", ports=[{"name": None, "port": 80, "protocol": None, "appProtocol": "example.com/odd"}])
-    yield a_slice("many-addresses", endpoints=[{"addresses": ["10.0.2.2", "10.0.2.3"], "hints": {"forZones": [{}]}}])
-    yield a_slice("domain", addressType="FQDN", endpoints=[{"addresses": ["a.b."], "hostname": "h"}])
-    noted = a_slice("noted")
+    yield odd_slice("target", endpoints=[{"addresses": ["10.0.2.1"], "targetRef": target}])
+    yield odd_slice("nulls", endpoints=None, ports=None)
+    yield odd_slice("names", ports=[{"name": None, "port": 80, "protocol": None, "appProtocol": "example.com/odd"}])
+    yield odd_slice("many-addresses", endpoints=[{"addresses": ["10.0.2.2", "10.0.2.3"], "hints": {"forZones": [{}]}}])
+    yield odd_slice("domain", addressType="FQDN", endpoints=[{"addresses": ["a.b."], "hostname": "h"}])
+    noted = odd_slice("noted")
     noted["metadata"]["annotations"] = {"example.com/odd": HOSTILE, "zoneward.dev/approach": HOSTILE}
     noted["metadata"]["ownerReferences"] = [{"apiVersion": "x y\n/v1", "kind": HOSTILE, "name": "../x", "uid": HOSTILE}]
     yield noted
@@ -95,38 +86,24 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-def zoneward(plane: ControlPlane, *arguments: str | Path) -> str:
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig())}
-    command = [str(Path(sys.executable).parent / "zoneward"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("suffix", ["json", "yaml", "json.gz"])
-@pytest.mark.parametrize("anonymize", [False, True])
-def test_what_a_server_takes_is_saved_and_read(
-    plane: ControlPlane, tmp_path: Path, suffix: str, anonymize: bool
-) -> None:
-    file = tmp_path / f"odd.{suffix}"
-    zoneward(plane, "snapshot", "-A", "-o", file, *(["--anonymize"] if anonymize else []))
-    live = json.loads(zoneward(plane, "plan", "-A", "-o", "json"))["decisions"]
-    saved = json.loads(zoneward(plane, "plan", "-f", file, "-o", "json"))["decisions"]
+@pytest.mark.parametrize("flags", [("odd.json",), ("odd.yaml",), ("odd.json.gz", "--anonymize")], ids=" ".join)
+def test_what_a_server_takes_is_saved_and_read(plane: ControlPlane, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    name, *options = flags
+    file = str(tmp_path / name)
+    plane.zoneward("snapshot", "-A", "-o", file, *options)
+    saved = json.loads(plane.zoneward("plan", "-f", file, "-o", "json").stdout)["decisions"]
+    live = decisions(plane, "-A")
     assert len(saved) == len(live) > 0
-    if not anonymize:
+    for output in ("wide", "yaml", "slices-json"):
+        plane.zoneward("plan", "-f", file, "-o", output)
+    plane.zoneward("compare", "-f", file, "-o", "csv")
+    if not options:
         assert saved == live
-    for output in ("table", "wide", "yaml", "slices-json"):
-        zoneward(plane, "plan", "-f", file, "-o", output)
-    if not anonymize:
-        zoneward(plane, "route", "-f", file, "--node", "odd", "--as-is")
-    zoneward(plane, "compare", "-f", file, "-o", "csv")
+        plane.zoneward("route", "-f", file, "--node", "odd", "--as-is")
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_what_kubectl_prints_of_it_is_read(plane: ControlPlane, tmp_path: Path, form: str) -> None:
-    command = [str(plane.programs["kubectl"]), "get", "services,nodes,pods,endpointslices", "-A", "-o", form]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig())}
-    printed = subprocess.run(command, capture_output=True, env=environment, check=True, timeout=60).stdout
-    file = tmp_path / f"odd.{form}"
-    file.write_bytes(printed)
-    assert json.loads(zoneward(plane, "plan", "-f", file, "-o", "json"))["decisions"]
+def test_what_kubectl_prints_of_it_is_read(plane: ControlPlane, tmp_path: Path) -> None:
+    for form in ("json", "yaml"):
+        file = tmp_path / f"odd.{form}"
+        file.write_text(plane.kubectl("get", "services,nodes,pods,endpointslices", "-A", "-o", form))
+        assert json.loads(plane.zoneward("plan", "-f", str(file), "-o", "json").stdout)["decisions"]

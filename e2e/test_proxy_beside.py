@@ -43,7 +43,7 @@ class Node:
         self.plane, self.kube, self.folder, self.api = plane, kube, folder, plane.api()
         services = [self.api.read(a_service(name, namespace=NAMESPACE)) for name in ENDPOINTS]
         self.addresses: dict[str, str] = {each["metadata"]["name"]: each["spec"]["clusterIP"] for each in services}
-        self.enter = ("nsenter", f"--net={kube.namespace}", "--")
+        self.enter = kube.network.enter
         for address in ENDPOINTS.values():
             kube.run("ip", "address", "add", f"{address}/32", "dev", "lo")
         kube.run("ip", "route", "add", "10.96.0.0/12", "dev", "lo")
