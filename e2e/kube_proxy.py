@@ -55,10 +55,8 @@ class KubeProxy:
     def rules(self, family: str = "ip") -> list[dict[str, Any]]:
         """All that is in its table, as ``nft --json`` has it; nothing where there is none yet."""
         with suppress(subprocess.CalledProcessError):
-            found: dict[str, list[dict[str, Any]]] = json.loads(
-                self.run("nft", "--json", "list", "table", family, TABLE)
-            )
-            return found["nftables"]
+            text = self.run("nft", "--json", "list", "table", family, TABLE)
+            return list(json.loads(text)["nftables"])
         return []
 
     def endpoints(self, address: str, port: int, *, protocol: str = "tcp", family: str = "ip") -> set[str]:

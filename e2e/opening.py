@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-_LIMIT: Final = 3.0
+_LIMIT: Final = 10.0
 """Seconds; the kernel sends what nobody answers again after one."""
 _RESET: Final = struct.pack("ii", 1, 0)
 _RETRANSMITTED: Final = struct.Struct("=100xI")

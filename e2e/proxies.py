@@ -29,6 +29,8 @@ class ZonewardProxy(Daemon):
         super().__init__()
         self.node, self.kubeconfig = node, kubeconfig
         self.flags: tuple[str, ...] = flags
+        self.wrapper: tuple[str, ...] = ()
+        """What the command is run by."""
         self.log = folder / "proxy.log"
         self._nft: int | None = None
 
@@ -38,7 +40,7 @@ class ZonewardProxy(Daemon):
             # One that ended by itself has not been waited for.
             self._process.kill()
         begun = len(self.told(READY))
-        self._process = Process([*self.node.enter, *self._command()], log=self.log)
+        self._process = Process([*self.node.enter, *self.wrapper, *self._command()], log=self.log)
         if wait:
             self.wait_until(lambda: len(self.told(READY)) > begun, what=READY)
 

@@ -3,11 +3,11 @@
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from e2e.proxied import NODE
 from tests.builders.objects import SERVICE_NAME, ZONE, a_service, a_slice
-from tests.contract.api import Api, ApiError, Object
+from tests.contract.api import MERGE_PATCH, Api, ApiError, Object
 
 SERVICES: Final = 8
 _MOST: Final = 6
@@ -37,27 +37,25 @@ class Churn:
         with suppress(ApiError):
             change()
 
-    # --- changes ------------------------------------------------------------------------------------------------------
-
     def _create(self) -> None:
         number = self._chance.randrange(SERVICES)
         if number in self._services:
             self._replace_slice()
             return
-        service = a_service(f"churn-{number}")
-        spec = service["spec"]
         is_six = number % 4 == 3
-        spec["clusterIP"] = f"fd00:10:96::1{number}" if is_six else f"10.96.1.{number + 1}"
-        spec |= {"ipFamilies": ["IPv6" if is_six else "IPv4"], "ipFamilyPolicy": "SingleStack"}
-        spec["ports"] = self._ports(number)
+        spec: Object = {
+            "clusterIP": f"fd00:10:96::1{number}" if is_six else f"10.96.1.{number + 1}",
+            "ipFamilies": ["IPv6" if is_six else "IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": self._ports(number),
+            "internalTrafficPolicy": self._chance.choice(["Cluster", "Cluster", "Local"]),
+        }
         if number % 4 == 1:
             spec["sessionAffinity"] = "ClientIP"
         elif number % 4 == 2:
-            spec |= {"type": "NodePort", "externalIPs": [f"203.0.113.{number + 100}"]}
-            spec["externalTrafficPolicy"] = self._chance.choice(["Cluster", "Local"])
-        if self._chance.random() < 0.3:
-            spec["internalTrafficPolicy"] = "Local"
-        self._services[number] = service
+            policy = self._chance.choice(["Cluster", "Local"])
+            spec |= {"type": "NodePort", "externalIPs": [f"203.0.113.{number + 100}"], "externalTrafficPolicy": policy}
+        self._services[number] = service = a_service(f"churn-{number}", **spec)
         self._api.create(service)
         for place in range(self._chance.randint(0, 2)):
             self._put(number, place)
@@ -80,7 +78,7 @@ class Churn:
             return
         number = self._chance.choice(sorted(self._services))
         patch = {"spec": {"ports": self._ports(number)}}
-        self._api.patch(self._services[number], patch, content_type="application/merge-patch+json")
+        self._api.patch(self._services[number], patch, content_type=MERGE_PATCH)
 
     def _delete(self) -> None:
         if not self._services:
@@ -97,8 +95,6 @@ class Churn:
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
         self._api.patch(node, {"metadata": {"labels": {ZONE: self._chance.choice(_ZONES)}}})
 
-    # --- objects ------------------------------------------------------------------------------------------------------
-
     def _ports(self, number: int) -> list[Object]:
         found: list[Object] = []
         for port in self._chance.sample([80, 81, 443], self._chance.randint(1, 3)):
@@ -111,24 +107,19 @@ class Churn:
     def _slice(self, number: int, place: int) -> Object:
         is_six = number % 4 == 3
         some = self._chance.sample(range(1, 13), self._chance.randint(0, _MOST))
-        prefix = "fd00:1::" if is_six else "10.1."
-        addresses = [f"{prefix}{number + 1}:{each}" if is_six else f"{prefix}{number + 1}.{each}" for each in some]
+        addresses = [f"fd00:1::{number + 1}:{each}" if is_six else f"10.1.{number + 1}.{each}" for each in some]
         found = a_slice(f"churn-{number}-{place}", service=f"churn-{number}", addresses=addresses)
         found["addressType"] = "IPv6" if is_six else "IPv4"
         target = self._chance.choice(_PORTS)
         found["ports"] = [{"name": f"p{port}", "port": target, "protocol": "TCP"} for port in (80, 81, 443)]
         has_hints = self._chance.random() < 0.5
         for each in found["endpoints"]:
-            self._settle(each, has_hints=has_hints)
+            zone, is_ready = self._chance.choice(_ZONES), self._chance.random() < 0.8
+            each |= {"zone": zone, "nodeName": NODE if zone == "a" else f"node-{zone}"}
+            each |= {"conditions": {"ready": is_ready, "serving": True, "terminating": not is_ready}}
+            if has_hints:
+                each["hints"] = {"forZones": [{"name": zone}]}
         return found
-
-    def _settle(self, endpoint: dict[str, Any], *, has_hints: bool) -> None:
-        zone = self._chance.choice(_ZONES)
-        endpoint |= {"zone": zone, "nodeName": NODE if zone == "a" else f"node-{zone}"}
-        if has_hints:
-            endpoint["hints"] = {"forZones": [{"name": zone}]}
-        is_ready = self._chance.random() < 0.8
-        endpoint["conditions"] = {"ready": is_ready, "serving": True, "terminating": not is_ready}
 
 
 def endpoints_of(api: Api) -> dict[str, tuple[Object, set[str]]]:
