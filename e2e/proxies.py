@@ -31,7 +31,7 @@ class ZonewardProxy(Daemon):
         self.flags: tuple[str, ...] = flags
         self.wrapper: tuple[str, ...] = ()
         """What the command is run by."""
-        self.log = folder / "proxy.log"
+        self.log = folder / f"proxy-{node.name}.log"
         self._nft: int | None = None
 
     def start(self, *, wait: bool = True) -> None:

@@ -196,7 +196,7 @@ class _Run:
         # By another port the next time, which no flow of before has.
         for _ in range(1 if self.by_hand is None else 3):
             try:
-                return self.site.client.ask(address, port).address
+                return self.site.client.ask(address, port, limit=5.0 if self.by_hand else 30.0).address
             except ConnectionRefusedError:
                 why = ""
             except OSError as error:

@@ -30,7 +30,7 @@ def check_spread(
     what = f"{protocol} to {address} port {port}"
     if not shares:
         with pytest.raises(ConnectionRefusedError if refused else TimeoutError):
-            client.ask(address, port, protocol=protocol, source=source, limit=5.0 if refused else _LOST)
+            client.ask(address, port, protocol=protocol, source=source, limit=30.0 if refused else _LOST)
         return
     times = max(draws, draws_for(shares), _EACH * len(shares))
     found = client.tally(address, port, times=times, protocol=protocol, source=source)

@@ -1,17 +1,16 @@
 """One Service taken over and given back beside the running endpoints, slice and mirroring controllers."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ONLY_MARKED, ZonewardController
-from e2e.pods import LABELS, a_shop, address, flipping, ready_addresses, set_pod_ready
+from e2e.pods import LABELS, Shop, a_shop, address
 from e2e.recording import Recording
-from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_service
-from tests.contract.api import MERGE_PATCH, ApiError, Object
+from tests.builders.objects import a_service
+from tests.contract.api import MERGE_PATCH, Object
 from tests.deploy.manifests import DEPLOY
 
 from zoneward.kube import names
@@ -59,53 +58,22 @@ def deployed_rules() -> list[Object]:
     return [rule for each in documents if each["kind"] == "ClusterRole" for rule in each["rules"]]
 
 
-class Shop:
-    """Services that all select the same Pods, as somebody with all permissions sees them."""
-
+class Adopted(Shop):
     def __init__(self, plane: ControlPlane) -> None:
-        self.plane, self.api = plane, plane.api()
+        super().__init__(plane.api(), NAMESPACE)
+        self.plane = plane
 
     def create(self, *services: str) -> None:
         for name in services:
-            service = a_service(name, namespace=NAMESPACE, selector=LABELS)
-            service["metadata"] |= BEFORE
-            self.api.create(service)
+            self.api.create(
+                a_service(name, namespace=NAMESPACE, selector=LABELS)
+                | {"metadata": {"name": name, "namespace": NAMESPACE, **BEFORE}}
+            )
         self.plane.wait_until(lambda: all(self.is_back(name) for name in services), what="slices of the Services")
-
-    def service(self, name: str) -> Object:
-        return self.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{name}")
 
     def words(self, name: str) -> tuple[Any, ...]:
         found = self.service(name)
         return found["metadata"].get("labels"), found["metadata"].get("annotations"), found["spec"]
-
-    def slices(self, name: str) -> list[Object]:
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
-        items: list[Object] = self.api.get(path, labelSelector=f"{SERVICE_NAME}={name}")["items"]
-        return items
-
-    def managers(self, name: str) -> list[str]:
-        return sorted({each["metadata"]["labels"][MANAGED_BY] for each in self.slices(name)})
-
-    def ready(self, name: str) -> set[str]:
-        return ready_addresses(self.slices(name))
-
-    def endpoints(self, name: str) -> Object | None:
-        try:
-            return self.api.get(f"/api/v1/namespaces/{NAMESPACE}/endpoints/{name}")
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return None
-
-    def subset(self, name: str) -> set[str]:
-        """What the Endpoints object lists as ready."""
-        subsets = (self.endpoints(name) or {}).get("subsets") or ()
-        return {one["ip"] for each in subsets for one in each.get("addresses", ())}
-
-    def conditions(self, name: str) -> list[str]:
-        """Their types."""
-        return [each["type"] for each in self.service(name)["status"].get("conditions") or ()]
 
     def is_back(self, name: str) -> bool:
         """As if it had never been adopted."""
@@ -114,8 +82,8 @@ class Shop:
         return (
             {"labels": labels, "annotations": annotations} == BEFORE
             and spec.get("selector") == LABELS
-            and self.managers(name) == [names.BUILT_IN_MANAGER]
-            and self.ready(name) == set(ADDRESSES) == self.subset(name)
+            and self.managers(name) == {names.BUILT_IN_MANAGER}
+            and self.ready(name) == set(ADDRESSES) == self.listed(name)
             and endpoints is not None
             and SKIP_MIRROR_LABEL not in endpoints["metadata"]["labels"]
         )
@@ -126,22 +94,16 @@ class Shop:
             labels == {**BEFORE["labels"], SKIP_MIRROR_LABEL: "true"}
             and set(annotations) == {*BEFORE["annotations"], *ADOPTION_MARKS}
             and "selector" not in spec
-            and self.managers(name) == [names.MANAGER]
+            and self.managers(name) == {names.MANAGER}
         )
-
-    def make_ready(self, pod: str, ready: bool) -> None:
-        set_pod_ready(self.api, NAMESPACE, pod, ready)
-
-    def flipping(self) -> AbstractContextManager[None]:
-        return flipping(self.api, NAMESPACE, FLIPPED)
 
     def recording(self, name: str) -> Recording:
         return Recording(self.api, NAMESPACE, [name], steady=STEADY)
 
 
 @pytest.fixture(scope="module")
-def shop(plane: ControlPlane) -> Shop:
-    return Shop(plane)
+def shop(plane: ControlPlane) -> Adopted:
+    return Adopted(plane)
 
 
 def check(recording: Recording) -> None:
@@ -151,10 +113,10 @@ def check(recording: Recording) -> None:
     assert recording.managers == {names.BUILT_IN_MANAGER, names.MANAGER}
 
 
-def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlPlane, shop: Shop) -> None:
+def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("cart")
     with shop.recording("cart") as recording:
-        with shop.flipping():
+        with shop.flipping(FLIPPED):
             plane.zoneward("adopt", f"{NAMESPACE}/cart", user="operator")
         assert shop.is_ours("cart")
         endpoints = shop.endpoints("cart")
@@ -163,7 +125,7 @@ def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlP
         # No controller runs that would list the Pod which has just turned ready: the command does it as well.
         plane.zoneward("adopt", f"{NAMESPACE}/cart", user="operator")
         assert shop.ready("cart") == set(ADDRESSES)
-        with shop.flipping():
+        with shop.flipping(FLIPPED):
             plane.zoneward("release", f"{NAMESPACE}/cart", user="operator")
         plane.wait_until(lambda: shop.is_back("cart"), what="the Service as it was")
     check(recording)
@@ -175,7 +137,7 @@ def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlP
 
 
 def test_the_endpoints_object_is_deleted_where_that_is_asked_for_and_comes_back(
-    plane: ControlPlane, shop: Shop
+    plane: ControlPlane, shop: Adopted
 ) -> None:
     shop.create("gone")
     plane.zoneward("adopt", f"{NAMESPACE}/gone", "--endpoints=delete", user="operator")
@@ -186,7 +148,7 @@ def test_the_endpoints_object_is_deleted_where_that_is_asked_for_and_comes_back(
 
 
 def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_applied_again(
-    plane: ControlPlane, shop: Shop
+    plane: ControlPlane, shop: Adopted
 ) -> None:
     shop.create("followed", "left")
     shop.api.patch(shop.service("followed"), {"spec": {"trafficDistribution": "PreferSameZone"}})
@@ -196,28 +158,28 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
         ZonewardController(plane, mode=ONLY_MARKED, user="keeper") as controller,
     ):
         wait = controller.wait_until
-        with shop.flipping():
+        with shop.flipping(FLIPPED):
             plane.zoneward("adopt", f"{NAMESPACE}/followed", user="operator")
         for ready, wanted in ((False, set(STEADY)), (True, set(ADDRESSES))):
             shop.make_ready(FLIPPED, ready)
-            wait(lambda wanted=wanted: shop.ready("followed") == wanted == shop.subset("followed"), what="the Pod")  # type: ignore[misc]
+            wait(lambda wanted=wanted: shop.ready("followed") == wanted == shop.listed("followed"), what="the Pod")  # type: ignore[misc]
             assert shop.is_ours("followed")
         wait(lambda: len(shop.conditions("followed")) == 2, what="conditions")
-        with shop.flipping():
+        with shop.flipping(FLIPPED):
             shop.api.patch(shop.service("followed"), APPLIED, content_type=MERGE_PATCH)
-            wait(lambda: shop.managers("followed") == [names.BUILT_IN_MANAGER], what="ours gone")
+            wait(lambda: shop.managers("followed") == {names.BUILT_IN_MANAGER}, what="ours gone")
         wait(lambda: shop.is_back("followed"), what="the Service as it was")
         # Nobody makes any of ours again.
         shop.make_ready(FLIPPED, False)
         wait(lambda: shop.ready("followed") == set(STEADY), what="the Pod that is not ready")
         shop.make_ready(FLIPPED, True)
         wait(lambda: shop.is_back("followed"), what="all Pods")
-        wait(lambda: shop.conditions("followed") == [], what="none of our conditions")
+        wait(lambda: not shop.conditions("followed"), what="none of our conditions")
         assert (shop.words("left"), {each["metadata"]["uid"] for each in shop.slices("left")}) == left
     check(recording)
 
 
-def test_without_one_permission_the_rule_is_told_before_anything_is_written(plane: ControlPlane, shop: Shop) -> None:
+def test_without_one_permission_the_rule_is_told_before_anything_is_written(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("refused")
     version = shop.service("refused")["metadata"]["resourceVersion"]
     for command in ("adopt", "release"):

@@ -1,18 +1,15 @@
 """Two replicas on a real API server, whose audit log says who wrote what: killed, ended, stopped and continued."""
 
-import json
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import pytest
-import yaml
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
-from e2e.pods import LABELS, a_shop, flipping, set_pod_ready
+from e2e.pods import LABELS, AuditLog, Shop, a_shop
 from tests.builders.objects import SERVICE_NAME, a_service
 
 NAMESPACE = "led"
@@ -25,17 +22,11 @@ LONG = 300.0
 """The duration where the next one must not have to wait for it."""
 USERS = ("first", "second")
 ALL = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-WRITES = ("create", "update", "patch", "delete")
-POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [
-        {"level": "None", "resources": [{"group": "coordination.k8s.io"}]},
-        {"level": "Metadata", "users": list(USERS), "verbs": list(WRITES)},
-        {"level": "None"},
-    ],
-}
+RULES = (
+    {"level": "None", "resources": [{"group": "coordination.k8s.io"}]},
+    {"level": "Metadata", "users": list(USERS), "verbs": ["create", "update", "patch", "delete"]},
+    {"level": "None"},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +39,15 @@ class Write:
     ended: float
 
 
-class Led:
+class Led(Shop):
     """Services that all select the same Pods."""
 
-    def __init__(self, plane: ControlPlane, audit: Path) -> None:
-        self.plane, self.api, self._audit = plane, plane.api(), audit
+    def __init__(self, plane: ControlPlane, audit: AuditLog) -> None:
+        super().__init__(plane.api(), NAMESPACE)
+        self.plane, self._audit = plane, audit
 
     def writes(self, user: str, *, since: float = 0.0, resource: str | None = None) -> list[Write]:
         """By time of the day, in order."""
-        whole, _, _ = self._audit.read_text().rpartition("\n")
         found = [
             Write(
                 event["user"]["username"],
@@ -64,7 +55,7 @@ class Led:
                 _seconds(event["requestReceivedTimestamp"]),
                 _seconds(event["stageTimestamp"]),
             )
-            for event in map(json.loads, whole.splitlines())
+            for event in self._audit.entries()
             if event["responseStatus"]["code"] < 300
         ]
         return [
@@ -80,15 +71,14 @@ class Led:
             "/apis/discovery.k8s.io/v1/{}/endpointslices",
             "/apis/events.k8s.io/v1/{}/events",
         )
-        found = [each for path in paths for each in self.api.get(path.format(f"namespaces/{NAMESPACE}"))["items"]]
+        found = [each for path in paths for each in self.items(path)]
         return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
 
     def unready(self) -> set[str]:
         """Services whose slices list the first Pod as one that is not ready."""
-        found = self.api.get(f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices")["items"]
         return {
             each["metadata"]["labels"][SERVICE_NAME]
-            for each in found
+            for each in self.slices()
             for one in each["endpoints"] or ()
             if not one["conditions"]["ready"]
         }
@@ -96,11 +86,8 @@ class Led:
 
 @pytest.fixture(scope="module")
 def led(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Led]:
-    folder = tmp_path_factory.mktemp("audit")
-    policy, audit = folder / "policy.yaml", folder / "audit.log"
-    policy.write_text(yaml.safe_dump(POLICY))
-    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}", "--audit-log-mode=blocking")
-    with ControlPlane(users=USERS, server_flags=flags) as plane:
+    audit = AuditLog(tmp_path_factory.mktemp("audit"), *RULES)
+    with ControlPlane(users=USERS, server_flags=audit.flags) as plane:
         api = plane.api()
         api.create_all(a_shop(NAMESPACE, PODS))
         api.create_all(
@@ -128,9 +115,9 @@ def pair(led: Led, request: pytest.FixtureRequest) -> Iterator[Pair]:
     with ZonewardController(led.plane, *flags, user="first", elects=True) as first:
         first.wait_until(lambda: leads(first), what="the first leads")
         with ZonewardController(led.plane, *flags, user="second", elects=True) as second:
-            set_pod_ready(led.api, NAMESPACE, FLIPPED, False)
+            led.make_ready(FLIPPED, False)
             first.wait_until(lambda: led.unready() == set(SERVICES), what="slices")
-            set_pod_ready(led.api, NAMESPACE, FLIPPED, True)
+            led.make_ready(FLIPPED, True)
             first.wait_until(lambda: not led.unready(), what="slices")
             assert not leads(second)
             yield first, second
@@ -153,7 +140,7 @@ def taken_over(led: Led, heir: ZonewardController, *, since: float, by: str = "s
 def test_after_a_kill_the_other_writes_once_the_lease_has_run_out(led: Led, pair: Pair) -> None:
     first, second = pair
     began = time.time()
-    with flipping(led.api, NAMESPACE, FLIPPED):
+    with led.flipping(FLIPPED, period=0.1):
         time.sleep(0.5)
         first.kill()
         taken_over(led, second, since=time.time())
@@ -167,7 +154,7 @@ def test_after_a_kill_the_other_writes_once_the_lease_has_run_out(led: Led, pair
 def test_whoever_is_ended_finishes_and_the_other_writes_before_the_lease_runs_out(led: Led, pair: Pair) -> None:
     first, second = pair
     began = time.time()
-    with flipping(led.api, NAMESPACE, FLIPPED):
+    with led.flipping(FLIPPED, period=0.1):
         time.sleep(0.5)
         ended = time.time()
         assert first.terminate() == 0
@@ -184,14 +171,14 @@ def test_a_new_leader_that_finds_all_as_it_should_be_writes_and_tells_nothing(le
     time.sleep(1.5)
     assert led.writes("second", since=quiet) == []
     assert led.versions() == before
-    set_pod_ready(led.api, NAMESPACE, FLIPPED, False)
+    led.make_ready(FLIPPED, False)
     second.wait_until(lambda: led.unready() == set(SERVICES), what="slices")
-    set_pod_ready(led.api, NAMESPACE, FLIPPED, True)
+    led.make_ready(FLIPPED, True)
 
 
 def test_whoever_stood_still_writes_nothing_until_it_leads_again(led: Led, pair: Pair) -> None:
     first, second = pair
-    with flipping(led.api, NAMESPACE, FLIPPED):
+    with led.flipping(FLIPPED, period=0.1):
         time.sleep(0.5)
         first.signal(signal.SIGSTOP)
         stopped = time.time()

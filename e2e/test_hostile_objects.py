@@ -14,11 +14,11 @@ import pytest
 from e2e.api_servers import PlaneServer
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController, decisions
-from e2e.pods import LABELS, ready_addresses
+from e2e.pods import LABELS, Shop
 from e2e.processes import PATIENCE
 from e2e.proxied import TARGETS, proxied
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
-from tests.contract.api import STRATEGIC_PATCH, Api, Object
+from tests.contract.api import STRATEGIC_PATCH, Object
 
 from zoneward.kube.names import MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 
@@ -96,11 +96,6 @@ def cart(number: int) -> Object:
     return a_pod(f"cart-{number}", namespace="shop", node="node-a", ips=[f"10.1.0.{number}"], labels=LABELS)
 
 
-def listed(api: Api) -> set[str]:
-    """What slices of the Service say."""
-    return ready_addresses(api.get(SERVICES)["items"])
-
-
 def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None:
     found = {(each["namespace"], each["service"]) for each in decisions(plane, "-A")}
     assert {("shop", "cart"), (TENANT, "bad-1"), (TENANT, "bad-2")} <= found
@@ -140,7 +135,7 @@ def test_the_controller_goes_on(plane: ControlPlane, mode: str, number: int) -> 
         attack(plane, number)
         api.create(cart(number))
         if mode == TAKE_OVER:
-            plane.wait_until(lambda: {"10.1.0.1", "10.1.0.5"} <= listed(api), what="slices of a new pod")
+            plane.wait_until(lambda: {"10.1.0.1", "10.1.0.5"} <= Shop(api, "shop").ready(), what="slices of a new pod")
             # The tenant's own Service has what may be listed of its Pod.
             path = SERVICES.replace("shop", TENANT)
             query = {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGER},{SERVICE_NAME_LABEL}=bad-5"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
-from e2e.pods import LABELS, a_shop, ready_addresses, set_pod_ready
+from e2e.pods import LABELS, Shop, a_shop
 from e2e.processes import PATIENCE
 from tests.builders.objects import a_service
 from tests.contract.api import MERGE_PATCH, Object
@@ -39,8 +39,7 @@ def plane() -> Iterator[ControlPlane]:
         for user, rules in (("reader", ROLE["rules"]), ("lister", LIST_ONLY), ("half", WITHOUT_PODS)):
             plane.allow(user, rules)
             plane.wait_until_allowed(user, "/api/v1/services")
-        slices = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
-        plane.wait_until(lambda: len(ready_addresses(api.get(slices)["items"])) == PODS, what="its slices")
+        plane.wait_until(lambda: len(Shop(api, "shop").ready()) == PODS, what="its slices")
         yield plane
 
 
@@ -130,11 +129,11 @@ def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: P
         assert (added["type"], added["decision"]["service"]) == ("ADDED", "cart")
         assert (synced["type"], synced["services"], synced["decisions"]) == ("SYNCED", 1, 1)
         try:
-            set_pod_ready(plane.api(), "shop", FLIPPED, False)
+            Shop(plane.api(), "shop").make_ready(FLIPPED, False)
             ((type_, decision),) = watch.told_after(2)
             assert (type_, decision["service"], decision["endpoints"]) == ("CHANGED", "cart", PODS - 1)
         finally:
-            set_pod_ready(plane.api(), "shop", FLIPPED, True)
+            Shop(plane.api(), "shop").make_ready(FLIPPED, True)
         ((type_, decision),) = watch.told_after(3)
         assert (type_, decision) == ("CHANGED", added["decision"])
         try:
@@ -155,9 +154,9 @@ def test_a_server_that_goes_and_comes_back_is_followed_again(plane: ControlPlane
         first = watch.lines[0]["decision"]
         # The built-in controller comes back later than we do, and its slices change the rules of a decision.
         try:
-            set_pod_ready(plane.api(), "shop", FLIPPED, False)
+            Shop(plane.api(), "shop").make_ready(FLIPPED, False)
             watch.wait_for(lambda: watch.lines[-1].get("decision", {}).get("endpoints") == PODS - 1)
         finally:
-            set_pod_ready(plane.api(), "shop", FLIPPED, True)
+            Shop(plane.api(), "shop").make_ready(FLIPPED, True)
         watch.wait_for(lambda: watch.lines[-1]["decision"] == first)
         assert {line["type"] for line in watch.lines[2:]} == {"CHANGED"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, controller_flags
-from e2e.pods import LABELS, a_shop, address, set_pod_ready
+from e2e.pods import LABELS, Shop, a_shop, address
 from e2e.processes import PATIENCE, Process, wait_until
 from e2e.programs import find_programs
 from e2e.sandbox import Sandbox, a_sandbox
@@ -61,7 +61,7 @@ def comparable(api: Api) -> list[Object]:
         metadata: dict[str, Any] = item["metadata"]
         for name in ("name", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
             metadata.pop(name, None)
-        metadata["annotations"].pop("endpoints.kubernetes.io/last-change-trigger-time", None)
+        metadata.setdefault("annotations", {}).pop("endpoints.kubernetes.io/last-change-trigger-time", None)
         for owner in metadata["ownerReferences"]:
             del owner["uid"]
         for endpoint in item["endpoints"]:
@@ -79,7 +79,7 @@ def test_the_built_in_slice_controller_follows_pods_and_services_as_in_a_real_cl
             found = partial(endpoints, api)
             api.create_all([*a_shop("shop", 9), CART])
             wait_until(lambda found=found: len(found()) == 9, "nine endpoints")  # type: ignore[misc]
-            set_pod_ready(api, "shop", "cart-0", False)
+            Shop(api, "shop").make_ready("cart-0", False)
             wait_until(lambda found=found: not found()[address(0)]["conditions"]["ready"], "one is not ready")  # type: ignore[misc]
             api.delete(pod(1))
             wait_until(lambda found=found: address(1) not in found(), "one is gone")  # type: ignore[misc]

@@ -4,13 +4,13 @@ import re
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
 from e2e.control_plane import QUICK, SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ZonewardController, to_write
-from e2e.pods import flipping, ready_addresses
+from e2e.pods import Shop, ready_addresses
 from e2e.recording import Recording
 from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service, some_endpoints
 from tests.contract.api import Object
@@ -33,6 +33,7 @@ ANNOTATIONS: tuple[dict[str, str], ...] = (
 )
 FLIPPED = (*list(PODS)[:8], "large")
 """Services of which one Pod turns unready and ready all the time."""
+FLIPS = tuple(f"{name}-0" for name in FLIPPED)
 CONTESTED = "zoneward_controller_contested_services"
 MIRRORED = "mirrored"
 TAKE_OVER_PAGE = ROOT / "docs" / "take-over.md"
@@ -74,9 +75,10 @@ def addresses(name: str) -> list[str]:
     return [pod(name, at, number)["status"]["podIP"] for number in range(PODS[name])]
 
 
-class Shop:
+class Cluster(Shop):
     def __init__(self, plane: ControlPlane) -> None:
-        self.plane, self.api = plane, plane.api()
+        super().__init__(plane.api(), NAMESPACE)
+        self.plane = plane
 
     def fill(self) -> None:
         self.api.create_all([a_namespace(NAMESPACE), *(a_node(name, zone=zone) for name, zone in NODES.items())])
@@ -85,11 +87,7 @@ class Shop:
         self.api.create(a_service(MIRRORED, namespace=NAMESPACE))
         self.api.create(some_endpoints(MIRRORED, namespace=NAMESPACE))
 
-    def slices(self) -> list[Object]:
-        items: list[Object] = self.api.get(f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices")["items"]
-        return items
-
-    def managers(self) -> set[str]:
+    def all_managers(self) -> set[str]:
         """Of all slices but the mirrored one."""
         return {
             each["metadata"]["labels"][MANAGED_BY]
@@ -97,7 +95,7 @@ class Shop:
             if each["metadata"]["labels"][SERVICE_NAME] != MIRRORED
         }
 
-    def ready(self, manager: str) -> dict[str, set[str]]:
+    def ready_of(self, manager: str) -> dict[str, set[str]]:
         """By Service, what that controller's slices list as ready, in the first family."""
         listed: dict[str, set[str]] = {name: set() for name in PODS}
         for each in self.slices():
@@ -107,16 +105,16 @@ class Shop:
         return listed
 
     def lists_all(self, manager: str) -> bool:
-        return self.ready(manager) == {name: set(addresses(name)) for name in PODS}
+        return self.ready_of(manager) == {name: set(addresses(name)) for name in PODS}
 
-    def conditions(self) -> set[str]:
+    def all_conditions(self) -> set[str]:
         """Types of all that are in Services' status."""
-        services = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/services")["items"]
+        services = self.items("/api/v1/{}/services")
         return {one["type"] for each in services for one in each["status"].get("conditions") or ()}
 
     def is_contested(self) -> bool:
         """Whether an Event of every Service says so."""
-        events = self.api.get(EVENTS)["items"]
+        events = self.items("/apis/events.k8s.io/v1/{}/events")
         return {each["regarding"]["name"] for each in events if each["reason"] == "EndpointSlicesContested"} == {*PODS}
 
     def zones_of_slices(self) -> set[str]:
@@ -134,9 +132,6 @@ class Shop:
         steady = {name: addresses(name)[name in FLIPPED :] for name in PODS}
         return Recording(self.api, NAMESPACE, PODS, steady=steady)
 
-    def flipping(self) -> AbstractContextManager[None]:
-        return flipping(self.api, NAMESPACE, *(f"{name}-0" for name in FLIPPED), period=0.2)
-
     # --- who is at work -----------------------------------------------------------------------------------------------
 
     def restart_built_in(self, *controllers: str) -> None:
@@ -149,14 +144,14 @@ class Shop:
         """Taken over from the built-in controller."""
         self.restart_built_in(*WITHOUT)
         with ZonewardController(self.plane, *flags) as controller:
-            controller.wait_until(lambda: self.managers() == {manager}, what="all slices ours")
+            controller.wait_until(lambda: self.all_managers() == {manager}, what="all slices ours")
             yield controller
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
+def shop() -> Iterator[Cluster]:
     with ControlPlane(controllers=CONTROLLERS, controller_flags=QUICK) as plane:
-        shop = Shop(plane)
+        shop = Cluster(plane)
         shop.fill()
         plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER) and bool(shop.mirrored()), what="its slices")
         yield shop
@@ -174,10 +169,10 @@ def check(recording: Recording) -> None:
     assert recording.twice == PODS.keys()
 
 
-def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Shop) -> None:
+def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Cluster) -> None:
     mirrored = shop.mirrored()
     with shop.recording() as recording, ExitStack() as flips:
-        flips.enter_context(shop.flipping())
+        flips.enter_context(shop.flipping(*FLIPS, period=0.2))
         with shop.ours() as controller:
             time.sleep(0.5)
             flips.close()
@@ -190,12 +185,12 @@ def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Shop) -> 
 
 
 @pytest.mark.parametrize("late", ["theirs", "ours"])
-def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Shop, late: str) -> None:
+def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cluster, late: str) -> None:
     shop.api.request("DELETE", EVENTS)
     with shop.recording() as recording, ExitStack() as ends:
         if late == "theirs":
             controller = ends.enter_context(shop.ours())
-        ends.enter_context(shop.flipping())
+        ends.enter_context(shop.flipping(*FLIPS, period=0.2))
         if late == "theirs":
             shop.restart_built_in(*CONTROLLERS)
         else:
@@ -206,15 +201,15 @@ def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Sh
         assert controller.get("/healthz")[0] == 200
         assert controller.metric(CONTESTED) == len(PODS)
         assert controller.told("the built-in controller writes slices of a Service of ours: keeping off")
-        controller.wait_until(lambda: shop.managers() == {names.BUILT_IN_MANAGER}, what="ours gone")
-        controller.wait_until(lambda: not shop.conditions(), what="our conditions gone")
+        controller.wait_until(lambda: shop.all_managers() == {names.BUILT_IN_MANAGER}, what="ours gone")
+        controller.wait_until(lambda: not shop.all_conditions(), what="our conditions gone")
         assert controller.terminate() == 0
     check(recording)
-    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     shop.plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER), what="all endpoints")
 
 
-def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_deleted(shop: Shop) -> None:
+def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_deleted(shop: Cluster) -> None:
     with shop.ours() as controller:
         controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
         controller.kill()
@@ -223,7 +218,7 @@ def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_delet
             shop.plane.wait_until(lambda: is_complete(shop.plane), what="its slices")
             shop.plane.kubectl("delete", "endpointslices", "-A", "-l", f"{MANAGED_BY}={names.MANAGER}")
     assert recording.missing == []
-    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     assert shop.lists_all(names.BUILT_IN_MANAGER)
 
 
@@ -238,25 +233,25 @@ def configured(plane: ControlPlane) -> str:
     return str(file)
 
 
-def uids(shop: Shop) -> set[str]:
+def uids(shop: Cluster) -> set[str]:
     return {each["metadata"]["uid"] for each in shop.slices()}
 
 
-def go_back(shop: Shop) -> None:
+def go_back(shop: Cluster) -> None:
     """The built-in controller goes on with the slices that are there, which have our annotation until it is removed."""
     shop.restart_built_in(*CONTROLLERS)
     shop.plane.wait_until(lambda: not shop.zones_of_slices(), what="slices for all zones")
     (command,) = re.findall(r"^kubectl (annotate endpointslices .*)$", TAKE_OVER_PAGE.read_text(), re.MULTILINE)
     shop.plane.kubectl(*shlex.split(command))
     shop.plane.wait_until(lambda: is_complete(shop.plane), what="its slices")
-    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     assert shop.lists_all(names.BUILT_IN_MANAGER)
 
 
-def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop: Shop) -> None:
+def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop: Cluster) -> None:
     before, config = uids(shop), configured(shop.plane)
     with shop.recording() as recording, ExitStack() as flips:
-        flips.enter_context(shop.flipping())
+        flips.enter_context(shop.flipping(*FLIPS, period=0.2))
         with shop.ours("--config", config, manager=names.BUILT_IN_MANAGER) as controller:
             controller.wait_until(lambda: bool(shop.zones_of_slices()), what="groups of zones")
             assert controller.is_ready
@@ -269,7 +264,7 @@ def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop:
     assert recording.missing == []
 
 
-def _check_a_service_that_selects_nobody(shop: Shop, controller: ZonewardController) -> None:
+def _check_a_service_that_selects_nobody(shop: Cluster, controller: ZonewardController) -> None:
     """It gets a slice and loses it, as Kubernetes' conformance test of that name demands."""
 
     def found() -> list[Object]:
@@ -284,13 +279,13 @@ def _check_a_service_that_selects_nobody(shop: Shop, controller: ZonewardControl
     controller.wait_until(lambda: not found(), what="no slice")
 
 
-def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop: Shop) -> None:
+def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop: Cluster) -> None:
     config = configured(shop.plane)
     with shop.recording() as recording:
         label = (("--config", config), names.BUILT_IN_MANAGER)
         for flags, manager in (label, ((), names.MANAGER), label):
             with ExitStack() as flips, shop.ours(*flags, manager=manager) as controller:
-                flips.enter_context(shop.flipping())
+                flips.enter_context(shop.flipping(*FLIPS, period=0.2))
                 time.sleep(0.5)
                 flips.close()
                 controller.wait_until(partial(shop.lists_all, manager), what="all endpoints")
