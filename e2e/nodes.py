@@ -16,8 +16,8 @@
 Every address of a node's Pods answers on ``bed.ports`` without being made, TCP and UDP: they are all in one namespace,
 ``a.pods``. A Pod that asks is in a namespace of its own (`Node.pod`), but one that calls itself:
 ``a.pods.ask(..., source=ADDRESS)``. `Namespace.run` runs a command inside, `Namespace.call` a function (in a thread
-that is in the namespace), ``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of 192.0.2.0/24 and 2001:db8::/64; what
-no node knows goes to the wire, and is lost there.
+that is in the namespace), ``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of
+192.0.2.0/24 and 2001:db8::/64; what no node knows goes to the wire, and is lost there.
 
 A namespace goes with the last who holds it: with us, however we end. Nothing has a name that stays.
 """

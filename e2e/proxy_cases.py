@@ -203,12 +203,6 @@ CASES: Final = [
         external=True,
     ),
     ProxyCase(
-        "endpoints that leave get nothing while others are ready",
-        (here(1, **LEAVING), there(1), there(2)),
-        [probe("pod", "cluster", "there-1", "there-2"), probe("outside", "external", "there-1", "there-2")],
-        external=True,
-    ),
-    ProxyCase(
         "one that leaves serves the outside where the policy is Local and the node has no other",
         (here(1, **LEAVING), there(1), there(2)),
         [
@@ -292,19 +286,6 @@ CASES: Final = [
             external=True,
         )
         for affinity in ("None", "ClientIP")
-    ),
-    ProxyCase(
-        "affinity does not change who is refused or dropped, nor which endpoints there are for whom",
-        (there(1),),
-        [
-            probe("outside", "node-port", DROPPED),
-            probe("pod", "node-port", "there-1", seen="own"),
-            probe("node", "node-port", "there-1", seen="node"),
-            probe("pod", "cluster", "there-1", seen="own"),
-            probe("pod", "other-port", REFUSED),
-        ],
-        spec={"type": "NodePort", "external_traffic_policy": LOCAL, "session_affinity": "ClientIP"},
-        node_ports=True,
     ),
     ProxyCase(
         "a hundred endpoints are all reached, as often as each other",

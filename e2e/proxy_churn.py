@@ -1,12 +1,11 @@
 """A cluster that does not stand still: Services, their ports and endpoints, and the node's zone change at random."""
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from e2e.proxied import NODE
-from tests.builders.objects import SERVICE_NAME, ZONE, a_service, a_slice
+from tests.builders.objects import ZONE, a_service, a_slice
 from tests.contract.api import MERGE_PATCH, Api, ApiError, Object
 
 SERVICES: Final = 8
@@ -26,14 +25,8 @@ class Churn:
 
     def step(self) -> None:
         """Raises OSError where the server is away."""
-        changes: list[tuple[int, Callable[[], None]]] = [
-            (8, self._replace_slice),
-            (4, self._create),
-            (2, self._change_service),
-            (2, self._delete),
-            (1, self._move_node),
-        ]
-        change = self._chance.choices([each for _, each in changes], [weight for weight, _ in changes])[0]
+        changes = [self._replace_slice] * 8 + [self._create] * 4 + [self._change_service, self._delete] * 2
+        change = self._chance.choice([*changes, self._move_node])
         with suppress(ApiError):
             change()
 
@@ -120,16 +113,3 @@ class Churn:
             if has_hints:
                 each["hints"] = {"forZones": [{"name": zone}]}
         return found
-
-
-def endpoints_of(api: Api) -> dict[str, tuple[Object, set[str]]]:
-    """Each Service in ``default``, by name, with all addresses of its slices."""
-    found: dict[str, tuple[Object, set[str]]] = {
-        each["metadata"]["name"]: (each, set()) for each in api.get("/api/v1/namespaces/default/services")["items"]
-    }
-    for slice_ in api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")["items"]:
-        service = slice_["metadata"]["labels"][SERVICE_NAME]
-        if service in found:
-            for each in slice_["endpoints"] or ():
-                found[service][1].update(each["addresses"])
-    return found

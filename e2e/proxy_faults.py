@@ -20,7 +20,7 @@ from e2e.nodes import Namespace
 from e2e.processes import PATIENCE
 from e2e.proxied import STEADY, Proxied, proxied
 from e2e.proxies import READY, Opened
-from e2e.proxy_churn import Churn, endpoints_of
+from e2e.proxy_churn import Churn
 from e2e.rules_there import TABLE, difference, rules_of, rules_there
 
 LENGTH: Final = 5.0
@@ -180,29 +180,6 @@ class _Run:
         if strange and self.by_hand is None:
             self.wrong.append(f"answered by {sorted(strange)}, who are of other Services")
 
-    def check_services(self) -> None:
-        """Each Service is answered by endpoints of its own; at once by nobody, where it has none."""
-        for name, (service, addresses) in endpoints_of(self.site.server.api).items():
-            if name == "kubernetes" or service["spec"].get("internalTrafficPolicy") == "Local":
-                continue
-            for port in service["spec"]["ports"]:
-                answered = self._answered(service["spec"]["clusterIP"], port["port"])
-                if answered not in (addresses or {""}):
-                    self.wrong.append(f"{name}:{port['port']} is answered by {answered!r}, not of {sorted(addresses)}")
-
-    def _answered(self, address: str, port: int) -> str:
-        """Who does; empty where nobody is to, else why nobody did."""
-        why = ""
-        # By another port the next time, which no flow of before has.
-        for _ in range(1 if self.by_hand is None else 3):
-            try:
-                return self.site.client.ask(address, port, limit=5.0 if self.by_hand else 30.0).address
-            except ConnectionRefusedError:
-                why = ""
-            except OSError as error:
-                why = repr(error)
-        return why
-
 
 def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str]:
     """What did not hold; the last lines tell the schedule. ``server``: instead of a sandbox of its own."""
@@ -226,8 +203,6 @@ def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str
             converged = time.monotonic()
             time.sleep(_CLEAN)
         going.check_traffic(opened.all(), begun, converged)
-        if not going.wrong:
-            going.check_services()
         site.server.api.close()
         if not going.wrong:
             return []

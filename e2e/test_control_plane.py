@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.processes import ProcessError, wait_until
-from e2e.programs import MODULES, PROGRAMS, VERSION, ProgramsError, build_programs, find_programs, programs_folder
+from e2e.programs import MODULES, VERSION, ProgramsError, build_programs, find_programs
 
 _KILLED_LATER = """
 import time
@@ -74,16 +74,6 @@ def test_one_line_says_that_go_is_missing_or_too_old(tmp_path: Path) -> None:
         build_programs(environment=environment)
     with pytest.raises(ProgramsError, match=r"lacks etcd, kube-apiserver, .*: `make e2e` builds them with Go 1.26"):
         find_programs(environment=environment)
-
-
-def test_nothing_is_built_twice(tmp_path: Path) -> None:
-    environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
-    folder = programs_folder(environment=environment)
-    folder.mkdir(parents=True)
-    for name in PROGRAMS:
-        (folder / name).touch()
-    assert build_programs(environment=environment) == folder
-    assert find_programs(environment=environment) == {name: folder / name for name in PROGRAMS}
 
 
 def _exists(pid: int) -> bool:

@@ -203,19 +203,6 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(cluster: Cluster) -
     assert there == simulate(EVERYTHING, SAMPLE, runner=ThreadRunner(2))
 
 
-def test_ctrl_c_gives_what_is_known_and_leaves_nothing_to_do(cluster: Cluster) -> None:
-    from distributed import Client
-
-    def advanced(_rows: int) -> None:
-        raise KeyboardInterrupt
-
-    there = simulate(PLAIN, SAMPLE, runner=dask(cluster), advanced=advanced)
-    assert there.partial
-    assert there.rows == ROWS_PER_CHUNK
-    with Client(cluster.address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-        wait_until(lambda: not any(client.processing().values()), "nothing to do")
-
-
 def test_workers_that_all_die_end_it_with_a_line(empty: Cluster) -> None:
     from distributed import Client
 

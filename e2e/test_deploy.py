@@ -15,17 +15,15 @@ import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
 from e2e.pods import LABELS, AuditLog, Shop, a_shop, ready_addresses
-from tests.builders.objects import a_lease, a_service
+from tests.builders.objects import a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.deploy.manifests import (
     DEPLOY,
     NAMESPACES,
-    PROXY_MODES,
     ROOT,
     Right,
     container,
     granted,
-    manifests,
     namespace_of,
     the,
 )
@@ -239,26 +237,6 @@ def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_pa
         controller.wait_until(lambda: len(controller.told("a permission is missing")) == 2, what="what is missing")
         said = " ".join(each["reason"] for each in controller.told("a permission is missing"))
     assert all(resource in said for _, resource, _ in lacking)
-
-
-def test_who_deletes_the_controller_leaves_what_the_proxies_need(tmp_path: Path) -> None:
-    with ControlPlane() as plane:
-        cluster = Cluster(plane, AuditLog(tmp_path), TAKE_OVER)
-        for folder in (NAMESPACES, TAKE_OVER, PROXY_MODES[0]):
-            cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / folder), "--validate=strict")
-        proxies = [each for each in manifests(PROXY_MODES[0]) if each["kind"] in ("Role", "RoleBinding")]
-        lease = a_lease("zoneward-proxy-node-a", namespace=cluster.home, holder="node-a")
-        cluster.api.create(lease)
-        # As `kubectl delete -k` of a folder: in another order, and without waiting for what controllers would do.
-        cluster.plane.kubectl("delete", "--kustomize", str(DEPLOY / TAKE_OVER), "--wait=false")
-        for each in (*proxies, *manifests(NAMESPACES), lease):
-            assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
-        with pytest.raises(ApiError, match="not found"):
-            cluster.api.read(the("Deployment", TAKE_OVER))
-        # The other way round: what the proxies leave is the Lease of a node, until the Node is deleted.
-        cluster.plane.kubectl("delete", "--kustomize", str(DEPLOY / PROXY_MODES[0]), "--wait=false")
-        for each in (*manifests(NAMESPACES), lease):
-            assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
 
 
 # --- the other mode ---------------------------------------------------------------------------------------------------

@@ -1,10 +1,6 @@
 """Who may write in one namespace alone keeps nobody else from being planned, written and served."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +11,8 @@ from e2e.api_servers import PlaneServer
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController, decisions
 from e2e.pods import LABELS, Shop
-from e2e.processes import PATIENCE
 from e2e.proxied import TARGETS, proxied
+from e2e.watching import Watching
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
 from tests.contract.api import STRATEGIC_PATCH, Object
 
@@ -101,31 +97,19 @@ def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None
     assert {("shop", "cart"), (TENANT, "bad-1"), (TENANT, "bad-2")} <= found
     file = tmp_path / "snapshot.yaml"
     file.write_text(plane.zoneward("snapshot", "-A").stdout)
-    again = json.loads(plane.zoneward("plan", "-A", "-o", "json", "-f", str(file)).stdout)["decisions"]
-    assert {(each["namespace"], each["service"]) for each in again} == found
+    printed = tmp_path / "printed.yaml"
+    printed.write_text(plane.kubectl("get", "services,nodes,pods,endpointslices", "-A", "-o", "yaml"))
+    for each in (file, printed):
+        again = json.loads(plane.zoneward("plan", "-A", "-o", "json", "-f", str(each)).stdout)["decisions"]
+        assert {(each["namespace"], each["service"]) for each in again} == found
 
 
 def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
-    output = tmp_path / "lines"
-    command = [sys.executable, "-m", "zoneward", "plan", "-A", "--watch", "-o", "json"]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig())}
-
-    def told() -> list[Object]:
-        lines = output.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
-
-    with output.open("wb") as to, subprocess.Popen(command, stdout=to, env=environment) as process:
-        try:
-            plane.wait_until(lambda: any(line["type"] == "SYNCED" for line in told()), what="all plans")
-            known = len(told())
-            attack(plane, 3)
-            plane.api().create(cart(2))
-            plane.wait_until(
-                lambda: {line["decision"]["service"] for line in told()[known:]} >= {"bad-3", "cart"}, what="changes"
-            )
-        finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=PATIENCE) == 130
+    with Watching(plane, tmp_path, "-A") as watch:
+        known = len(watch.lines)
+        attack(plane, 3)
+        plane.api().create(cart(2))
+        watch.wait_for(lambda: {line["decision"]["service"] for line in watch.lines[known:]} >= {"bad-3", "cart"})
 
 
 @pytest.mark.parametrize(("mode", "number"), [(ONLY_MARKED, 4), (TAKE_OVER, 5)])

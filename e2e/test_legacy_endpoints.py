@@ -43,7 +43,7 @@ def api() -> Iterator[Api]:
         api.create_all([a_namespace(NAMESPACE), a_node("node-a")])
         api.create_all(pods())
         for name, spec in SPECS.items():
-            service = a_service(name, namespace=NAMESPACE, **{"selector": LABELS} | spec)
+            service = a_service(name, namespace=NAMESPACE, **({"selector": LABELS} | spec))  # type: ignore[arg-type]
             service["metadata"]["labels"] = {"team": name}
             api.create(service)
         # It will not be ready again, and its grace has no end.

@@ -1,22 +1,16 @@
 """Commands on a real API server, with exactly the rights of ``examples/cluster-role.yaml``."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
 from e2e.pods import LABELS, Shop, a_shop
-from e2e.processes import PATIENCE
+from e2e.watching import Watching
 from tests.builders.objects import a_service
-from tests.contract.api import MERGE_PATCH, Object
+from tests.contract.api import MERGE_PATCH
 from tests.deploy.manifests import ROOT
 
 ROLE = yaml.safe_load((ROOT / "examples" / "cluster-role.yaml").read_text())
@@ -25,8 +19,6 @@ CORE, DISCOVERY = ROLE["rules"]
 WITHOUT_PODS = [{**CORE, "resources": [each for each in CORE["resources"] if each != "pods"]}, DISCOVERY]
 FLIPPED = "cart-0"
 PODS = 9
-AFTERWARDS = 0.5
-"""Seconds in which nothing more is to be told."""
 
 
 @pytest.fixture(scope="module")
@@ -41,55 +33,6 @@ def plane() -> Iterator[ControlPlane]:
             plane.wait_until_allowed(user, "/api/v1/services")
         plane.wait_until(lambda: len(Shop(api, "shop").ready()) == PODS, what="its slices")
         yield plane
-
-
-class Watching:
-    """``plan --watch -o json``, while it runs."""
-
-    def __init__(self, process: subprocess.Popen[bytes], output: Path, notes: Path) -> None:
-        self._process, self._output, self._notes = process, output, notes
-
-    @property
-    def lines(self) -> list[Object]:
-        return [json.loads(line) for line in self._output.read_text().splitlines(keepends=True) if line.endswith("\n")]
-
-    @property
-    def notes(self) -> str:
-        return self._notes.read_text()
-
-    def wait_for(self, met: Callable[[], object]) -> None:
-        limit = time.monotonic() + PATIENCE
-        while not met():
-            assert self._process.poll() is None, self.notes
-            assert time.monotonic() < limit, f"told {self.lines}; notes {self.notes}"
-            time.sleep(0.02)
-
-    def told_after(self, known: int) -> list[tuple[str, Object]]:
-        """Types and decisions of all lines but the ``known`` first, once there is one and no more have come."""
-        self.wait_for(lambda: len(self.lines) > known)
-        time.sleep(AFTERWARDS)
-        return [(line["type"], line["decision"]) for line in self.lines[known:]]
-
-
-@contextmanager
-def watching(plane: ControlPlane, user: str, folder: Path) -> Iterator[Watching]:
-    """Begun, and ended by Ctrl-C."""
-    output, notes = folder / "lines", folder / "notes"
-    command = [str(Path(sys.executable).parent / "zoneward"), "plan", "-n", "shop", "--watch", "-o", "json"]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig(user))}
-    with (
-        output.open("wb") as to,
-        notes.open("wb") as errors,
-        subprocess.Popen(command, stdout=to, stderr=errors, env=environment) as process,
-    ):
-        try:
-            found = Watching(process, output, notes)
-            found.wait_for(lambda: any(line["type"] == "SYNCED" for line in found.lines))
-            yield found
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=PATIENCE) == 130
-        finally:
-            process.kill()
 
 
 def annotate(plane: ControlPlane, **annotations: str | None) -> None:
@@ -124,7 +67,7 @@ def test_without_one_permission_the_rule_is_told(
 
 
 def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: Path) -> None:
-    with watching(plane, "reader", tmp_path) as watch:
+    with Watching(plane, tmp_path, "-n", "shop", user="reader") as watch:
         added, synced = watch.lines
         assert (added["type"], added["decision"]["service"]) == ("ADDED", "cart")
         assert (synced["type"], synced["services"], synced["decisions"]) == ("SYNCED", 1, 1)
@@ -143,20 +86,4 @@ def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: P
         finally:
             annotate(plane, topology_mode="Auto")
         assert watch.told_after(5) == [("CHANGED", added["decision"])]
-        assert watch.notes == ""
-
-
-def test_a_server_that_goes_and_comes_back_is_followed_again(plane: ControlPlane, tmp_path: Path) -> None:
-    with watching(plane, "reader", tmp_path) as watch:
-        plane.stop_server()
-        watch.wait_for(lambda: watch.notes)
-        plane.start_server()
-        first = watch.lines[0]["decision"]
-        # The built-in controller comes back later than we do, and its slices change the rules of a decision.
-        try:
-            Shop(plane.api(), "shop").make_ready(FLIPPED, False)
-            watch.wait_for(lambda: watch.lines[-1].get("decision", {}).get("endpoints") == PODS - 1)
-        finally:
-            Shop(plane.api(), "shop").make_ready(FLIPPED, True)
-        watch.wait_for(lambda: watch.lines[-1]["decision"] == first)
-        assert {line["type"] for line in watch.lines[2:]} == {"CHANGED"}
+        assert watch.notes == []

@@ -16,10 +16,10 @@ from zoneward.routing.numba_compiler import compile_function
 
 
 def test_numba_makes_of_every_function_what_it_is() -> None:
-    """Groups, weights and measures are the same to the last bit on 1,000 random inputs."""
+    """Groups, weights and measures are the same to the last bit on 300 random inputs."""
     pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
     numpy = pytest.importorskip("numpy")
-    for each in drawn(1000):
+    for each in drawn(300):
         assert every_result(compile_function, numpy.array, each) == every_result(uncompiled, plain, each), each
 
 

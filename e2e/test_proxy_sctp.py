@@ -60,7 +60,7 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
 def _listening(family: int, address: str) -> socket.socket:
     found = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    found.settimeout(1.0)
+    found.settimeout(0.3)
     found.bind((address, 0))
     return found
 

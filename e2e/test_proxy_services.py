@@ -38,9 +38,6 @@ from zoneward.kube.objects import (
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.ruleset.difference import diff_rulesets
-from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
@@ -56,7 +53,7 @@ SERVICES: Final[dict[Family, tuple[str, str, str]]] = {
 }
 """Where cluster addresses, external ones and those of balancers begin."""
 NODE: Final = ProxyNode(name="here", zone="a")
-_ETHTOOL, _SET_TX_CHECKSUM, _NO_CHECKSUM = 0x8946, 0x17, 11
+_ETHTOOL, _SET_TX_CHECKSUM = 0x8946, 0x17
 
 
 def numbered(beginning: str, number: int) -> str:
@@ -231,15 +228,6 @@ def _offload(is_on: bool) -> None:
                 fcntl.ioctl(asking, _ETHTOOL, request)
 
 
-def _without_checksum(address: str, port: int) -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(5)
-        asking.setsockopt(socket.SOL_SOCKET, _NO_CHECKSUM, 1)
-        asking.connect((address, port))
-        asking.send(b"?")
-        return asking.recv(256).decode()
-
-
 def outer_probes() -> Iterator[tuple[int, Probe]]:
     """Those from outside that are answered, to addresses that are rewritten to the cluster address on the way."""
     for number, case in enumerate(CASES, start=1):
@@ -255,35 +243,3 @@ def test_checksums_are_right_where_an_address_is_rewritten_to_the_cluster_addres
         for number, probe in outer_probes():
             for protocol in PORTS:
                 check(world, number, probe, family, protocol)
-
-
-def test_a_datagram_without_a_checksum_reaches_its_endpoint(world: World) -> None:
-    """IPv6 has none."""
-    places = list(PORTS).index("udp")
-    with full_checksums(world.outside):
-        for number, probe in outer_probes():
-            outer, balancer = (numbered(each, number) for each in SERVICES["ip"][1:])
-            to = {
-                "external": (outer, PORTS["udp"][0]),
-                "balancer": (balancer, PORTS["udp"][0]),
-                "node-port": (world.node.addresses[0], 30_000 + number * 2 + places),
-            }
-            assert str(PORTS["udp"][1]) in world.outside.call(_without_checksum, *to[probe.to])
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_one_file_with_everything_serves_the_same(family: Family) -> None:
-    """As ``nft`` loads it by itself."""
-    with Bed() as bed:
-        world = World(bed)
-        found = {}
-        for number, case in enumerate(CASES, start=1):
-            for each in served_of(service_of(case, number, outside=world.outside), case.endpoints):
-                if each.family == family:
-                    found[each.namespace, each.name] = each
-        ruleset = full_ruleset(family, found, options=world.options())
-        world.node.run("nft", "-f", "-", text=render_commands(diff_rulesets(None, ruleset)))
-        for number in range(1, 4):
-            for probe in CASES[number - 1].probes:
-                for protocol in PORTS:
-                    check(world, number, probe, family, protocol)
