@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from e2e.control_plane import ControlPlane
 from e2e.processes import Process, wait_until
@@ -24,22 +24,6 @@ _KEPT: Final = (
     "/apis/discovery.k8s.io/v1/endpointslices",
     "/apis/coordination.k8s.io/v1/leases",
 )
-
-
-class ApiServer(Protocol):
-    """``port`` on our loopback. Nobody may write while it is killed."""
-
-    port: int
-    kubeconfig: Path
-    api: Api
-
-    def kill(self) -> None:
-        """Without a chance to say anything to anybody."""
-        ...
-
-    def start(self) -> None:
-        """As it was, and ready."""
-        ...
 
 
 class SandboxServer:
@@ -96,6 +80,11 @@ class PlaneServer:
 
     def start(self) -> None:
         self._plane.start_server()
+
+
+ApiServer = SandboxServer | PlaneServer
+"""``port`` on our loopback. Nobody may write while it is killed, without a chance to say anything; `start`ed, it is as
+it was, and ready."""
 
 
 def _answers(api: Api) -> bool:

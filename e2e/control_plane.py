@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import trustme
 import yaml
@@ -47,8 +47,7 @@ class User:
     groups: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(NamedTuple):
     etcd: int
     etcd_peers: int
     server: int
@@ -126,10 +125,7 @@ class ControlPlane:
         name = known.name.rsplit(":", 1)[-1]
         file = self.folder / f"{name}.kubeconfig"
         cluster = {"server": self.address, "certificate-authority": str(self.authority)}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": name,
+        content = {"apiVersion": "v1", "kind": "Config", "current-context": name} | {
             "contexts": [{"name": name, "context": {"cluster": "control-plane", "user": name}}],
             "clusters": [{"name": "control-plane", "cluster": cluster}],
             "users": [{"name": name, "user": {"token": known.token}}],
@@ -317,11 +313,10 @@ def controller_flags(kubeconfig: Path, names: Sequence[str], *, port: int = 0, c
 
 def _free_ports() -> Ports:
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        sockets = [held.enter_context(socket.socket()) for _ in Ports._fields]
         for each in sockets:
             each.bind((_LOOPBACK, 0))
-        etcd, etcd_peers, server, controllers = (each.getsockname()[1] for each in sockets)
-    return Ports(etcd=etcd, etcd_peers=etcd_peers, server=server, controllers=controllers)
+        return Ports(*(each.getsockname()[1] for each in sockets))
 
 
 def _write_private(file: Path, text: str) -> None:

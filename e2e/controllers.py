@@ -24,12 +24,7 @@ class ZonewardController(Daemon):
     """
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        *flags: str,
-        mode: str = TAKE_OVER,
-        user: User | str = ADMIN,
-        elects: bool = False,
+        self, plane: ControlPlane, *flags: str, mode: str = TAKE_OVER, user: User | str = ADMIN, elects: bool = False
     ) -> None:
         super().__init__()
         self._plane = plane

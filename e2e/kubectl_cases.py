@@ -112,9 +112,7 @@ _POD_STATUS = {
     "podIP": "10.1.2.3",
     "podIPs": [{"ip": "10.1.2.3"}],
     "conditions": [{"type": "Ready", "status": "True"}],
-    "containerStatuses": [
-        {"name": "main", "image": "main", "imageID": "d", "ready": True, "restartCount": 2},
-    ],
+    "containerStatuses": [{"name": "main", "image": "main", "imageID": "d", "ready": True, "restartCount": 2}],
 }
 _SLICES = (
     a_slice("cart-x", service="cart", namespace="", addresses=["10.1.2.3", "10.1.2.4"], zone="a", hints=["a"]),

@@ -120,16 +120,8 @@ class Opening:
         for line in self._file.read_text().splitlines():
             begun, source, target, outcome = line.split()
             address, port = target.split("|")
-            is_failed = outcome.startswith("!")
-            found.append(
-                Opened(
-                    begun=float(begun),
-                    source=int(source),
-                    target=(address, int(port)),
-                    answered=None if is_failed else outcome,
-                    failed=outcome[1:] if is_failed else None,
-                )
-            )
+            ends = (None, outcome[1:]) if outcome.startswith("!") else (outcome, None)
+            found.append(Opened(float(begun), int(source), (address, int(port)), *ends))
         return found
 
     def failures(self) -> list[Opened]:

@@ -6,7 +6,7 @@ Its addresses are its own, and a node port for each port.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Place = Literal["cluster", "external", "balancer", "node-port", "loopback-node-port", "other-port"]
 Who = Literal["pod", "node", "outside", "stranger", "itself"]
@@ -79,6 +79,15 @@ class ProxyCase:
     connections: int = 0
 
 
+def balanced(**spec: object) -> dict[str, Any]:
+    """A Service with addresses of every kind."""
+    return {"spec": {"type": "LoadBalancer", **spec}, "external": True, "balancer": "VIP", "node_ports": True}
+
+
+def on_node_ports(**spec: object) -> dict[str, Any]:
+    return {"spec": {"type": "NodePort", **spec}, "node_ports": True}
+
+
 BOTH: Final = (here(1), here(2), there(1), there(2))
 ALL: Final = ("here-1", "here-2", "there-1", "there-2")
 HERE: Final = ALL[:2]
@@ -105,10 +114,7 @@ CASES: Final = [
             *(probe(who, to, *ALL, seen="node") for to in OUTER for who in FROM_EVERYWHERE),
             probe("node", "loopback-node-port", REFUSED),
         ],
-        spec={"type": "LoadBalancer"},
-        external=True,
-        balancer="VIP",
-        node_ports=True,
+        **balanced(),
     ),
     ProxyCase(
         "a load balancer's address that is a proxy's is left alone, and node ports are not",
@@ -168,10 +174,7 @@ CASES: Final = [
             *(probe("node", to, *ALL, seen="node") for to in OUTER),
             probe("pod", "cluster", *ALL, seen="own"),
         ],
-        spec={"type": "LoadBalancer", "external_traffic_policy": LOCAL},
-        external=True,
-        balancer="VIP",
-        node_ports=True,
+        **balanced(external_traffic_policy=LOCAL),
     ),
     ProxyCase(
         "the external policy Local drops traffic of the outside that no endpoint of the node can serve",
@@ -182,19 +185,13 @@ CASES: Final = [
             *(probe("node", to, "there-1", "there-2", seen="node") for to in ("external", "node-port")),
             probe("outside", "cluster", "there-1", "there-2", seen="node"),
         ],
-        spec={"type": "LoadBalancer", "external_traffic_policy": LOCAL},
-        external=True,
-        balancer="VIP",
-        node_ports=True,
+        **balanced(external_traffic_policy=LOCAL),
     ),
     ProxyCase(
         "without any endpoint everybody is refused at once, whatever the policies",
         (there(1, ready=False, serving=False), here(1, **GONE)),
         [probe(who, to, REFUSED) for who in FROM_EVERYWHERE for to in ("cluster", *OUTER)],
-        spec={"type": "LoadBalancer", "internal_traffic_policy": LOCAL, "external_traffic_policy": LOCAL},
-        external=True,
-        balancer="VIP",
-        node_ports=True,
+        **balanced(internal_traffic_policy=LOCAL, external_traffic_policy=LOCAL),
     ),
     ProxyCase(
         "endpoints that leave but still serve are the last resort",
@@ -209,8 +206,7 @@ CASES: Final = [
             probe("outside", "node-port", "here-1", seen="own"),
             probe("pod", "cluster", "there-1", "there-2", seen="own"),
         ],
-        spec={"type": "NodePort", "external_traffic_policy": LOCAL},
-        node_ports=True,
+        **on_node_ports(external_traffic_policy=LOCAL),
     ),
     ProxyCase(
         "hints for zones are honored",
@@ -228,11 +224,6 @@ CASES: Final = [
         [probe("pod", "cluster", "there-1", "there-2")],
     ),
     ProxyCase(
-        "hints that one endpoint lacks are void",
-        (here(1, hints=("a",)), there(1, hints=("b",)), there(2)),
-        [probe("pod", "cluster", "here-1", "there-1", "there-2")],
-    ),
-    ProxyCase(
         "slices labelled for the zone serve it, with those that are for all",
         (here(1, zone="a"), here(2, zone="b"), there(1), there(2, zone="b", zones="a,b")),
         [
@@ -240,11 +231,6 @@ CASES: Final = [
             probe("outside", "external", "here-1", "there-1", "there-2", seen="node"),
         ],
         external=True,
-    ),
-    ProxyCase(
-        "where no slice is meant for the zone all of them serve it",
-        (here(1, zone="b"), there(1, zone="b"), there(2, zone="c")),
-        [probe("pod", "cluster", "here-1", "there-1", "there-2")],
     ),
     ProxyCase(
         "endpoints of slice groups get traffic by their weights",

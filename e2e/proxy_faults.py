@@ -4,60 +4,45 @@ A schedule is made from its seed alone. While it runs, a client opens connection
 others change all the time. What `run` returns is what did not hold, in words; nothing where all did.
 """
 
-import json
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from e2e.api_servers import ApiServer
-from e2e.nodes import Namespace
 from e2e.processes import PATIENCE
 from e2e.proxied import STEADY, Proxied, proxied
 from e2e.proxies import READY, Opened
 from e2e.proxy_churn import Churn
-from e2e.rules_there import TABLE, difference, rules_of, rules_there
+from e2e.rules_there import difference, rules_of, rules_there
 
 LENGTH: Final = 5.0
 """Seconds in which faults begin."""
-_FLAGS: Final = ("--audit-period", "10s")
 _AGAIN: Final = 0.5
 """Seconds after which a process that ended by itself is started again."""
 _STEP: Final = 0.04
 _CLEAN: Final = 0.5
 _MOST_TOLD: Final = 12
 
-_PROCESSES: Final = ("main killed", "nft killed", "both killed", "nft hangs", "main stopped", "server killed")
-_BY_HAND: Final = ("table deleted", "table emptied", "element deleted", "rule deleted", "chain emptied")
-"""All but the first are found by an audit, or may be."""
+_KINDS: Final = ("main killed", "nft killed", "both killed", "nft hangs", "main stopped", "server killed")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """``at`` seconds after the beginning; ``lasts`` where it does; ``chance`` is for what it has to choose."""
+class Fault(NamedTuple):
+    """``at`` seconds after the beginning; ``lasts`` where it does."""
 
     at: float
     kind: str
     lasts: float
-    chance: int
 
 
-def schedule(seed: int) -> tuple[Fault, ...]:
-    """Every other seed has a change by hand among its faults."""
+def schedule(seed: int) -> list[Fault]:
     chance = random.Random(seed)
-    kinds = chance.choices(_PROCESSES, k=chance.randint(2, 5))
-    if seed % 2:
-        kinds.append(chance.choice(_BY_HAND))
-    found = [
-        Fault(chance.uniform(0.2, LENGTH), kind, round(chance.uniform(0.0, 1.5), 2), chance.getrandbits(32))
-        for kind in kinds
-    ]
-    return tuple(sorted(found, key=lambda fault: fault.at))
+    kinds = chance.choices(_KINDS, k=chance.randint(2, 5))
+    return sorted(Fault(chance.uniform(0.2, LENGTH), kind, chance.uniform(0.0, 1.5)) for kind in kinds)
 
 
 @dataclass(slots=True)
@@ -69,8 +54,6 @@ class _Run:
     """How often the proxy had said that it is ready when it was started last."""
     start_at: float | None = None
     is_server_up: bool = True
-    by_hand: float | None = None
-    """When somebody changed the kernel's rules."""
     told: list[str] = field(default_factory=list)
 
     # --- faults -------------------------------------------------------------------------------------------------------
@@ -95,20 +78,6 @@ class _Run:
                 if proxy.runs:
                     proxy.kill() if fault.kind == "both killed" else proxy.kill_main()
                     self.start_at = now + fault.lasts
-            case _:
-                self._change_by_hand(fault)
-
-    def _change_by_hand(self, fault: Fault) -> None:
-        chance, node = random.Random(fault.chance), self.site.node
-        family = chance.choice(["ip", "ip6"])
-        command = _command(fault.kind, family, _listed(node, family), chance)
-        self.told[-1] += f": {command}"
-        now = time.monotonic()
-        # It may have been changed meanwhile.
-        with suppress(subprocess.CalledProcessError):
-            if command:
-                node.run("nft", "-f", "-", text=command)
-                self.by_hand = now
 
     def _server_back(self) -> None:
         self.site.server.start()
@@ -159,37 +128,27 @@ class _Run:
             time.sleep(0.1)
 
     def check_traffic(self, opened: list[Opened], begun: float, converged: float) -> None:
-        """None may fail, but from a change by hand until all is as it should be again."""
-        failed = []
-        flows: set[tuple[tuple[str, int], int]] = set()
-        for each in sorted(opened, key=lambda each: each.begun):
-            if each.failed is None:
-                continue
-            # A packet for which there were no rules makes a flow that the kernel goes by for two minutes: to a client
-            # that uses the same port again nothing has changed.
-            flow = each.target, each.source
-            if flow in flows or (self.by_hand is not None and self.by_hand <= each.begun + 0.1 <= converged + 0.1):
-                flows.add(flow)
-            else:
-                failed.append(f"{each.begun - begun:.2f} {each.target[0]} {each.failed}")
+        failed = [
+            f"{each.begun - begun:.2f} {each.target[0]} {each.failed}" for each in opened if each.failed is not None
+        ]
         if failed:
             failed.append(f"{converged - begun:.2f} all is as it should be")
             self.wrong.append(f"{len(failed) - 1} of {len(opened)} connections failed: {failed[-_MOST_TOLD:]}")
         known = {address for _, addresses in STEADY.values() for address in addresses}
         strange = {each.answered for each in opened if each.answered is not None} - known
-        if strange and self.by_hand is None:
+        if strange:
             self.wrong.append(f"answered by {sorted(strange)}, who are of other Services")
 
 
 def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str]:
     """What did not hold; the last lines tell the schedule. ``server``: instead of a sandbox of its own."""
-    with proxied(folder, *_FLAGS, server=server) as site:
+    with proxied(folder, server=server) as site:
         site.proxy.start()
         going = _Run(site)
         churn = Churn(site.server.api, random.Random(seed))
         with site.opening() as opened:
             begun = time.monotonic()
-            faults = list(schedule(seed))
+            faults = schedule(seed)
             while faults or time.monotonic() < begun + LENGTH:
                 while faults and begun + faults[0].at <= time.monotonic():
                     going.begin(faults.pop(0))
@@ -208,38 +167,3 @@ def run(seed: int, folder: Path, *, server: ApiServer | None = None) -> list[str
             return []
         tail = site.proxy.log.read_text().splitlines()[-_MOST_TOLD:]
         return [*going.wrong, f"seed {seed}: {'; '.join(going.told)}", *tail]
-
-
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
-def _listed(namespace: Namespace, family: str) -> list[dict[str, dict[str, object]]]:
-    """The table as nft lists it; empty where there is none."""
-    with suppress(subprocess.CalledProcessError):
-        return list(json.loads(namespace.run("nft", "--json", "--handle", "list", "table", family, TABLE))["nftables"])
-    return []
-
-
-def _command(kind: str, family: str, listed: list[dict[str, dict[str, object]]], chance: random.Random) -> str:
-    """What somebody types; nothing where there is nothing to type it about."""
-    table = f"{family} {TABLE}"
-    chains = [each["chain"]["name"] for each in listed if "chain" in each]
-    rules = [each["rule"] for each in listed if "rule" in each]
-    full = [each["map"] for each in listed if each.get("map", {}).get("elem")]
-    match kind:
-        case "table deleted" if listed:
-            return f"delete table {table}\n"
-        case "table emptied" if listed:
-            return f"flush table {table}\n"
-        case "chain emptied" if chains:
-            return f"flush chain {table} {chance.choice(chains)}\n"
-        case "rule deleted" if rules:
-            rule = chance.choice(rules)
-            return f"delete rule {table} {rule['chain']} handle {rule['handle']}\n"
-        case "element deleted" if full:
-            map_ = chance.choice([each for each in full if str(each["name"]).endswith("endpoints")] or full)
-            elements = map_["elem"]
-            assert isinstance(elements, list)
-            key, _ = chance.choice(elements)
-            return f"delete element {table} {map_['name']} {{ {' . '.join(map(str, key['concat']))} }}\n"
-    return ""

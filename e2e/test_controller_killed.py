@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController, decisions, to_write
-from e2e.pods import LABELS
+from e2e.pods import LABELS, Shop
 from e2e.recording import Recording
-from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Api, Object
 
 from zoneward.kube import names
@@ -36,41 +36,28 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def pod(namespace: str, generation: int, number: int) -> Object:
-    nodes = list(NODES)
-    return a_pod(
-        f"cart-{generation}-{number}",
-        namespace=namespace,
-        node=nodes[number % len(nodes)],
-        ips=[f"10.{generation}.{number // 250}.{number % 250 + 1}"],
-        labels=LABELS,
-    )
+    node, ip = list(NODES)[number % len(NODES)], f"10.{generation}.{number // 250}.{number % 250 + 1}"
+    return a_pod(f"cart-{generation}-{number}", namespace=namespace, node=node, ips=[ip], labels=LABELS)
 
 
-class Rollout:
+class Rollout(Shop):
     """Of one Deployment, as its controller does it: a few Pods more, and once they are ready as many old ones less."""
 
     def __init__(self, api: Api, namespace: str) -> None:
-        self.api, self.namespace = api, namespace
+        super().__init__(api, namespace)
         self.steps = [range(PODS)[PODS * at // KILLS : PODS * (at + 1) // KILLS] for at in range(KILLS)]
         api.create_all([a_namespace(namespace), *(pod(namespace, 1, number) for number in range(PODS))])
         for name in SERVICES:
             near = names.PREFER_SAME_ZONE if name == "near" else None
-            annotations = ANNOTATIONS.get(name)
-            api.create(
-                a_service(name, namespace=namespace, selector=LABELS, annotations=annotations, distribution=near)
-            )
+            wish = ANNOTATIONS.get(name)
+            api.create(a_service(name, namespace=namespace, selector=LABELS, annotations=wish, distribution=near))
 
     def step(self, numbers: range) -> None:
         self.api.create_all((pod(self.namespace, 2, number) for number in numbers), in_flight=4)
         for number in numbers:
             self.api.delete(pod(self.namespace, 1, number))
 
-    def slices(self, service: str) -> list[Object]:
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
-        found: list[Object] = self.api.get(path, labelSelector=f"{SERVICE_NAME}={service}")["items"]
-        return found
-
-    def endpoints(self, service: str) -> list[Object]:
+    def all_endpoints(self, service: str) -> list[Object]:
         return [one for each in self.slices(service) for one in each["endpoints"] or ()]
 
 
@@ -134,13 +121,13 @@ def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: Contro
     wanted = sorted(pod("", 2, number)["status"]["podIP"] for number in range(PODS))
     for name in SERVICES:
         assert recording.writes[name]
-        endpoints, alike = rollout.endpoints(name), calm.endpoints(name)
+        endpoints, alike = rollout.all_endpoints(name), calm.all_endpoints(name)
         assert sorted(one["addresses"][0] for one in endpoints) == wanted
         if name != "auto":
             # There, what was hinted before counts, as long as nobody is overloaded.
             assert Counter(map(hints, endpoints)) == Counter(map(hints, alike))
         assert len(rollout.slices(name)) <= len(calm.slices(name)) + 1
-    by_address = [{one["addresses"][0]: hints(one) for one in each.endpoints("near")} for each in (rollout, calm)]
+    by_address = [{one["addresses"][0]: hints(one) for one in each.all_endpoints("near")} for each in (rollout, calm)]
     assert by_address[0] == by_address[1]
     for namespace in (rollout.namespace, calm.namespace):
         (auto,) = decisions(plane, f"{namespace}/auto")

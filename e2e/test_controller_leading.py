@@ -3,8 +3,8 @@
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import pytest
 from e2e.control_plane import ControlPlane
@@ -29,8 +29,7 @@ RULES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One that was done; of anything but the Lease."""
 
     user: str

@@ -17,16 +17,7 @@ from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
 from e2e.pods import LABELS, AuditLog, Shop, a_shop, ready_addresses
 from tests.builders.objects import a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
-from tests.deploy.manifests import (
-    DEPLOY,
-    NAMESPACES,
-    ROOT,
-    Right,
-    container,
-    granted,
-    namespace_of,
-    the,
-)
+from tests.deploy.manifests import DEPLOY, NAMESPACES, ROOT, Right, container, granted, namespace_of, the
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
@@ -315,11 +306,8 @@ def test_the_steps_of_the_dockerfile_install_a_controller_that_needs_nothing_els
                 ["sh", "-ec", line], cwd=source, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    checked = subprocess.run(
-        [tmp_path / "python" / "bin" / "pip", "--python", target / "bin" / "python", "check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout
+    pip = str(tmp_path / "python" / "bin" / "pip")
+    subprocess.run([pip, "--python", str(target / "bin" / "python"), "check"], check=True)
     installed = {path.name for path in (target / "lib").glob("python*/site-packages/*")}
     assert {"aiohttp", "msgspec", "prometheus_client", "structlog", "zoneward"} <= installed
     assert not {"numba", "numpy", "polars", "matplotlib", "distributed", "pip", "setuptools"} & installed

@@ -88,12 +88,3 @@ def test_another_process_finds_machine_code_until_a_rule_changes(package: Path, 
     after = kept_files(cache)
     assert len(after) == 4
     assert files.items() <= after.items()
-
-
-def test_it_is_compiled_anew_where_there_is_no_directory_for_caches(package: Path, tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    (tmp_path / "file").touch()
-    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
-    assert run_program(path, **environment)[0] == [1.0]
-    without_own_groups(package)
-    assert run_program(path, **environment)[0] == [0.5]

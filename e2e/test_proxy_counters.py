@@ -138,21 +138,6 @@ def test_a_change_of_endpoints_takes_no_count_along(site: Site) -> None:
     assert totals(measuring, "ip", internal=True) == by_zone(answers)
 
 
-def test_whoever_looks_anew_goes_on_where_the_one_before_ended(site: Site) -> None:
-    site.serve("ip", *NEAR["ip"], *FAR["ip"])
-    first = site.measuring()
-    before = site.client.tally(CLUSTER["ip"], 80, times=TIMES)
-    site.look(first)
-    second = site.measuring()
-    after = site.client.tally(CLUSTER["ip"], 80, times=TIMES)
-    site.look(second)
-    assert totals(first, "ip", internal=True) == by_zone(before)
-    assert totals(second, "ip", internal=True) == by_zone(after)
-    # Nothing is told twice.
-    site.look(second)
-    assert totals(second, "ip", internal=True) == by_zone(after)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_endpoint_that_is_the_node_itself_is_counted_whoever_asks(site: Site, family: Family) -> None:
     own = site.node.addresses[family == "ip6"]

@@ -39,8 +39,8 @@ def test_services_go_on_and_the_kernel_converges_whatever_fails(tmp_path: Path) 
 
 
 def test_a_schedule_with_a_real_control_plane(tmp_path: Path) -> None:
-    """The first of those in which its API server is killed and somebody changes rules by hand."""
-    wanted = {"server killed", "table deleted"}
+    """The first of those in which its API server is killed and the proxy too."""
+    wanted = {"server killed", "both killed"}
     seed = next(seed for seed in count(SEED) if wanted <= {fault.kind for fault in schedule(seed)})
     with ControlPlane() as plane:
         wrong = run(seed, tmp_path, server=PlaneServer(plane))

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Any, Final
 
 import pytest
+from e2e.chances import check_spread
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace
 from e2e.proxy_cases import CASES, REFUSED, At, Probe, ProxyCase
-from e2e.spread import check_spread
 
 from zoneward.kube import names
 from zoneward.kube.objects import (

@@ -40,34 +40,23 @@ TAKE_OVER_PAGE = ROOT / "docs" / "take-over.md"
 
 
 def service(name: str, number: int) -> Object:
-    ways = len(DISTRIBUTIONS) + len(ANNOTATIONS)
-    way = number % ways
-    made = a_service(
+    """Some without an address of their own, some with two."""
+    way = number % (len(DISTRIBUTIONS) + len(ANNOTATIONS))
+    more = {3: {"clusterIP": "None"}, 5: {"ipFamilyPolicy": "PreferDualStack"}}.get(number % 7, {})
+    return a_service(
         name,
         namespace=NAMESPACE,
         selector={"app": name},
-        distribution=DISTRIBUTIONS[way] if way < len(DISTRIBUTIONS) else None,
-        annotations=ANNOTATIONS[way - len(DISTRIBUTIONS)] if way >= len(DISTRIBUTIONS) else None,
+        distribution=(*DISTRIBUTIONS, *[None] * len(ANNOTATIONS))[way],
+        annotations=(*[None] * len(DISTRIBUTIONS), *ANNOTATIONS)[way],
+        **more,  # type: ignore[arg-type]
     )
-    # Some without an address of their own, some with two.
-    if number % 7 == 3:
-        made["spec"]["clusterIP"] = "None"
-    if number % 7 == 5:
-        made["spec"]["ipFamilyPolicy"] = "PreferDualStack"
-    return made
 
 
 def pod(name: str, service_number: int, number: int) -> Object:
-    nodes = list(NODES)
-    made = a_pod(
-        f"{name}-{number}",
-        namespace=NAMESPACE,
-        node=nodes[number % len(nodes)],
-        ips=[f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}"],
-        labels={"app": name},
-    )
-    made["status"]["podIPs"].append({"ip": f"fd00::{service_number + 1:x}:{number + 1:x}"})
-    return made
+    ips = f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}", f"fd00::{service_number + 1:x}:{number + 1:x}"
+    node = list(NODES)[number % len(NODES)]
+    return a_pod(f"{name}-{number}", namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
 
 
 def addresses(name: str) -> list[str]:
