@@ -14,9 +14,7 @@ from tests.contract.api import Api
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     kubeconfig: Path
-    """Is there while the sandbox is."""
     api: Api
-    process: Process
 
 
 @contextmanager
@@ -28,5 +26,5 @@ def a_sandbox(folder: Path) -> Iterator[Sandbox]:
         wait_until(kubeconfig.exists, "a sandbox", process)
         known = yaml.safe_load(kubeconfig.read_text())
         api = Api(known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"])
-        yield Sandbox(kubeconfig, api, process)
+        yield Sandbox(kubeconfig, api)
         api.close()

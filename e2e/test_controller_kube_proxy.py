@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from e2e.control_plane import ControlPlane
@@ -15,15 +16,14 @@ from tests.contract.api import Object
 NAMESPACE = "shop"
 NODES = {"node-a1": ("a", "4"), "node-a2": ("a", "4"), "node-b1": ("b", "8"), "node-c1": ("c", "4")}
 PODS = {"node-a1": 4, "node-a2": 3, "node-b1": 4, "node-c1": 4}
-SERVICES: dict[str, dict[str, str]] = {
+SERVICES: dict[str, dict[str, Any]] = {
     "anywhere": {},
-    "auto": {"service.kubernetes.io/topology-mode": "Auto"},
-    "prefer-zone": {"service.kubernetes.io/topology-mode": "PreferZone"},
-    "same-zone": {},
-    "same-node": {},
-    "grouped": {"endpointslice.kubernetes.io/subsetting": "Auto"},
+    "auto": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}},
+    "prefer-zone": {"annotations": {"service.kubernetes.io/topology-mode": "PreferZone"}},
+    "same-zone": {"distribution": "PreferSameZone"},
+    "same-node": {"distribution": "PreferSameNode"},
+    "grouped": {"annotations": {"endpointslice.kubernetes.io/subsetting": "Auto"}},
 }
-DISTRIBUTIONS = {"same-zone": "PreferSameZone", "same-node": "PreferSameNode"}
 CONFIGURATION = """
 apiVersion: zoneward.dev/v1alpha1
 kind: ZonewardConfiguration
@@ -45,11 +45,8 @@ def plane() -> Iterator[ControlPlane]:
         nodes = (a_node(name, zone=zone, cpu=cpu) for name, (zone, cpu) in NODES.items())
         api.create_all([a_namespace(NAMESPACE), *nodes])
         api.create_all(pod(node, number) for node, count in PODS.items() for number in range(count))
-        for name, annotations in SERVICES.items():
-            wish = DISTRIBUTIONS.get(name)
-            api.create(
-                a_service(name, namespace=NAMESPACE, selector=LABELS, annotations=annotations, distribution=wish)
-            )
+        for name, wish in SERVICES.items():
+            api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, **wish))
         (plane.folder / "configuration.yaml").write_text(CONFIGURATION)
         yield plane
 
