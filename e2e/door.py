@@ -24,8 +24,7 @@ class Door:
         opening = threading.Thread(target=self._open)
         opening.start()
         opening.join()
-        if self._socket is None:
-            raise OSError(f"no socket in {self._namespace}")
+        assert self._socket is not None, f"no socket in {self._namespace}"
         self._thread.start()
         return self
 

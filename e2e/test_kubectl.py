@@ -110,7 +110,6 @@ def real() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A kubeconfig."""
     with a_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
         yield sandbox.kubeconfig
 
@@ -130,19 +129,15 @@ def test_a_session_is_the_same_on_both(scenario: Scenario, real: Path, sandbox: 
 
 INSTEAD = "or use a real cluster, KWOK or kind"
 UNSUPPORTED = {
-    "server-side apply: use kubectl apply without --server-side": sent("apply --server-side -f -", OWN),
-    "JSON patch: use a merge patch or a strategic merge patch": Case(
-        command="patch service kubernetes --type=json -p '[]' -n default"
-    ),
-    "bodies in protobuf: send JSON, as kubectl create -f does": Case(
-        command="create service clusterip made --tcp=80 -n default"
-    ),
+    "server-side apply: use kubectl apply without --server-side": "apply --server-side -f -",
+    "JSON patch: use a merge patch or a strategic merge patch": "patch service kubernetes --type=json -p '[]'",
+    "bodies in protobuf: send JSON, as kubectl create -f does": "create service clusterip made --tcp=80",
 }
 
 
 @pytest.mark.parametrize("what", UNSUPPORTED)
 def test_what_a_sandbox_does_not_support_is_one_line(what: str, sandbox: Path, tmp_path: Path) -> None:
-    outcome = run_case(UNSUPPORTED[what], namespace="default", kubeconfig=sandbox, home=tmp_path)
+    outcome = run_case(sent(UNSUPPORTED[what], OWN), namespace="default", kubeconfig=sandbox, home=tmp_path)
     assert outcome.status == 1
     assert outcome.errors.count("\n") == 1
     assert f"the sandbox does not support {what}, {INSTEAD}" in outcome.errors

@@ -35,10 +35,9 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-def annotate(plane: ControlPlane, **annotations: str | None) -> None:
-    service = a_service("cart", namespace="shop")
-    named = {f"service.kubernetes.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    plane.api().patch(service, {"metadata": {"annotations": named}}, content_type=MERGE_PATCH)
+def set_mode(plane: ControlPlane, value: str | None) -> None:
+    patch = {"metadata": {"annotations": {"service.kubernetes.io/topology-mode": value}}}
+    plane.api().patch(a_service("cart", namespace="shop"), patch, content_type=MERGE_PATCH)
 
 
 def test_commands_need_no_more_than_their_role(plane: ControlPlane) -> None:
@@ -80,10 +79,10 @@ def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: P
         ((type_, decision),) = watch.told_after(3)
         assert (type_, decision) == ("CHANGED", added["decision"])
         try:
-            annotate(plane, topology_mode=None)
+            set_mode(plane, None)
             ((type_, decision),) = watch.told_after(4)
             assert (type_, decision["active"]) == ("CHANGED", False)
         finally:
-            annotate(plane, topology_mode="Auto")
+            set_mode(plane, "Auto")
         assert watch.told_after(5) == [("CHANGED", added["decision"])]
         assert watch.notes == []

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -20,9 +21,10 @@ CLIENTS: Final = 60
 SECONDS: Final = 6
 
 
+@dataclass(frozen=True, slots=True)
 class World:
-    def __init__(self, bed: Bed, rules: NodeRules, pod: Namespace) -> None:
-        self.bed, self.rules, self.pod = bed, rules, pod
+    rules: NodeRules
+    pod: Namespace
 
     def serve(self, family: Family, *endpoints: int, weights: tuple[float, ...] | None = None) -> None:
         targets = tuple(Backend(address(family, each), 8080) for each in endpoints)
@@ -51,10 +53,10 @@ def world() -> Iterator[World]:
     with Bed() as bed:
         node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
         bed.node("there", pods=("10.2.0.0/16", "fd00:2::/64"))
-        sources = [f"10.1.200.{number}" for number in range(1, CLIENTS + 1)]
-        sources += [f"fd00:1::c8:{number:x}" for number in range(1, CLIENTS + 1)]
+        sources = [f"10.1.200.{each}" for each in range(1, CLIENTS + 1)]
+        sources += [f"fd00:1::c8:{each:x}" for each in range(1, CLIENTS + 1)]
         with NodeRules(node) as rules:
-            yield World(bed, rules, node.pod(*sources))
+            yield World(rules, node.pod(*sources))
 
 
 def test_clients_keep_their_endpoints_until_they_were_away_for_long(world: World) -> None:

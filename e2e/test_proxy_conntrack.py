@@ -31,6 +31,9 @@ PODS: dict[Family, tuple[str, ...]] = {
 }
 
 
+pytestmark = pytest.mark.parametrize("family", FAMILIES)
+
+
 @pytest.fixture
 def bed() -> Iterator[Bed]:
     with Bed() as bed:
@@ -133,7 +136,6 @@ async def removed(proxy: Proxy) -> int:
     return proxy.removed
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 async def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Node, family: Family) -> None:
     address, pods = ADDRESSES[family], PODS[family]
     async with proxying(node, family) as proxy:
@@ -150,7 +152,6 @@ async def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Nod
         assert await removed(proxy) == 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 async def test_a_client_that_began_before_anybody_served_reaches_the_first_who_does(node: Node, family: Family) -> None:
     address, pods = ADDRESSES[family], PODS[family]
     async with proxying(node, family) as proxy:
@@ -166,7 +167,6 @@ async def test_a_client_that_began_before_anybody_served_reaches_the_first_who_d
             await answered(client, pods[0])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 async def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: Bed, family: Family) -> None:
     async with proxying(node, family) as proxy:
         with Client(bed.outside(), node.addresses[family == "ip6"], NODE_PORT, source=4001) as client:
@@ -175,7 +175,6 @@ async def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: B
                 await answered(client, pod)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 async def test_flows_of_others_are_left_alone(node: Node, family: Family) -> None:
     address, other, pods = ADDRESSES[family], OTHERS[family], PODS[family]
     namespace = node.pod(*CLIENT)

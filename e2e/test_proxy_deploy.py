@@ -51,11 +51,8 @@ class Cluster:
         return self.plane.service_account(metadata["name"], namespace=metadata["namespace"], pod=pod)
 
     def told(self) -> list[Object]:
-        found: list[Object] = self.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return found
-
-    def leases(self) -> list[str]:
-        return [each["metadata"]["name"] for each in self.api.get(LEASES)["items"]]
+        found = self.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return [each for each in found if each["reason"] == "ServiceNotProgrammed"]
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +138,11 @@ async def test_its_permissions_are_enough_to_follow_to_tell_and_to_say_what_is_p
     kernel.faults.refused_words.add(address)
     proxy: Any = a_proxy(access, kernel, lease_namespace="zoneward-system")
     running = asyncio.create_task(proxy.run(stop))
-    await until(lambda: any(each["reason"] == "ServiceNotProgrammed" for each in cluster.told()), running)
-    await until(lambda: proxy_lease_name(NODE) in cluster.leases(), running)
+    await until(lambda: bool(cluster.told()), running)
+    await until(lambda: proxy_lease_name(NODE) in str(cluster.api.get(LEASES)["items"]), running)
     stop.set()
     await running
-    (event,) = (each for each in cluster.told() if each["reason"] == "ServiceNotProgrammed")
+    (event,) = cluster.told()
     assert event["regarding"]["name"] == "refused"
     assert event["reportingController"] == "zoneward.dev/node-proxy"
     assert address in event["note"]

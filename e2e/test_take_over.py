@@ -87,10 +87,9 @@ class Cluster(Shop):
     def ready_of(self, manager: str) -> dict[str, set[str]]:
         """By Service, what that controller's slices list as ready, in the first family."""
         listed: dict[str, set[str]] = {name: set() for name in PODS}
-        for each in self.slices():
-            labels = each["metadata"]["labels"]
-            if labels[MANAGED_BY] == manager and each["addressType"] == "IPv4":
-                listed[labels[SERVICE_NAME]] |= ready_addresses([each])
+        for each in self.slices(manager=manager):
+            if each["addressType"] == "IPv4":
+                listed[each["metadata"]["labels"][SERVICE_NAME]] |= ready_addresses([each])
         return listed
 
     def lists_all(self, manager: str) -> bool:
@@ -217,8 +216,8 @@ def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_delet
 def configured(plane: ControlPlane) -> str:
     """A configuration file that `plan` and the controller take."""
     file = plane.folder / "keep-built-in-label.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
+    controller = "controller: {mode: take-over, keepBuiltInLabel: true}\n"
+    file.write_text(f"apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n{controller}")
     return str(file)
 
 
