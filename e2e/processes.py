@@ -186,7 +186,7 @@ class Daemon:
 def fetch(url: str) -> tuple[int, str]:
     """Status and body; 0 and nothing where nobody answers."""
     try:
-        with _OPENER.open(url, timeout=10.0) as answer:
+        with _OPENER.open(url, timeout=30.0) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:

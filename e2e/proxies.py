@@ -99,11 +99,9 @@ class ZonewardProxy(Daemon):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """One connection: when it began (`time.monotonic`), the port that it came from, where it went, and who answered, or
-    why nobody did."""
+    """One connection: when it began (`time.monotonic`), where it went, and who answered, or why nobody did."""
 
     begun: float
-    source: int
     target: tuple[str, int]
     answered: str | None
     failed: str | None
@@ -118,10 +116,10 @@ class Opening:
     def all(self) -> list[Opened]:
         found = []
         for line in self._file.read_text().splitlines():
-            begun, source, target, outcome = line.split()
+            begun, target, outcome = line.split()
             address, port = target.split("|")
             ends = (None, outcome[1:]) if outcome.startswith("!") else (outcome, None)
-            found.append(Opened(float(begun), int(source), (address, int(port)), *ends))
+            found.append(Opened(float(begun), (address, int(port)), *ends))
         return found
 
     def failures(self) -> list[Opened]:

@@ -56,8 +56,6 @@ class _Run:
     is_server_up: bool = True
     told: list[str] = field(default_factory=list)
 
-    # --- faults -------------------------------------------------------------------------------------------------------
-
     def begin(self, fault: Fault) -> None:
         now, proxy = time.monotonic(), self.site.proxy
         self.told.append(f"{fault.at:.2f} {fault.kind} {fault.lasts:.2f}")
@@ -83,8 +81,6 @@ class _Run:
         self.site.server.start()
         self.is_server_up = True
 
-    # --- time goes by -------------------------------------------------------------------------------------------------
-
     def look_after(self) -> None:
         """As a kubelet does: what has ended is started again."""
         proxy, now = self.site.proxy, time.monotonic()
@@ -107,8 +103,6 @@ class _Run:
         self.agenda.clear()
         if not self.site.proxy.runs:
             self.start_at = time.monotonic()
-
-    # --- what has to hold ---------------------------------------------------------------------------------------------
 
     def converge(self) -> None:
         """Until the kernel has what a fresh load of it would have."""

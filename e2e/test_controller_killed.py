@@ -129,7 +129,7 @@ def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: Contro
         assert len(rollout.slices(name)) <= len(calm.slices(name)) + 1
     by_address = [{one["addresses"][0]: hints(one) for one in each.all_endpoints("near")} for each in (rollout, calm)]
     assert by_address[0] == by_address[1]
-    for namespace in (rollout.namespace, calm.namespace):
-        (auto,) = decisions(plane, f"{namespace}/auto")
+    for each in (rollout, calm):
+        (auto,) = decisions(plane, f"{each.namespace}/auto")
         assert auto["active"]
         assert auto["maxOverload"] < KEEP

@@ -24,7 +24,7 @@ HEADERS: Final = ("Content-Type", "X-Content-Type-Options", "X-Load-Balancing-En
 _ASK: Final = """
 import json, sys, urllib.error, urllib.request
 try:
-    answer = urllib.request.urlopen(sys.argv[1], timeout=5)
+    answer = urllib.request.urlopen(sys.argv[1], timeout=30)
 except urllib.error.HTTPError as error:
     answer = error
 print(json.dumps([answer.status, dict(answer.headers), answer.read().decode()]))
