@@ -23,6 +23,6 @@ def _programs_are_built() -> None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """Without controllers. Its users "reader" and "stranger" have no permissions at first."""
+    """Without controllers. Its user "reader" has no permissions at first."""
     with ControlPlane() as plane:
         yield plane

@@ -65,7 +65,7 @@ class ControlPlane:
     def __init__(
         self,
         *,
-        users: Sequence[str] = ("reader", "stranger"),
+        users: Sequence[str] = ("reader",),
         controllers: Sequence[str] = (),
         controller_flags: Sequence[str] = (),
         server_flags: Sequence[str] = (),
