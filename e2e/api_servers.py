@@ -3,18 +3,15 @@
 import json
 import socket
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from e2e.control_plane import ControlPlane
-from e2e.processes import Process, ProcessError
+from e2e.processes import Process, wait_until
 from tests.contract.api import Api, ApiError, Object
 
-_PATIENCE: Final = 30.0
 _BELOW_EPHEMERAL: Final = range(20_000, 30_000)
 """While it is away nobody may be given its port to connect from."""
 _NEVER_GIVEN: Final = iter(SystemRandom().sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)))
@@ -27,22 +24,6 @@ _KEPT: Final = (
     "/apis/discovery.k8s.io/v1/endpointslices",
     "/apis/coordination.k8s.io/v1/leases",
 )
-
-
-class ApiServer(Protocol):
-    """``port`` on our loopback. Nobody may write while it is killed."""
-
-    port: int
-    kubeconfig: Path
-    api: Api
-
-    def kill(self) -> None:
-        """Without a chance to say anything to anybody."""
-        ...
-
-    def start(self) -> None:
-        """As it was, and ready."""
-        ...
 
 
 class SandboxServer:
@@ -60,9 +41,7 @@ class SandboxServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()
         self.api.close()
@@ -82,7 +61,7 @@ class SandboxServer:
     def start(self) -> None:
         command: list[str | Path] = [sys.executable, _PROGRAM, _TOKEN, str(self.port), self._objects, self.kubeconfig]
         self._process = Process(command, log=self._folder / "sandbox.log")
-        _wait_for(self.api, self._process)
+        wait_until(lambda: _answers(self.api), "a sandbox", self._process)
 
     def _keep(self, items: list[Object], version: str) -> None:
         thing = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
@@ -103,16 +82,15 @@ class PlaneServer:
         self._plane.start_server()
 
 
-def _wait_for(api: Api, process: Process) -> None:
-    limit = time.monotonic() + _PATIENCE
-    while True:
-        process.check()
-        with suppress(OSError, ApiError):
-            api.get("/api/v1/namespaces/default")
-            return
-        if time.monotonic() > limit:
-            raise ProcessError(f"{process.name} is not ready; its log ends:\n{process.last_lines()}")
-        time.sleep(0.02)
+ApiServer = SandboxServer | PlaneServer
+"""``port`` on our loopback. Nobody may write while it is killed, without a chance to say anything; `start`ed, it is as
+it was, and ready."""
+
+
+def _answers(api: Api) -> bool:
+    with suppress(OSError, ApiError):
+        return bool(api.get("/api/v1/namespaces/default"))
+    return False
 
 
 def _free_port() -> int:

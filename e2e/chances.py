@@ -1,9 +1,16 @@
-"""How likely counts are that should be spread by certain shares."""
+"""Who answers at an address, by how often: exactly those who should, spread as they should be."""
 
 from collections.abc import Mapping
 from math import exp, log
 from typing import Final
 
+import pytest
+from e2e.nodes import Namespace
+
+_EACH: Final = 50
+"""Draws for each endpoint, beyond what is needed to meet all of them."""
+_LOST: Final = 0.3
+"""Seconds without an answer after which there will be none."""
 FALSE_ALARM: Final = 1e-10
 """Of one comparison. A suite makes some thousands: all together fail by chance less than once in a million runs."""
 
@@ -27,3 +34,29 @@ def draws_for(shares: Mapping[str, float]) -> int:
     """How many draws leave out none of these, but by a chance below the false alarm."""
     least = min(shares.values()) / sum(shares.values())
     return 1 if least == 1 else round(log(FALSE_ALARM / len(shares)) / log(1 - least)) + 1
+
+
+def check_spread(
+    client: Namespace,
+    address: str,
+    port: int,
+    *,
+    shares: Mapping[str, float],
+    refused: bool = False,
+    protocol: str = "tcp",
+    source: str | None = None,
+    draws: int = 0,
+) -> None:
+    """``shares`` by address. Where there are none, a client is refused at once, or gets no answer at all.
+
+    Raises AssertionError.
+    """
+    what = f"{protocol} to {address} port {port}"
+    if not shares:
+        with pytest.raises(ConnectionRefusedError if refused else TimeoutError):
+            client.ask(address, port, protocol=protocol, source=source, limit=30.0 if refused else _LOST)
+        return
+    times = max(draws, draws_for(shares), _EACH * len(shares))
+    found = client.tally(address, port, times=times, protocol=protocol, source=source)
+    assert found.keys() == shares.keys(), f"{what}: {found} for {dict(shares)}"
+    assert chance(found, shares) > FALSE_ALARM, f"{what}: {found} for {dict(shares)}"

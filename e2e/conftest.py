@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
-from tests.foreground import heed_ctrl_c
+from tests.conftest import pytest_pyfunc_call
 
-heed_ctrl_c()
+__all__ = ["pytest_pyfunc_call"]
+"""Runs tests that are coroutines. Ctrl-C ends a run, as in all tests."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,6 +23,6 @@ def _programs_are_built() -> None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """Without controllers. Its users "reader" and "stranger" have no rights at first."""
+    """Without controllers. Its user "reader" has no permissions at first."""
     with ControlPlane() as plane:
         yield plane

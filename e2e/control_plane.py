@@ -8,20 +8,19 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
-from urllib.error import URLError
-from urllib.request import ProxyHandler, build_opener
+from subprocess import CompletedProcess
+from typing import Final, NamedTuple, Self
 
 import trustme
 import yaml
-from e2e.processes import Process, ProcessError
+from e2e.processes import Process, ProcessError, fetch, wait_until
 from e2e.programs import find_programs
 from tests.contract.api import Api, ApiError, Object
 
@@ -36,8 +35,6 @@ _LOOPBACK: Final = "127.0.0.1"
 _ISSUER: Final = "https://kubernetes.default.svc"
 _ADVERTISED: Final = "10.99.0.1"
 """The Service "kubernetes" must have an address that is not loopback; nobody connects to it."""
-_PATIENCE: Final = 60.0
-"""Seconds until a program answers. It takes three when nothing else runs; builds may run beside the tests."""
 _STARTS: Final = 3
 """A port that was free may be taken by the time a program wants it."""
 _TAKEN: Final = "address already in use"
@@ -50,8 +47,7 @@ class User:
     groups: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(NamedTuple):
     etcd: int
     etcd_peers: int
     server: int
@@ -63,26 +59,22 @@ class ControlPlane:
 
     ``users`` are known by name and have no rights until ``allow`` gives them some. ``controllers`` are names of the
     controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's,
-    ``controller_flags`` to theirs. Data, keys and logs are in ``folder``, which stays; without one, in a temporary
-    folder that goes.
+    ``controller_flags`` to theirs. Data, keys and logs are in ``folder``, which goes as well.
     """
 
     def __init__(
         self,
         *,
-        users: Sequence[str] = ("reader", "stranger"),
+        users: Sequence[str] = ("reader",),
         controllers: Sequence[str] = (),
         controller_flags: Sequence[str] = (),
         server_flags: Sequence[str] = (),
-        folder: Path | None = None,
-        environment: Mapping[str, str] = os.environ,
     ) -> None:
-        self.programs = find_programs(environment=environment)
+        self.programs = find_programs(environment=os.environ)
         self.admin = User(ADMIN, groups=("system:masters",))
         self.users = {name: User(name) for name in users}
         self._controller_names = tuple(controllers)
         self._server_flags, self._controller_flags = tuple(server_flags), tuple(controller_flags)
-        self._given = folder
         self._cleanup = ExitStack()
         self._etcd: Process | None = None
         self._server: Process | None = None
@@ -92,10 +84,8 @@ class ControlPlane:
 
     def __enter__(self) -> Self:
         with self._cleanup as cleanup:
-            self.folder = (self._given or Path(tempfile.mkdtemp(prefix="zoneward-control-plane-"))).resolve()
-            if self._given is None:
-                cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder = Path(tempfile.mkdtemp(prefix="zoneward-control-plane-")).resolve()
+            cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
             # Called in the reverse order: controllers first; the API server hangs where etcd goes before it.
             for stop in (self._stop_etcd, self.stop_server, self.stop_controllers):
                 cleanup.callback(stop)
@@ -106,9 +96,7 @@ class ControlPlane:
             self._cleanup = cleanup.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     @property
@@ -137,10 +125,7 @@ class ControlPlane:
         name = known.name.rsplit(":", 1)[-1]
         file = self.folder / f"{name}.kubeconfig"
         cluster = {"server": self.address, "certificate-authority": str(self.authority)}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": name,
+        content = {"apiVersion": "v1", "kind": "Config", "current-context": name} | {
             "contexts": [{"name": name, "context": {"cluster": "control-plane", "user": name}}],
             "clusters": [{"name": "control-plane", "cluster": cluster}],
             "users": [{"name": name, "user": {"token": known.token}}],
@@ -149,52 +134,51 @@ class ControlPlane:
         return file
 
     def allow(self, user: User | str, rules: Sequence[Object]) -> None:
-        """Gives a user the rights of a ClusterRole with these rules, and no others. It holds a moment later."""
+        """Gives a user the rights of a ClusterRole with these rules, once. It holds a moment later."""
         known = self._known(user)
-        role = {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": f"allowed:{known.name}"},
-            "rules": list(rules),
-        }
+        common = {"apiVersion": f"{_RBAC}/v1", "metadata": {"name": f"allowed:{known.name}"}}
+        role = {"kind": "ClusterRole", "rules": list(rules)}
         binding = {
-            "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"allowed:{known.name}"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": f"allowed:{known.name}",
-            },
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": known.name}],
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": f"allowed:{known.name}"},
+            "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": known.name}],
         }
-        for thing in (role, binding):
-            try:
-                self.api().create(thing)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-                self.api().replace(thing)
+        for each in (role, binding):
+            self.api().create(common | each)
 
-    def service_account(self, name: str, *, namespace: str = "default") -> User:
-        """A new one, as a user with a token of its own; for users that are not known when the control plane starts."""
-        api = self.api()
-        metadata = {"name": name, "namespace": namespace}
-        api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        answer = api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", asked)
+    def service_account(self, name: str, *, namespace: str, pod: Object | None = None) -> User:
+        """One that is there, with a token of its own, or of a Pod's."""
+        spec: Object = {"expirationSeconds": 3600}
+        if pod is not None:
+            about = pod["metadata"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer = self.api().request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", asked)
         return User(f"system:serviceaccount:{namespace}:{name}", token=answer["status"]["token"])
 
-    def wait_until(self, met: Callable[[], bool], *, what: str, patience: float = _PATIENCE) -> None:
-        """Asks again and again. Raises ProcessError when it takes too long, or a program has ended meanwhile."""
-        limit = time.monotonic() + patience
-        while not met():
-            for process in (self._etcd, self._server, self._controllers):
-                if process is not None:
-                    process.check()
-            if time.monotonic() > limit:
-                raise ProcessError(f"{what}: not within {patience:.0f} s; logs are in {self.folder}")
-            time.sleep(0.02)
+    def kubectl(self, *arguments: str, user: User | str = ADMIN) -> str:
+        """What it prints."""
+        command = [str(self.programs["kubectl"]), "--kubeconfig", str(self.kubeconfig(user)), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def zoneward(self, *arguments: str, user: User | str = ADMIN, check: bool = True) -> CompletedProcess[str]:
+        """The command, as that user."""
+        command = [sys.executable, "-m", "zoneward", *arguments]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig(user))}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=120)
+        assert done.returncode == 0 or not check, done.stderr
+        return done
+
+    def wait_until(self, met: Callable[[], object], *, what: str) -> None:
+        """As `wait_until`, while its programs run."""
+        wait_until(met, what, self._etcd, self._server, self._controllers)
+
+    def wait_until_allowed(self, user: User | str, path: str) -> None:
+        """A role holds some moments after it was given."""
+        api = self.api(user)
+        self.wait_until(lambda: api.send("GET", path).code == 200, what=f"{user} may list {path}")
 
     # --- its programs -------------------------------------------------------------------------------------------------
 
@@ -219,10 +203,9 @@ class ControlPlane:
         )
         self.wait_until(self._is_ready, what="kube-apiserver ready")
 
-    def stop_server(self, *, gracefully: bool = False) -> None:
-        """Gracefully, it ends open watches first and takes its time."""
+    def stop_server(self) -> None:
         if self._server is not None:
-            self._server.stop() if gracefully else self._server.kill()
+            self._server.kill()
             self._server = None
 
     def start_controllers(self, *names: str, flags: Sequence[str] = ()) -> None:
@@ -250,7 +233,7 @@ class ControlPlane:
             f"--initial-cluster=etcd={peer}",
             "--unsafe-no-fsync",
         )
-        self.wait_until(lambda: _says_ok(f"{client}/readyz"), what="etcd ready")
+        self.wait_until(lambda: fetch(f"{client}/readyz")[0] == 200, what="etcd ready")
 
     def _stop_etcd(self) -> None:
         if self._etcd is not None:
@@ -330,19 +313,10 @@ def controller_flags(kubeconfig: Path, names: Sequence[str], *, port: int = 0, c
 
 def _free_ports() -> Ports:
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        sockets = [held.enter_context(socket.socket()) for _ in Ports._fields]
         for each in sockets:
             each.bind((_LOOPBACK, 0))
-        etcd, etcd_peers, server, controllers = (each.getsockname()[1] for each in sockets)
-    return Ports(etcd=etcd, etcd_peers=etcd_peers, server=server, controllers=controllers)
-
-
-def _says_ok(url: str) -> bool:
-    try:
-        with build_opener(ProxyHandler({})).open(url, timeout=1) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False
+        return Ports(*(each.getsockname()[1] for each in sockets))
 
 
 def _write_private(file: Path, text: str) -> None:

@@ -5,7 +5,6 @@ import ctypes
 import socket
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 _CLONE_NEWNET: Final = 0x40000000
@@ -25,14 +24,11 @@ class Door:
         opening = threading.Thread(target=self._open)
         opening.start()
         opening.join()
-        if self._socket is None:
-            raise OSError(f"no socket in {self._namespace}")
+        assert self._socket is not None, f"no socket in {self._namespace}"
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         assert self._socket is not None

@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import yaml
 from e2e.control_plane import ControlPlane
 from e2e.door import Door
+from e2e.nodes import Namespace
 from e2e.processes import Process
 
 TABLE: Final = "kube-proxy"
@@ -34,39 +34,29 @@ class KubeProxy:
         folder = self._plane.folder / f"proxy-{self._node}"
         folder.mkdir(exist_ok=True)
         with self._cleanup as cleanup:
-            held = ["unshare", "--net", "--", "sh", "-c", "ip link set lo up && exec sleep infinity"]
-            self._holder = cleanup.enter_context(Process(held, log=folder / "namespace.log"))
-            self._plane.wait_until(self._is_up, what="a network namespace")
-            cleanup.enter_context(Door(self.namespace, self._plane.ports.server))
+            self.network = Namespace()
+            cleanup.callback(self.network.close)
+            cleanup.enter_context(Door(self.network.path, self._plane.ports.server))
             config = folder / "config.yaml"
             config.write_text(yaml.safe_dump(self._configuration() | self._settings))
-            command: list[str | Path] = [*self._inside(), self._plane.programs["kube-proxy"], f"--config={config}"]
+            command: list[str | Path] = [*self.network.enter, self._plane.programs["kube-proxy"], f"--config={config}"]
             self.process = cleanup.enter_context(Process(command, log=folder / "kube-proxy.log"))
             self._plane.wait_until(self._has_tables, what=f"kube-proxy of {self._node}")
             self._cleanup = cleanup.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
-
-    @property
-    def namespace(self) -> Path:
-        """Of its network, as a file."""
-        return Path(f"/proc/{self._holder.pid}/ns/net")
 
     def run(self, *command: str) -> str:
         """What a command in its namespace prints. Raises CalledProcessError."""
-        return subprocess.run([*self._inside(), *command], capture_output=True, text=True, check=True).stdout
+        return self.network.run(*command)
 
     def rules(self, family: str = "ip") -> list[dict[str, Any]]:
         """All that is in its table, as ``nft --json`` has it; nothing where there is none yet."""
         with suppress(subprocess.CalledProcessError):
-            listed: list[dict[str, Any]] = json.loads(self.run("nft", "--json", "list", "table", family, TABLE))[
-                "nftables"
-            ]
-            return listed
+            text = self.run("nft", "--json", "list", "table", family, TABLE)
+            return list(json.loads(text)["nftables"])
         return []
 
     def endpoints(self, address: str, port: int, *, protocol: str = "tcp", family: str = "ip") -> set[str]:
@@ -86,17 +76,6 @@ class KubeProxy:
             for expression in each["rule"]["expr"]
             for to in _destinations(expression)
         }
-
-    # --- within -------------------------------------------------------------------------------------------------------
-
-    def _inside(self) -> list[str]:
-        return ["nsenter", f"--net={self.namespace}", "--"]
-
-    def _is_up(self) -> bool:
-        self._holder.check()
-        if self.namespace.readlink() == Path("/proc/self/ns/net").readlink():
-            return False
-        return "UP" in self.run("ip", "-oneline", "link", "show", "lo").split("<")[-1].split(">")[0].split(",")
 
     def _has_tables(self) -> bool:
         self.process.check()

@@ -1,9 +1,22 @@
 """Command lines of kubectl, in the order in which they are run: each scenario in a namespace that is its own."""
 
+import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from e2e import kubectl_manifests as manifests
+from tests.builders.objects import (
+    ZONE,
+    a_bare_node,
+    a_bare_pod,
+    a_core_event,
+    a_lease,
+    a_namespace,
+    a_service,
+    a_slice,
+    an_event,
+    some_endpoints,
+)
+from tests.contract.api import Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +42,17 @@ class Scenario:
         return f"kubectl-{self.name}"
 
 
-def _cases(*commands: str | Case) -> tuple[Case, ...]:
-    return tuple(each if isinstance(each, Case) else Case(command=each) for each in commands)
+def _scenario(name: str, *commands: str | Case) -> Scenario:
+    cases = (each if isinstance(each, Case) else Case(command=each) for each in commands)
+    return Scenario(name, (sent("create -f -", a_namespace(f"kubectl-{name}")), *cases))
 
 
-def _sent(command: str, stdin: str) -> Case:
-    return Case(command=command, stdin=stdin)
-
-
-def _namespace(name: str) -> Case:
-    return _sent("create -f -", f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")
+def sent(command: str, *things: Object) -> Case:
+    """With objects of the scenario's namespace, but for those that have another."""
+    for each in things:
+        if each["metadata"].get("namespace") == "":
+            del each["metadata"]["namespace"]
+    return Case(command=command, stdin="\n".join(map(json.dumps, things)))
 
 
 def _sed(command: str, script: str) -> Case:
@@ -46,322 +60,295 @@ def _sed(command: str, script: str) -> Case:
     return Case(command=command, editor=f"sed -i '{script}'")
 
 
+# --- what is sent -----------------------------------------------------------------------------------------------------
+
+
+def _service(name: str, *ports: Object, about: Object | None = None, **spec: Any) -> Object:
+    """``about``: more of its metadata."""
+    found = a_service(name, namespace="", ports=list(ports), **spec)
+    found["metadata"] |= about or {}
+    return found
+
+
+def _port(port: int, name: str | None = None, **more: Any) -> Object:
+    return {"port": port, **({} if name is None else {"name": name}), **more}
+
+
+_TIME = "2026-01-02T03:04:05Z"
+_APP = {"app": "cart"}
+_NODES = (
+    a_bare_node("kubectl-a", labels={ZONE: "a", "node-role.kubernetes.io/control-plane": ""}),
+    a_bare_node("kubectl-b", labels={ZONE: "b"}) | {"spec": {"unschedulable": True}},
+)
+_NODE_STATUS = {
+    "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": _TIME}],
+    "addresses": [{"type": "InternalIP", "address": "192.0.2.10"}, {"type": "Hostname", "address": "kubectl-a"}],
+    "allocatable": {"cpu": "3", "memory": "7Gi", "pods": "110"},
+}
+_SERVICES = (
+    _service(
+        "cart",
+        *(_port(80, "http", targetPort=8080), _port(53, "dns", protocol="UDP")),
+        about={"labels": {**_APP, "tier": "front"}},
+        selector=_APP,
+    ),
+    _service("headless", _port(80), about={"labels": _APP}, clusterIP="None", selector=_APP),
+    _service("node-port", _port(80), type="NodePort"),
+    _service(
+        "balanced",
+        _port(443, "https"),
+        about={"annotations": {"example.com/note": "a longer text: with a colon"}},
+        type="LoadBalancer",
+        sessionAffinity="ClientIP",
+        externalTrafficPolicy="Local",
+    ),
+    _service("elsewhere", type="ExternalName", externalName="example.com"),
+)
+_PODS = (a_bare_pod("cart-1", namespace="", labels=_APP), a_bare_pod("cart-2", namespace="", labels={"tier": "back"}))
+_PODS[0]["spec"]["nodeName"] = "kubectl-a"
+_PODS[1]["spec"]["terminationGracePeriodSeconds"] = 0
+_POD_STATUS = {
+    "phase": "Running",
+    "podIP": "10.1.2.3",
+    "podIPs": [{"ip": "10.1.2.3"}],
+    "conditions": [{"type": "Ready", "status": "True"}],
+    "containerStatuses": [{"name": "main", "image": "main", "imageID": "d", "ready": True, "restartCount": 2}],
+}
+_SLICES = (
+    a_slice("cart-x", service="cart", namespace="", addresses=["10.1.2.3", "10.1.2.4"], zone="a", hints=["a"]),
+    a_slice("empty", service="cart", namespace="") | {"addressType": "IPv6", "ports": None},
+)
+_SLICES[0]["ports"].append(_port(53, "dns", protocol="UDP"))
+
+
+def _events(namespace: str) -> tuple[Object, Object]:
+    return a_core_event("old", namespace=namespace), an_event("new", namespace=namespace)
+
+
+_SHOP = _service(
+    "shop",
+    _port(80, "http"),
+    about={"labels": {"app": "shop"}, "annotations": {"example.com/note": "first"}},
+    selector={"app": "shop"},
+)
+_SHOP_CHANGED = _service(
+    "shop",
+    *(_port(80, "http"), _port(443, "https")),
+    about={"labels": {"app": "shop", "tier": "front"}},
+    selector={"app": "shop"},
+)
+OWN: Final = _service("own", _port(80, "http", protocol="TCP"), selector={"app": "own"})
+_LEASES = tuple(
+    a_lease(name, namespace="", holder=holder, labels={"group": group})
+    for name, holder, group in (("a", "first", "x"), ("b", "second", "x"), ("c", "third", "z"))
+)
+_HELD = a_lease("held", namespace="")
+_HELD["metadata"]["finalizers"] = ["example.com/hold"]
+_INVALID = (
+    _service(
+        "Wrong_Name",
+        *(_port(0, "a"), _port(70_000, "a", protocol="ICMP")),
+        type="Nonsense",
+        sessionAffinity="Sometimes",
+    ),
+    a_slice("wrong", service="cart", namespace="", addresses=["2001:db8::1"])
+    | {"ports": [_port(80, "a"), _port(81, "a", protocol="X")]},
+    a_lease("wrong", namespace="") | {"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}},
+    {"apiVersion": "v1", "kind": "Servise", "metadata": {"name": "x"}},
+    {"kind": "Service", "metadata": {"name": "x"}},
+)
+_UNKNOWN_FIELD = _service("unknown-field", {"port": 80, "prot": "TCP"}, about={"label": {}}, selektor={})
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
 _KINDS: Final = "services|nodes|pods|endpoints|endpointslices|events|leases|namespaces"
 
-READING: Final = Scenario(
+_READING = _scenario(
     "reading",
-    _cases(
-        _namespace("kubectl-reading"),
-        _sent("create -f -", manifests.NODES),
-        f"patch node kubectl-a --subresource=status --type=strategic -p '{manifests.NODE_STATUS}'",
-        _sent("create -f -", manifests.SERVICES),
-        _sent("create -f -", manifests.PODS),
-        f"patch pod cart-1 --subresource=status --type=merge -p '{manifests.POD_STATUS}'",
-        _sent("create -f -", manifests.SLICES),
-        _sent("create -f -", manifests.ENDPOINTS),
-        _sent("create -f -", manifests.LEASE),
-        _sent("create -f -", manifests.EVENTS.replace("NAMESPACE", "kubectl-reading")),
-        # Tables.
-        "get services",
-        "get svc -o wide",
-        "get nodes kubectl-a kubectl-b",
-        "get no kubectl-a kubectl-b -o wide",
-        "get pods",
-        "get po -o wide",
-        "get endpointslices",
-        "get endpoints",
-        "get ep cart -o yaml",
-        "describe endpoints cart",
-        "get leases",
-        "get events",
-        "get ev -o wide",
-        "get events.events.k8s.io",
-        "get events.v1.events.k8s.io new -o wide",
-        "get ns kubectl-reading",
-        "get services,pods",
-        "get svc/cart pod/cart-1",
-        "get all",
-        "get services --show-labels",
-        "get services -L app,tier",
-        "get services --no-headers",
-        "get services --show-kind",
-        "get pods -A --field-selector metadata.namespace=kubectl-reading",
-        "get leases -A --field-selector metadata.name=leader",
-        # SelectorIndex.
-        "get services -l app=cart",
-        "get services -l 'app in (cart, x), tier'",
-        "get services -l '!app'",
-        "get services -l app=none",
-        "get services -l 'app='",
-        "get services -l 'app in ('",
-        "get pods --field-selector spec.nodeName=kubectl-a",
-        "get pods --field-selector status.phase!=Running",
-        "get pods --field-selector spec.nope=1",
-        "get services --field-selector metadata.name=cart",
-        "get services --field-selector spec.type=LoadBalancer",
-        "get events --field-selector involvedObject.name=cart-1,type=Warning",
-        "get events --field-selector reason=Synced",
-        "get nodes --field-selector spec.unschedulable=true,metadata.name=kubectl-b",
-        "get services --sort-by=.metadata.name",
-        "get services --sort-by=.spec.type -o name",
-        "get services --chunk-size=2",
-        # Other forms.
-        "get services -o name",
-        "get services,pods,leases -o name",
-        *(f"get {each} -o yaml" for each in ("service cart", "svc headless", "svc elsewhere", "svc balanced")),
-        "get svc node-port -o json",
-        "get services -l app=cart -o yaml",
-        "get endpointslices -o yaml",
-        "get lease leader -o yaml",
-        "get events -o yaml",
-        "get events.events.k8s.io -o yaml",
-        "get namespace kubectl-reading -o yaml",
-        'get services -o jsonpath=\'{range .items[*]}{.metadata.name}{"\\t"}{.spec.type}{"\\n"}{end}\'',
-        "get pod cart-1 -o jsonpath='{.status.containerStatuses[*].name}'",
-        "get pod cart-1 -o jsonpath='{.nope}'",
-        "get services -o custom-columns=NAME:.metadata.name,TYPE:.spec.type,PORTS:.spec.ports[*].port",
-        "get services -o go-template='{{range .items}}{{.metadata.name}} {{end}}'",
-        "get --raw /api/v1/namespaces/kubectl-reading/pods/nope",
-        "get --raw /nope",
-        # What is not there.
-        "get service nope",
-        "get service nope --ignore-not-found",
-        "get service cart nope",
-        "get nope",
-        "get services -n nowhere",
-        "get pods -n nowhere nope",
-        # Descriptions.
-        *(f"describe service {each}" for each in ("cart", "headless", "node-port", "balanced", "elsewhere")),
-        "describe node kubectl-a",
-        "describe node kubectl-b",
-        "describe endpointslices",
-        "describe lease leader",
-        "describe events",
-        # Quotas and limits are kinds of their own, which a sandbox does not have.
-        Case(command="describe namespace kubectl-reading", lines=r"^\w+:"),
-        "describe services -l app=cart",
-        "describe service nope",
-        # Events.
-        "events",
-        "events --for pod/cart-1",
-        "events --types=Normal",
-        "events -o yaml",
-        # Watches: they end with the time limit.
-        "get services -w --request-timeout=1s",
-        "get pods -w --request-timeout=1s -o name",
-        "get leases --watch-only --request-timeout=1s",
-        "get service cart -w --request-timeout=1s -o jsonpath='{.metadata.name}{\"\\n\"}'",
-        "events --watch --request-timeout=1s",
-        "delete node kubectl-a kubectl-b",
-        "delete pods --all --grace-period=0 --force",
-        "delete namespace kubectl-reading --wait=false",
+    sent(
+        "create -f -",
+        *_NODES,
+        *_SERVICES,
+        *_PODS,
+        *_SLICES,
+        some_endpoints("cart", namespace=""),
+        a_lease("leader", namespace=""),
     ),
+    sent("create -f -", *_events("kubectl-reading")),
+    f"patch node kubectl-a --subresource=status --type=strategic -p '{json.dumps({'status': _NODE_STATUS})}'",
+    f"patch pod cart-1 --subresource=status --type=merge -p '{json.dumps({'status': _POD_STATUS})}'",
+    # Tables.
+    *(f"get {each}" for each in ("services", "pods", "endpointslices", "endpoints", "leases", "events")),
+    "get no kubectl-a kubectl-b -o wide",
+    "get po -o wide",
+    "get events.v1.events.k8s.io new -o wide",
+    "get all",
+    "get pods -A --field-selector metadata.namespace=kubectl-reading",
+    # Selectors.
+    *(f"get services -l '{each}'" for each in ("app in (cart, x), tier", "!app", "app=none", "app=", "app in (")),
+    *(
+        f"get {each}"
+        for each in (
+            "pods --field-selector spec.nodeName=kubectl-a",
+            "pods --field-selector status.phase!=Running",
+            "pods --field-selector spec.nope=1",
+            "services --field-selector metadata.name=cart",
+            "services --field-selector spec.type=LoadBalancer",
+            "events --field-selector involvedObject.name=cart,type=Normal",
+            "nodes --field-selector spec.unschedulable=true,metadata.name=kubectl-b",
+        )
+    ),
+    # Other forms.
+    "get services,pods,leases -o name",
+    *(f"get {each} -o yaml" for each in ("services", "endpointslices", "ep cart", "lease leader", "events")),
+    "get --raw /api/v1/namespaces/kubectl-reading/pods/nope",
+    "get --raw /nope",
+    # What is not there.
+    "get service cart nope",
+    "get nope",
+    "get services -n nowhere",
+    # Descriptions and events.
+    *(f"describe {each}" for each in ("services", "node kubectl-a", "endpointslices", "lease leader", "service nope")),
+    "events --for service/cart",
+    # Watches: they end with the time limit.
+    "get services -w --request-timeout=3s",
+    "get leases --watch-only --request-timeout=3s",
+    "delete node kubectl-a kubectl-b",
+    "delete pods --all --grace-period=0 --force",
+    "delete namespace kubectl-reading --wait=false",
 )
 
-APPLYING: Final = Scenario(
+_APPLYING = _scenario(
     "applying",
-    _cases(
-        _namespace("kubectl-applying"),
-        _sent("apply --dry-run=server -f -", manifests.SHOP),
-        "get service shop",
-        _sent("apply --dry-run=client -f -", manifests.SHOP),
-        _sent("apply -f -", manifests.SHOP),
-        "get service shop -o yaml",
-        _sent("apply -f -", manifests.SHOP),
-        _sent("apply --dry-run=server -f -", manifests.SHOP_CHANGED),
-        _sent("apply -f -", manifests.SHOP_CHANGED),
-        "get service shop -o yaml",
-        _sent("apply -f - -o yaml", manifests.SHOP_LATER),
-        "apply view-last-applied service shop",
-        _sent("apply --validate=warn -f -", manifests.SHOP_WITH_MISTAKE),
-        _sent("apply --validate=ignore -f -", manifests.SHOP_WITH_MISTAKE),
-        "get service shop -o yaml",
-        _sent("apply -f -", manifests.SERVICES),
-        _sent("apply -f -", manifests.SERVICES),
-        "delete namespace kubectl-applying --wait=false",
-    ),
+    sent("apply --dry-run=server -f -", _SHOP),
+    "get service shop",
+    sent("apply -f -", _SHOP),
+    "get service shop -o yaml",
+    sent("apply -f -", _SHOP),
+    sent("apply --dry-run=server -f -", _SHOP_CHANGED),
+    sent("apply -f -", _SHOP_CHANGED),
+    "get service shop -o yaml",
+    sent("apply -f - -o yaml", _SHOP),
+    "apply view-last-applied service shop",
+    sent("apply --validate=warn -f -", _service("shop", _port(80, "http"), selektor={"app": "shop"})),
+    sent("apply --validate=ignore -f -", _service("shop", _port(80, "http"), selektor={"app": "shop"})),
+    "get service shop -o yaml",
+    sent("apply -f -", *_SERVICES),
+    sent("apply -f -", *_SERVICES),
+    "delete namespace kubectl-applying --wait=false",
 )
 
-CHANGING: Final = Scenario(
+_CHANGING = _scenario(
     "changing",
-    _cases(
-        _namespace("kubectl-changing"),
-        _sent("create -f -", manifests.SHOP),
-        _sent("create -f -", manifests.SHOP),
-        _sent("create -f - --dry-run=server -o yaml", manifests.OWN),
-        "get services",
-        _sent("create -f -", manifests.GENERATED),
-        "create namespace kubectl-changing",
-        "create namespace Not_A_Name",
-        "create namespace kubectl-made",
-        "get namespace kubectl-made -o yaml",
-        "delete namespace kubectl-made --wait=false",
-        # Patches.
-        'patch service shop -p \'{"spec":{"ports":[{"port":443,"name":"https"}]}}\'',
-        "get service shop -o jsonpath='{.spec.ports[*].port}'",
-        'patch service shop --type=merge -p \'{"spec":{"ports":[{"port":81,"name":"only"}]}}\'',
-        "get service shop -o jsonpath='{.spec.ports[*].port}'",
-        'patch service shop -p \'{"spec":{"ports":[{"port":82,"name":"only"}]}}\'',
-        'patch service shop -p \'{"spec":{"nope":1}}\'',
-        'patch service shop -p \'{"spec":{"ports":[{"port":0}]}}\'',
-        "patch service nope -p '{}'",
-        "patch service shop --subresource=status --type=merge"
-        ' -p \'{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}\'',
-        'patch service shop --type=merge -p \'{"spec":{"clusterIP":"10.96.0.77"}}\'',
-        'patch service shop --dry-run=server -p \'{"metadata":{"labels":{"dry":"run"}}}\' -o name',
-        "get service shop -o yaml --subresource=status",
-        # Edits.
-        _sed("edit service shop", "s/ port: 82$/ port: 83/"),
-        _sed("edit service shop", "s/ port: 82$/ port: 83/"),
-        _sed("edit service shop -o json", 's/"port": 83/"port": 84/'),
-        "get service shop -o yaml",
-        # Replacements.
-        _sent("replace -f -", manifests.STALE),
-        _sent("replace -f -", manifests.FRESH),
-        "get service shop -o yaml",
-        _sent("replace -f -", manifests.OWN),
-        _sent("replace --force -f -", manifests.SHOP),
-        # Labels and annotations.
-        "label service shop tier=front",
-        "label service shop tier=front",
-        "label service shop tier=back",
-        "label service shop tier=back --overwrite",
-        "label service shop tier-",
-        "label service shop tier-",
-        "label service shop 'tier=not valid'",
-        "label service shop --list",
-        "label services --all all=yes",
-        "label services -l app=shop more=yes --resource-version=1",
-        "annotate service shop example.com/note=x",
-        "annotate service shop example.com/note=x --overwrite",
-        "annotate service shop example.com/note-",
-        "annotate service shop other=y third=z",
-        "annotate service nope a=b",
-        Case(command="annotate service shop --list", lines="other"),
-        "set selector service shop app=set",
-        "get service shop -o yaml",
-        _sent("create -f -", manifests.NODES),
-        "label node kubectl-a example.com/x=y",
-        "taint node kubectl-a example.com/t=v:NoExecute",
-        "cordon kubectl-a",
-        "uncordon kubectl-a",
-        "delete node kubectl-a kubectl-b",
-        "delete namespace kubectl-changing --wait=false",
-    ),
+    sent("create -f -", _SHOP),
+    sent("create -f -", _SHOP),
+    sent("create -f - --dry-run=server -o yaml", OWN),
+    "get services",
+    sent("create -f -", a_lease("", namespace="") | {"metadata": {"generateName": "made-"}}),
+    "create namespace kubectl-changing",
+    # Patches.
+    'patch service shop -p \'{"spec":{"ports":[{"port":443,"name":"https"}]}}\'',
+    "get service shop -o jsonpath='{.spec.ports[*].port}'",
+    'patch service shop --type=merge -p \'{"spec":{"ports":[{"port":81,"name":"only"}]}}\'',
+    "get service shop -o jsonpath='{.spec.ports[*].port}'",
+    'patch service shop -p \'{"spec":{"ports":[{"port":82,"name":"only"}]}}\'',
+    'patch service shop -p \'{"spec":{"nope":1}}\'',
+    'patch service shop -p \'{"spec":{"ports":[{"port":0}]}}\'',
+    "patch service nope -p '{}'",
+    "patch service shop --subresource=status --type=merge"
+    ' -p \'{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}\'',
+    'patch service shop --type=merge -p \'{"spec":{"clusterIP":"10.96.0.77"}}\'',
+    "get service shop -o yaml --subresource=status",
+    # Edits.
+    _sed("edit service shop", "s/ port: 82$/ port: 83/"),
+    _sed("edit service shop -o json", 's/"port": 83/"port": 84/'),
+    "get service shop -o yaml",
+    # Replacements.
+    sent("replace -f -", _service("shop", _port(80, "http"), about={"resourceVersion": "1"})),
+    sent("replace -f -", _service("shop", _port(88, "http"), about={"labels": {"app": "replaced"}})),
+    "get service shop -o yaml",
+    sent("replace -f -", OWN),
+    sent("replace --force -f -", _SHOP),
+    # Labels and annotations.
+    "label service shop tier=front",
+    "label service shop tier=back",
+    "label service shop tier-",
+    "label service shop 'tier=not valid'",
+    "label services --all all=yes",
+    "annotate service shop example.com/note=x",
+    "annotate service shop example.com/note-",
+    "set selector service shop app=set",
+    "get service shop -o yaml",
+    sent("create -f -", *_NODES),
+    "label node kubectl-a example.com/x=y",
+    "delete node kubectl-a kubectl-b",
+    "delete namespace kubectl-changing --wait=false",
 )
 
-DELETING: Final = Scenario(
+_DELETING = _scenario(
     "deleting",
-    _cases(
-        _namespace("kubectl-deleting"),
-        _sent("create -f -", manifests.LEASES),
-        "wait lease/a --for=jsonpath='{.spec.holderIdentity}'=first --timeout=5s",
-        "wait lease/a --for=jsonpath='{.spec.holderIdentity}'=never --timeout=1s",
-        "wait lease/nope --for=jsonpath='{.spec.holderIdentity}'=first --timeout=1s",
-        "wait lease/nope --for=delete --timeout=1s",
-        "wait lease/a --for=delete --timeout=1s",
-        "wait lease -l group=x --for=jsonpath='{.spec.holderIdentity}' --timeout=5s",
-        "wait lease/a --for=create --timeout=1s",
-        "delete lease a --dry-run=server",
-        "delete lease a",
-        "delete lease a",
-        "delete lease a --ignore-not-found",
-        "delete lease -l group=x",
-        "delete lease -l group=x",
-        "delete lease --all",
-        "delete lease --all",
-        "delete leases",
-        "delete nope --all",
-        _sent("create -f -", manifests.LEASES),
-        _sent("delete -f -", manifests.LEASES),
-        _sent("delete -f -", manifests.LEASES),
-        _sent("create -f -", manifests.HELD),
-        "delete lease held --wait=false",
-        "get lease held -o yaml",
-        "delete lease held --timeout=1s",
-        'patch lease held --type=merge -p \'{"metadata":{"finalizers":["example.com/other"]}}\'',
-        'patch lease held --type=merge -p \'{"metadata":{"finalizers":null}}\'',
-        "wait lease/held --for=delete --timeout=5s",
-        _sent("create -f -", manifests.SERVICES),
-        "delete service cart headless",
-        "delete services --all",
-        _sent("create -f -", manifests.PODS),
-        "wait pod/cart-2 --for=condition=Ready --timeout=1s",
-        'patch pod cart-2 --subresource=status -p \'{"status":{"conditions":[{"type":"Ready","status":"True"}]}}\'',
-        "wait pod/cart-2 --for=condition=Ready --timeout=5s",
-        "wait pod --all --for=condition=Ready=False --timeout=1s",
-        "delete pod cart-2",
-        # Held, since nobody confirms here that it has ended, and a sandbox does.
-        'patch pod cart-1 --type=merge -p \'{"metadata":{"finalizers":["example.com/hold"]}}\'',
-        "delete pod cart-1 --wait=false",
-        "get pod cart-1",
-        "delete pod cart-1 --now --wait=false",
-        "delete pod cart-1 --grace-period=0 --timeout=1s",
-        "delete pod cart-1 --grace-period=0 --force --wait=false",
-        'patch pod cart-1 --type=merge -p \'{"metadata":{"finalizers":null}}\'',
-        "get pod cart-1",
-        _sent("create -f -", manifests.SLICES),
-        "delete endpointslices --all",
-        _sent("create -f -", manifests.EVENTS.replace("NAMESPACE", "kubectl-deleting")),
-        "delete events old new",
-        "delete namespace kubectl-deleting",
-        "get namespace kubectl-deleting",
-        "delete namespace default --dry-run=server",
-        "delete namespace kubectl-nope",
-    ),
+    sent("create -f -", *_LEASES),
+    "wait lease/a --for=jsonpath='{.spec.holderIdentity}'=first --timeout=30s",
+    "wait lease/a --for=delete --timeout=2s",
+    "delete lease a",
+    "delete lease a",
+    "delete lease -l group=x",
+    sent("create -f -", *_LEASES),
+    sent("delete -f -", *_LEASES),
+    sent("delete -f -", *_LEASES),
+    sent("create -f -", _HELD),
+    "delete lease held --wait=false",
+    "get lease held -o yaml",
+    "delete lease held --timeout=2s",
+    'patch lease held --type=merge -p \'{"metadata":{"finalizers":["example.com/other"]}}\'',
+    'patch lease held --type=merge -p \'{"metadata":{"finalizers":null}}\'',
+    "wait lease/held --for=delete --timeout=30s",
+    sent("create -f -", *_SERVICES),
+    "delete services --all",
+    sent("create -f -", *_PODS),
+    "wait pod/cart-2 --for=condition=Ready --timeout=2s",
+    'patch pod cart-2 --subresource=status -p \'{"status":{"conditions":[{"type":"Ready","status":"True"}]}}\'',
+    "wait pod/cart-2 --for=condition=Ready --timeout=30s",
+    "delete pod cart-2",
+    # Held, since nobody confirms here that it has ended, and a sandbox does.
+    'patch pod cart-1 --type=merge -p \'{"metadata":{"finalizers":["example.com/hold"]}}\'',
+    "delete pod cart-1 --wait=false",
+    "delete pod cart-1 --grace-period=0 --force --wait=false",
+    'patch pod cart-1 --type=merge -p \'{"metadata":{"finalizers":null}}\'',
+    "get pod cart-1",
+    sent("create -f -", *_SLICES, *_events("kubectl-deleting")),
+    "delete endpointslices --all",
+    "delete events old new",
+    "delete namespace kubectl-deleting",
+    "delete namespace default --dry-run=server",
+    "delete namespace kubectl-nope",
 )
 
-REFUSALS: Final = Scenario(
+_REFUSALS = _scenario(
     "refusals",
-    _cases(
-        _namespace("kubectl-refusals"),
-        *(
-            _sent("create -f -", manifest)
-            for manifest in (
-                manifests.INVALID_SERVICE,
-                manifests.INVALID_SLICE,
-                manifests.INVALID_LEASE,
-                manifests.UNKNOWN_KIND,
-                manifests.NO_VERSION,
-                manifests.UNKNOWN_FIELD,
-            )
-        ),
-        _sent("create --validate=warn -f -", manifests.UNKNOWN_FIELD),
-        "get service unknown-field -o yaml",
-        _sent("apply -f -", manifests.INVALID_SERVICE),
-        _sent("apply -f -", manifests.UNKNOWN_FIELD.replace("unknown-field", "unknown-too")),
-        _sent("create -f -", manifests.OWN + "status: {nope: 1}\n"),
-        _sent("create -n nowhere -f -", manifests.OWN),
-        _sent("create -f -", manifests.OWN.replace("name: own", "name: own\n  namespace: elsewhere")),
-        _sent("create -f -", manifests.NAMELESS),
-        _sent("create -f -", "not: [yaml"),
-        _sent("create -f -", ""),
-        _sent("create -f -", manifests.SLICES),
-        'patch endpointslice cart-x -p \'{"addressType":"IPv6"}\'',
-        "delete namespace kubectl-refusals --wait=false",
-    ),
+    *(sent("create -f -", each) for each in (*_INVALID, _UNKNOWN_FIELD)),
+    sent("create --validate=warn -f -", _UNKNOWN_FIELD),
+    "get service unknown-field -o yaml",
+    sent("apply -f -", _INVALID[0]),
+    sent("create -n nowhere -f -", OWN),
+    sent("create -f -", {**OWN, "metadata": {"name": "own", "namespace": "elsewhere"}}),
+    sent("create -f -", a_lease("", namespace="") | {"metadata": {}}),
+    Case(command="create -f -", stdin="not: [yaml"),
+    Case(command="create -f -", stdin=""),
+    sent("create -f -", *_SLICES),
+    'patch endpointslice cart-x -p \'{"addressType":"IPv6"}\'',
+    "delete namespace kubectl-refusals --wait=false",
 )
 
-ASKING: Final = Scenario(
+_ASKING = _scenario(
     "asking",
-    _cases(
-        _namespace("kubectl-asking"),
-        "version",
-        Case(command="version -o yaml", lines="gitVersion|major|minor|Major|Minor"),
-        Case(command="api-versions", lines=r"^v1$|coordination|discovery\.k8s|events\.k8s"),
-        Case(command="api-resources", lines=rf"^({_KINDS}) |^NAME"),
-        Case(command="api-resources -o wide", lines=rf"^({_KINDS}) "),
-        Case(command="api-resources -o name", lines=rf"^({_KINDS})(\.|$)"),
-        *(f"api-resources --api-group={group}.k8s.io -o wide" for group in ("coordination", "discovery", "events")),
-        Case(command="api-resources --namespaced=false", lines=rf"^({_KINDS}) "),
-        Case(command="api-resources --categories=all --api-group=''", lines=rf"^({_KINDS}) "),
-        "get --raw /apis/discovery.k8s.io",
-        "get --raw /apis/nope.k8s.io",
-        "get --raw /healthz",
-        "get --raw /readyz",
-        "get --raw /livez",
-        "delete namespace kubectl-asking --wait=false",
-    ),
+    "version",
+    Case(command="api-versions", lines=r"^v1$|coordination|discovery\.k8s|events\.k8s"),
+    Case(command="api-resources -o wide", lines=rf"^({_KINDS}) "),
+    "api-resources --api-group=discovery.k8s.io -o wide",
+    *(f"get --raw {each}" for each in ("/apis/discovery.k8s.io", "/apis/nope.k8s.io", "/healthz", "/readyz", "/livez")),
+    "delete namespace kubectl-asking --wait=false",
 )
 
-SCENARIOS: Final = (READING, APPLYING, CHANGING, DELETING, REFUSALS, ASKING)
+SCENARIOS: Final = (_READING, _APPLYING, _CHANGING, _DELETING, _REFUSALS, _ASKING)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from e2e.nodes import Namespace, kernel_of
@@ -33,9 +32,7 @@ class NodeRules:
         self._run("".join(render_commands(kept.start()) for kept in self._kept.values()))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._runner.run(self._kernel.__aexit__())
         self._runner.close()
 

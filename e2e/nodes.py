@@ -10,15 +10,14 @@
         outside.route("198.51.100.0/24", via=a)                  # external addresses by way of a node
         async with kernel_of(a) as kernel: ...                   # an NftClient that programs the namespace of a
         client.ask("10.96.0.1", 80)              # Answer(address="10.2.0.7", port=8080, client="10.1.200.1")
-        client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=5.0)
+        client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=30.0)
         client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered
 
-Every address of a node's Pods answers on ``bed.ports`` without being made, TCP, UDP and (where ``bed.protocols`` has
-it) SCTP: they are all in one namespace, ``a.pods``. A Pod that asks
-is in a namespace of its own (`Node.pod`), but one that calls itself: ``a.pods.ask(..., source=ADDRESS)``.
-`Namespace.run` runs a command inside, `Namespace.call` a function (in a thread that is in the namespace),
-``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of 192.0.2.0/24 and 2001:db8::/64; what
-no node knows goes to the wire, and is lost there.
+Every address of a node's Pods answers on ``bed.ports`` without being made, TCP and UDP: they are all in one namespace,
+``a.pods``. A Pod that asks is in a namespace of its own (`Node.pod`), but one that calls itself:
+``a.pods.ask(..., source=ADDRESS)``. `Namespace.run` runs a command inside, `Namespace.call` a function (in a thread
+that is in the namespace), ``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of
+192.0.2.0/24 and 2001:db8::/64; what no node knows goes to the wire, and is lost there.
 
 A namespace goes with the last who holds it: with us, however we end. Nothing has a name that stays.
 """
@@ -35,7 +34,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
 from zoneward.proxy.kernel.nft_client import NftClient
@@ -50,11 +48,7 @@ _ROOT: Final = Path(__file__).resolve().parent.parent
 # Of a link that joins a node and its Pods: the same on every link.
 _NODE_SIDE, _POD_SIDE = ("169.254.1.1", "fe80::1"), ("169.254.1.2", "fe80::2")
 _RESET: Final = struct.pack("ii", 1, 0)
-_KINDS: Final = {
-    "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
-    "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
-    "sctp": (socket.SOCK_STREAM, socket.IPPROTO_SCTP),
-}
+_KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ class Namespace:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def ask(
-        self, address: str, port: int, *, protocol: str = "tcp", source: str | None = None, limit: float = 5.0
+        self, address: str, port: int, *, protocol: str = "tcp", source: str | None = None, limit: float = 30.0
     ) -> Answer:
         """One connection, or datagram. Raises OSError: TimeoutError after ``limit`` seconds, ConnectionRefusedError."""
         return self.call(ask, address, port, protocol, source, limit)
@@ -183,7 +177,6 @@ class Bed:
 
     def __init__(self, ports: Sequence[int] = PORTS) -> None:
         self.ports: Final = tuple(ports)
-        self.protocols: frozenset[str] = frozenset()
         self.nodes: dict[str, Node] = {}
         self._cleanup = ExitStack()
         self._number = 0
@@ -195,9 +188,7 @@ class Bed:
         self._wire.ip(f"addr add {here[0]}/24 dev wire", f"addr add {here[1]}/64 dev wire nodad")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def node(self, name: str, *, pods: Sequence[str]) -> Node:
@@ -249,7 +240,7 @@ class Bed:
         assert process.stdout is not None
         # Its end is when nobody holds the pipe, whether we close it or are killed.
         self._cleanup.callback(process.stdin.close)
-        self.protocols = frozenset(process.stdout.readline().split())
+        process.stdout.readline()
 
 
 def kernel_of(namespace: Namespace) -> NftClient:
@@ -273,10 +264,9 @@ def _any(ranges: Iterable[str]) -> list[str]:
     return [f"route replace local {each} dev lo table main" for each in ranges]
 
 
-def ask(address: str, port: int, protocol: str = "tcp", source: str | None = None, limit: float = 5.0) -> Answer:
+def ask(address: str, port: int, protocol: str = "tcp", source: str | None = None, limit: float = 30.0) -> Answer:
     """`Namespace.ask`, from where the calling thread is: for what `Namespace.start` runs."""
-    kind, number = _KINDS[protocol]
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind, number) as asking:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, _KINDS[protocol]) as asking:
         asking.settimeout(limit)
         if source is not None:
             asking.bind((source, 0))

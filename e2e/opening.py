@@ -1,9 +1,9 @@
 """A client that opens connections at a steady rate: ``python -m e2e.opening RATE ADDRESS PORT [ADDRESS PORT...]``.
 
 It takes the targets in turn, and writes a line for each connection to its standard output once it is over: when it
-began (seconds of the clock that all processes share), the port that it came from, where it went, and the address that
-answered, or after ``!`` why none did. What the kernel had to send again has failed, too: nobody answered the first
-time. It ends, after those that are open, when its standard input does.
+began (seconds of the clock that all processes share), where it went, and the address that answered, or after ``!`` why
+none did. What the kernel had to send again has failed, too: nobody answered the first time. It ends, after those that
+are open, when its standard input does.
 """
 
 import errno
@@ -14,10 +14,9 @@ import struct
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
-_LIMIT: Final = 3.0
+_LIMIT: Final = 10.0
 """Seconds; the kernel sends what nobody answers again after one."""
 _RESET: Final = struct.pack("ii", 1, 0)
 _RETRANSMITTED: Final = struct.Struct("=100xI")
@@ -25,28 +24,21 @@ _RETRANSMITTED: Final = struct.Struct("=100xI")
 _PAUSE: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
-    begun: float
-    target: str
-
-
 def main(rate: float, targets: list[tuple[str, int]]) -> None:
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
-    open_ones: dict[socket.socket, _Connection] = {}
+    open_ones: dict[socket.socket, tuple[float, str]] = {}
     begun, number, is_ending = time.monotonic(), 0, False
 
     def is_over(asking: socket.socket, outcome: str) -> None:
-        about = open_ones.pop(asking)
+        since, target = open_ones.pop(asking)
         with suppress(KeyError):
             selector.unregister(asking)
         with suppress(OSError):
             # No trace is left that would keep a port from being used again.
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        source = asking.getsockname()[1]
         asking.close()
-        sys.stdout.write(f"{about.begun:.4f} {source} {about.target} {outcome}\n")
+        sys.stdout.write(f"{since:.4f} {target} {outcome}\n")
 
     while open_ones or not is_ending:
         now = time.monotonic()
@@ -55,7 +47,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
             number += 1
             asking = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             asking.setblocking(False)
-            open_ones[asking] = _Connection(now, f"{address}|{port}")
+            open_ones[asking] = now, f"{address}|{port}"
             failed = asking.connect_ex((address, port))
             if failed not in (0, errno.EINPROGRESS):
                 is_over(asking, _why(failed))
@@ -69,7 +61,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
             elif outcome := _outcome(asking := key.data):
                 is_over(asking, outcome)
         late = time.monotonic() - _LIMIT
-        for asking in [each for each, about in open_ones.items() if about.begun < late]:
+        for asking in [each for each, (since, _) in open_ones.items() if since < late]:
             is_over(asking, "!late")
         sys.stdout.flush()
 

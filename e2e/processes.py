@@ -1,16 +1,26 @@
-"""A program that runs beside the tests and never outlives them."""
+"""Programs that run beside the tests and never outlive them."""
 
+import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
+from prometheus_client.parser import text_string_to_metric_families
+
+PATIENCE: Final = 120.0
+"""Seconds that end a wait for what never comes; nothing takes more than a few where nothing else runs."""
 _LAST: Final = 15
 """Lines of the log that an error shows."""
+_OPENER: Final = build_opener(ProxyHandler({}))
+"""Asks no proxy: one that the machine has must not see what stays on it."""
 
 
 class ProcessError(Exception):
@@ -41,9 +51,7 @@ class Process:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -80,3 +88,108 @@ class Process:
         if self._popen.returncode is None:
             os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
+
+
+def wait_until(met: Callable[[], object], what: str, *processes: Process | None, patience: float = PATIENCE) -> None:
+    """Ask again and again. Raises ProcessError when it takes too long, or one of these has ended meanwhile."""
+    limit = time.monotonic() + patience
+    while not met():
+        for process in processes:
+            if process is not None:
+                process.check()
+        if time.monotonic() > limit:
+            logs = "\n".join(f"{each.log} ends:\n{each.last_lines()}" for each in processes if each is not None)
+            raise ProcessError(f"{what}: not within {patience:.0f} s; {logs}")
+        time.sleep(0.02)
+
+
+class Daemon:
+    """``zoneward controller`` or ``zoneward proxy``: it logs a line of JSON for each event, and serves its status.
+
+    Leaving the block kills it.
+    """
+
+    log: Path
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None and self._process is not None:
+            error.add_note(f"{self.log.name} ends:\n{self._process.last_lines()}")
+        self.kill()
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.runs
+
+    def kill(self) -> None:
+        """At once, as if the machine had gone."""
+        if self._process is not None:
+            self._process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.runs:
+            os.kill(self.process.pid, number)
+
+    def terminate(self) -> int:
+        """SIGTERM, and its exit status once it has ended."""
+        self.signal(signal.SIGTERM)
+        wait_until(lambda: not self.runs, f"the end of {self.log.name}")
+        ended = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        self.process.kill()
+        return ended.si_status
+
+    # --- what it tells ------------------------------------------------------------------------------------------------
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Of its log; one that was cut off by its end is left out."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return [each for each in found if isinstance(each, dict) and "event" in each]
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """Its log's lines of that event."""
+        return [line for line in self.lines if line["event"] == event]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of what it serves; 0 and nothing as long as it serves nothing."""
+        raise NotImplementedError
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of that name that have these labels; 0 where there are none."""
+        _, text = self.get("/metrics")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def wait_until(self, met: Callable[[], object], *, what: str, patience: float = PATIENCE) -> None:
+        """As `wait_until`, while it runs."""
+        wait_until(met, what, self._process, patience=patience)
+
+
+def fetch(url: str) -> tuple[int, str]:
+    """Status and body; 0 and nothing where nobody answers."""
+    try:
+        with _OPENER.open(url, timeout=30.0) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except (OSError, HTTPException):
+        return 0, ""

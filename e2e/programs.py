@@ -23,11 +23,7 @@ VERSION: Final = "v1.36.3"
 """Of Kubernetes, as in go.mod: the programs tell it to clients, and kubectl and feature gates read it."""
 MODULES: Final = Path(__file__).parent / "control-plane"
 PROGRAMS: Final = {
-    "etcd": MODULES / "etcd",
-    "kube-apiserver": MODULES / "kube-apiserver",
-    "kube-controller-manager": MODULES / "kube-controller-manager",
-    "kube-proxy": MODULES / "kube-proxy",
-    "kubectl": MODULES / "kubectl",
+    name: MODULES / name for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl")
 }
 _GO: Final = (1, 26)
 _MAJOR, _MINOR = VERSION.removeprefix("v").split(".")[:2]

@@ -73,25 +73,19 @@ def proxied(folder: Path, *flags: str, server: ApiServer | None = None) -> Itera
 def steady() -> Iterator[Object]:
     """The Services of `STEADY` and their slices."""
     for name, (address, endpoints) in STEADY.items():
-        service = a_service(name)
-        spec = service["spec"]
-        spec["clusterIP"] = address
+        spec: Object = {"clusterIP": address}
         if name == "six":
             spec |= {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}
         elif name == "kept":
             spec["sessionAffinity"] = "ClientIP"
         elif name == "known":
-            spec |= {"type": "NodePort", "externalIPs": [_EXTERNAL]}
-            spec["ports"][0]["nodePort"] = _NODE_PORT
-        yield service
+            port = {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http", "nodePort": _NODE_PORT}
+            spec |= {"type": "NodePort", "externalIPs": [_EXTERNAL], "ports": [port]}
+        yield a_service(name, **spec)
         yield sliced(f"{name}-1", service=name, addresses=endpoints)
 
 
 def sliced(name: str, *, service: str, addresses: Sequence[str]) -> Object:
     """Endpoints on the node, of the family of the first one."""
-    found = a_slice(name, service=service, addresses=addresses)
-    if addresses and ":" in addresses[0]:
-        found["addressType"] = "IPv6"
-    for each in found["endpoints"]:
-        each |= {"zone": "a", "nodeName": NODE}
-    return found
+    found = a_slice(name, service=service, addresses=addresses, zone="a", node=NODE)
+    return found | {"addressType": "IPv6" if addresses and ":" in addresses[0] else "IPv4"}

@@ -1,18 +1,15 @@
 """A cluster that does not stand still: Services, their ports and endpoints, and the node's zone change at random."""
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from e2e.proxied import NODE
-from tests.builders.objects import SERVICE_NAME, ZONE, a_service, a_slice
+from tests.builders.objects import ZONE, a_node, a_service, a_slice
 from tests.contract.api import Api, ApiError, Object
 
 SERVICES: Final = 8
-_MOST: Final = 6
-"""Endpoints of a slice."""
-_PORTS: Final = (8080, 8081)
+_PORTS: Final = (80, 81, 443)
 _ZONES: Final = ("a", "b", "c")
 
 
@@ -21,124 +18,63 @@ class Churn:
 
     def __init__(self, api: Api, chance: random.Random) -> None:
         self._api, self._chance = api, chance
-        self._services: dict[int, Object] = {}
-        self._slices: dict[tuple[int, int], Object] = {}
+        self._there: dict[int, list[Object]] = {}
+        """By number, a Service and its slices."""
 
     def step(self) -> None:
         """Raises OSError where the server is away."""
-        changes: list[tuple[int, Callable[[], None]]] = [
-            (8, self._replace_slice),
-            (4, self._create),
-            (2, self._change_service),
-            (2, self._delete),
-            (1, self._move_node),
-        ]
-        change = self._chance.choices([each for _, each in changes], [weight for weight, _ in changes])[0]
-        with suppress(ApiError):
-            change()
-
-    # --- changes ------------------------------------------------------------------------------------------------------
-
-    def _create(self) -> None:
         number = self._chance.randrange(SERVICES)
-        if number in self._services:
-            self._replace_slice()
-            return
-        service = a_service(f"churn-{number}")
-        spec = service["spec"]
+        with suppress(ApiError):
+            if number not in self._there:
+                self._create(number)
+            elif (draw := self._chance.random()) < 0.8:
+                self._api.replace(self._slice(number, self._chance.randrange(2)))
+            elif draw < 0.95:
+                things = self._there.pop(number)
+                # Slices go before their Service, or after it.
+                for each in things if self._chance.random() < 0.5 else reversed(things):
+                    with suppress(ApiError):
+                        self._api.delete(each)
+            else:
+                self._api.patch(a_node(NODE), {"metadata": {"labels": {ZONE: self._chance.choice(_ZONES)}}})
+
+    def _create(self, number: int) -> None:
         is_six = number % 4 == 3
-        spec["clusterIP"] = f"fd00:10:96::1{number}" if is_six else f"10.96.1.{number + 1}"
-        spec |= {"ipFamilies": ["IPv6" if is_six else "IPv4"], "ipFamilyPolicy": "SingleStack"}
-        spec["ports"] = self._ports(number)
+        ports: list[Object] = [
+            {"name": f"p{port}", "port": port, "protocol": "TCP"}
+            for port in self._chance.sample(_PORTS, self._chance.randint(1, 3))
+        ]
+        spec: Object = {
+            "clusterIP": f"fd00:10:96::1{number}" if is_six else f"10.96.1.{number + 1}",
+            "ipFamilies": ["IPv6" if is_six else "IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": ports,
+            "internalTrafficPolicy": self._chance.choice(["Cluster", "Cluster", "Local"]),
+        }
         if number % 4 == 1:
             spec["sessionAffinity"] = "ClientIP"
         elif number % 4 == 2:
-            spec |= {"type": "NodePort", "externalIPs": [f"203.0.113.{number + 100}"]}
-            spec["externalTrafficPolicy"] = self._chance.choice(["Cluster", "Local"])
-        if self._chance.random() < 0.3:
-            spec["internalTrafficPolicy"] = "Local"
-        self._services[number] = service
-        self._api.create(service)
-        for place in range(self._chance.randint(0, 2)):
-            self._put(number, place)
-
-    def _replace_slice(self) -> None:
-        if not self._services:
-            self._create()
-            return
-        self._put(self._chance.choice(sorted(self._services)), self._chance.randrange(2))
-
-    def _put(self, number: int, place: int) -> None:
-        key = number, place
-        thing = self._slice(number, place)
-        write = self._api.replace if key in self._slices else self._api.create
-        self._slices[key] = thing
-        write(thing)
-
-    def _change_service(self) -> None:
-        if not self._services:
-            return
-        number = self._chance.choice(sorted(self._services))
-        patch = {"spec": {"ports": self._ports(number)}}
-        self._api.patch(self._services[number], patch, content_type="application/merge-patch+json")
-
-    def _delete(self) -> None:
-        if not self._services:
-            return
-        number = self._chance.choice(sorted(self._services))
-        service = self._services.pop(number)
-        things = [service, *(self._slices.pop(key) for key in [(number, 0), (number, 1)] if key in self._slices)]
-        # Slices go before their Service, or after it.
-        for each in things if self._chance.random() < 0.5 else reversed(things):
-            with suppress(ApiError):
-                self._api.delete(each)
-
-    def _move_node(self) -> None:
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-        self._api.patch(node, {"metadata": {"labels": {ZONE: self._chance.choice(_ZONES)}}})
-
-    # --- objects ------------------------------------------------------------------------------------------------------
-
-    def _ports(self, number: int) -> list[Object]:
-        found: list[Object] = []
-        for port in self._chance.sample([80, 81, 443], self._chance.randint(1, 3)):
-            each: Object = {"name": f"p{port}", "port": port, "protocol": "TCP", "targetPort": 8080}
-            if number % 4 == 2:
-                each["nodePort"] = 31_000 + 10 * number + port % 10
-            found.append(each)
-        return found
+            for each in ports:
+                each["nodePort"] = 31_000 + 10 * number + each["port"] % 10
+            policy = self._chance.choice(["Cluster", "Local"])
+            spec |= {"type": "NodePort", "externalIPs": [f"203.0.113.{number + 100}"], "externalTrafficPolicy": policy}
+        self._there[number] = [a_service(f"churn-{number}", **spec), *(self._slice(number, place) for place in (0, 1))]
+        for each in self._there[number]:
+            self._api.create(each)
 
     def _slice(self, number: int, place: int) -> Object:
         is_six = number % 4 == 3
-        some = self._chance.sample(range(1, 13), self._chance.randint(0, _MOST))
-        prefix = "fd00:1::" if is_six else "10.1."
-        addresses = [f"{prefix}{number + 1}:{each}" if is_six else f"{prefix}{number + 1}.{each}" for each in some]
+        some = self._chance.sample(range(1, 13), self._chance.randint(0, 6))
+        addresses = [f"fd00:1::{number + 1}:{each}" if is_six else f"10.1.{number + 1}.{each}" for each in some]
         found = a_slice(f"churn-{number}-{place}", service=f"churn-{number}", addresses=addresses)
         found["addressType"] = "IPv6" if is_six else "IPv4"
-        target = self._chance.choice(_PORTS)
-        found["ports"] = [{"name": f"p{port}", "port": target, "protocol": "TCP"} for port in (80, 81, 443)]
+        target = self._chance.choice((8080, 8081))
+        found["ports"] = [{"name": f"p{port}", "port": target, "protocol": "TCP"} for port in _PORTS]
         has_hints = self._chance.random() < 0.5
         for each in found["endpoints"]:
-            self._settle(each, has_hints=has_hints)
+            zone, is_ready = self._chance.choice(_ZONES), self._chance.random() < 0.8
+            each |= {"zone": zone, "nodeName": NODE if zone == "a" else f"node-{zone}"}
+            each |= {"conditions": {"ready": is_ready, "serving": True, "terminating": not is_ready}}
+            if has_hints:
+                each["hints"] = {"forZones": [{"name": zone}]}
         return found
-
-    def _settle(self, endpoint: dict[str, Any], *, has_hints: bool) -> None:
-        zone = self._chance.choice(_ZONES)
-        endpoint |= {"zone": zone, "nodeName": NODE if zone == "a" else f"node-{zone}"}
-        if has_hints:
-            endpoint["hints"] = {"forZones": [{"name": zone}]}
-        is_ready = self._chance.random() < 0.8
-        endpoint["conditions"] = {"ready": is_ready, "serving": True, "terminating": not is_ready}
-
-
-def endpoints_of(api: Api) -> dict[str, tuple[Object, set[str]]]:
-    """Each Service in ``default``, by name, with all addresses of its slices."""
-    found: dict[str, tuple[Object, set[str]]] = {
-        each["metadata"]["name"]: (each, set()) for each in api.get("/api/v1/namespaces/default/services")["items"]
-    }
-    for slice_ in api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")["items"]:
-        service = slice_["metadata"]["labels"][SERVICE_NAME]
-        if service in found:
-            for each in slice_["endpoints"] or ():
-                found[service][1].update(each["addresses"])
-    return found

@@ -4,19 +4,19 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController, decisions, to_write
-from e2e.recording import Listed, Recording
-from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from e2e.pods import LABELS, Shop
+from e2e.recording import Recording
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Api, Object
 
 from zoneward.kube import names
 
 PODS, KILLS, SEED = 500, 30, 20260117
-LABELS = {"app": "cart"}
 SERVICES = ("plain", "near", "auto", "grouped")
 ANNOTATIONS = {
     "auto": {"service.kubernetes.io/topology-mode": "Auto"},
@@ -24,8 +24,6 @@ ANNOTATIONS = {
 }
 NODES = {"node-a1": "a", "node-a2": "a", "node-b1": "b", "node-c1": "c"}
 CPU = {"a": "4", "b": "8", "c": "4"}
-LATE = 10.0
-"""Seconds until a ready Pod is listed, at most: of two controllers in a row, each may be killed before it can write."""
 KEEP = 0.3
 """The share above fair from which hints are given up."""
 
@@ -38,45 +36,28 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def pod(namespace: str, generation: int, number: int) -> Object:
-    nodes = list(NODES)
-    return a_pod(
-        f"cart-{generation}-{number}",
-        namespace=namespace,
-        node=nodes[number % len(nodes)],
-        ips=[f"10.{generation}.{number // 250}.{number % 250 + 1}"],
-        labels=LABELS,
-    )
+    node, ip = list(NODES)[number % len(NODES)], f"10.{generation}.{number // 250}.{number % 250 + 1}"
+    return a_pod(f"cart-{generation}-{number}", namespace=namespace, node=node, ips=[ip], labels=LABELS)
 
 
-class Rollout:
+class Rollout(Shop):
     """Of one Deployment, as its controller does it: a few Pods more, and once they are ready as many old ones less."""
 
     def __init__(self, api: Api, namespace: str) -> None:
-        self.api, self.namespace = api, namespace
+        super().__init__(api, namespace)
         self.steps = [range(PODS)[PODS * at // KILLS : PODS * (at + 1) // KILLS] for at in range(KILLS)]
         api.create_all([a_namespace(namespace), *(pod(namespace, 1, number) for number in range(PODS))])
         for name in SERVICES:
             near = names.PREFER_SAME_ZONE if name == "near" else None
-            annotations = ANNOTATIONS.get(name)
-            api.create(
-                a_service(name, namespace=namespace, selector=LABELS, annotations=annotations, distribution=near)
-            )
+            wish = ANNOTATIONS.get(name)
+            api.create(a_service(name, namespace=namespace, selector=LABELS, annotations=wish, distribution=near))
 
     def step(self, numbers: range) -> None:
         self.api.create_all((pod(self.namespace, 2, number) for number in numbers), in_flight=4)
         for number in numbers:
             self.api.delete(pod(self.namespace, 1, number))
 
-    def run(self) -> None:
-        for each in self.steps:
-            self.step(each)
-
-    def slices(self, service: str) -> list[Object]:
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
-        found: list[Object] = self.api.get(path, labelSelector=f"{SERVICE_NAME}={service}")["items"]
-        return found
-
-    def endpoints(self, service: str) -> list[Object]:
+    def all_endpoints(self, service: str) -> list[Object]:
         return [one for each in self.slices(service) for one in each["endpoints"] or ()]
 
 
@@ -84,23 +65,21 @@ def hints(endpoint: Object) -> str:
     return ",".join(each["name"] for each in endpoint.get("hints", {}).get("forZones", ()))
 
 
-def recorded(plane: ControlPlane, rollout: Rollout, roll: Callable[[], None]) -> dict[str, Listed]:
-    """What was seen of a rollout, until all that `plan` says is written."""
-    with Recording(plane.api(), rollout.namespace, SERVICES) as recording:
-        roll()
-        plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="what plan says")
-    return recording.services
+def settled(plane: ControlPlane, rollout: Rollout) -> None:
+    plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="what plan says")
 
 
 def undisturbed(plane: ControlPlane) -> Rollout:
     rollout = Rollout(plane.api(), "undisturbed")
     with ZonewardController(plane):
-        plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="the first slices")
-        recorded(plane, rollout, rollout.run)
+        settled(plane, rollout)
+        for each in rollout.steps:
+            rollout.step(each)
+        settled(plane, rollout)
     return rollout
 
 
-def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> dict[str, Listed]:
+def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> Recording:
     chance = random.Random(SEED)
     go_on = threading.Semaphore(0)
 
@@ -120,35 +99,37 @@ def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> dict[str, 
             go_on.release()
             time.sleep(chance.uniform(0, 0.35))
             controller.kill()
-        rolling.join(30)
+        rolling.join(120)
         assert not rolling.is_alive()
         controller.start()
 
     controller = ZonewardController(plane)
     with controller:
-        plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="the first slices")
+        settled(plane, rollout)
         controller.kill()
-        return recorded(plane, rollout, kill_and_kill)
+        with Recording(plane.api(), rollout.namespace, SERVICES) as recording:
+            kill_and_kill()
+            settled(plane, rollout)
+    return recording
 
 
 def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: ControlPlane) -> None:
     calm = undisturbed(plane)
     rollout = Rollout(plane.api(), "killed")
-    listed = rolled_out_while_killed(plane, rollout)
+    recording = rolled_out_while_killed(plane, rollout)
+    assert recording.missing == []
     wanted = sorted(pod("", 2, number)["status"]["podIP"] for number in range(PODS))
     for name in SERVICES:
-        seen = listed[name]
-        assert seen.taken_away == []
-        assert seen.late < LATE, seen
-        endpoints, alike = rollout.endpoints(name), calm.endpoints(name)
+        assert recording.writes[name]
+        endpoints, alike = rollout.all_endpoints(name), calm.all_endpoints(name)
         assert sorted(one["addresses"][0] for one in endpoints) == wanted
         if name != "auto":
             # There, what was hinted before counts, as long as nobody is overloaded.
             assert Counter(map(hints, endpoints)) == Counter(map(hints, alike))
         assert len(rollout.slices(name)) <= len(calm.slices(name)) + 1
-    by_address = [{one["addresses"][0]: hints(one) for one in each.endpoints("near")} for each in (rollout, calm)]
+    by_address = [{one["addresses"][0]: hints(one) for one in each.all_endpoints("near")} for each in (rollout, calm)]
     assert by_address[0] == by_address[1]
-    for namespace in (rollout.namespace, calm.namespace):
-        (auto,) = decisions(plane, f"{namespace}/auto")
+    for each in (rollout, calm):
+        (auto,) = decisions(plane, f"{each.namespace}/auto")
         assert auto["active"]
         assert auto["maxOverload"] < KEEP

@@ -1,31 +1,29 @@
 """A real kube-proxy on a node of each zone programs our slices as `zoneward route` says, before and after a change."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController, to_write
 from e2e.kube_proxy import KubeProxy
+from e2e.pods import LABELS
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Object
 
 NAMESPACE = "shop"
-LABELS = {"app": "cart"}
 NODES = {"node-a1": ("a", "4"), "node-a2": ("a", "4"), "node-b1": ("b", "8"), "node-c1": ("c", "4")}
 PODS = {"node-a1": 4, "node-a2": 3, "node-b1": 4, "node-c1": 4}
-SERVICES: dict[str, dict[str, str]] = {
+SERVICES: dict[str, dict[str, Any]] = {
     "anywhere": {},
-    "auto": {"service.kubernetes.io/topology-mode": "Auto"},
-    "prefer-zone": {"service.kubernetes.io/topology-mode": "PreferZone"},
-    "same-zone": {},
-    "same-node": {},
-    "grouped": {"endpointslice.kubernetes.io/subsetting": "Auto"},
+    "auto": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}},
+    "prefer-zone": {"annotations": {"service.kubernetes.io/topology-mode": "PreferZone"}},
+    "same-zone": {"distribution": "PreferSameZone"},
+    "same-node": {"distribution": "PreferSameNode"},
+    "grouped": {"annotations": {"endpointslice.kubernetes.io/subsetting": "Auto"}},
 }
-DISTRIBUTIONS = {"same-zone": "PreferSameZone", "same-node": "PreferSameNode"}
 CONFIGURATION = """
 apiVersion: zoneward.dev/v1alpha1
 kind: ZonewardConfiguration
@@ -47,17 +45,8 @@ def plane() -> Iterator[ControlPlane]:
         nodes = (a_node(name, zone=zone, cpu=cpu) for name, (zone, cpu) in NODES.items())
         api.create_all([a_namespace(NAMESPACE), *nodes])
         api.create_all(pod(node, number) for node, count in PODS.items() for number in range(count))
-        for name, annotations in SERVICES.items():
-            distribution = DISTRIBUTIONS.get(name)
-            api.create(
-                a_service(
-                    name,
-                    namespace=NAMESPACE,
-                    selector=LABELS,
-                    annotations=annotations,
-                    distribution=distribution,
-                )
-            )
+        for name, wish in SERVICES.items():
+            api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, **wish))
         (plane.folder / "configuration.yaml").write_text(CONFIGURATION)
         yield plane
 
@@ -73,10 +62,8 @@ def proxies(plane: ControlPlane) -> Iterator[dict[str, KubeProxy]]:
 
 def routed(plane: ControlPlane, node: str, *flags: str) -> Programmed:
     """What Zoneward says that the proxy on a node selects."""
-    command = [sys.executable, "-m", "zoneward", "route", "-n", NAMESPACE, "--node", node, "-o", "json"]
-    where = ("--kubeconfig", str(plane.kubeconfig()), "--config", str(plane.folder / "configuration.yaml"))
-    done = subprocess.run([*command, *where, *flags], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    config = str(plane.folder / "configuration.yaml")
+    done = plane.zoneward("route", "-n", NAMESPACE, "--node", node, "-o", "json", "--config", config, *flags)
     return {port["service"]: frozenset(port["cluster"]) for port in json.loads(done.stdout)["ports"]}
 
 

@@ -6,48 +6,27 @@ import re
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
-from e2e.pod_readiness import set_pod_ready
-from e2e.programs import find_programs
-from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from e2e.pods import LABELS, AuditLog, Shop, a_shop, ready_addresses
+from tests.builders.objects import a_service
 from tests.contract.api import MERGE_PATCH, ApiError, Object
-from tests.deploy.manifests import (
-    DEPLOY,
-    NAMESPACES,
-    PROXY_MODES,
-    ROOT,
-    Right,
-    container,
-    granted,
-    manifests,
-    namespace_of,
-    the,
-)
+from tests.deploy.manifests import DEPLOY, NAMESPACES, ROOT, Right, container, granted, namespace_of, the
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
 
 NAMESPACE = "shop"
-LABELS = {"app": "cart"}
 MOVING = ROOT / "docs" / "moving-from-topology-mode.md"
 PODS = 12
 MARKS = {SELECTOR_ANNOTATION: json.dumps(LABELS), ENDPOINTS_ANNOTATION: "keep"}
 """Of a Service that is ours from the beginning."""
-AUDIT = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
-}
 FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
 """Everybody who is known to a cluster has it."""
 SELDOM: set[Right] = {
@@ -63,27 +42,18 @@ ADMITTED: Right = ("", "services/finalizers", "update")
 """Asked for by an admission plugin, which the audit log does not tell of."""
 
 
-class Cluster:
-    """A control plane to which a folder of ``deploy/`` was applied."""
+class Cluster(Shop):
+    """A control plane to which a folder of ``deploy/`` was applied. ``home`` is the controller's namespace."""
 
-    def __init__(self, plane: ControlPlane, audit: Path, mode: str) -> None:
-        self.plane, self.api, self._audit, self.mode = plane, plane.api(), audit, mode
-        self.namespace: str = namespace_of(mode)["metadata"]["name"]
-
-    def kubectl(self, *arguments: str, user: User | str = "admin", check: bool = True) -> str:
-        kubectl = str(find_programs(environment=os.environ)["kubectl"])
-        command = [kubectl, "--kubeconfig", str(self.plane.kubeconfig(user)), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0 or not check, done.stderr
-        return done.stdout + done.stderr
+    def __init__(self, plane: ControlPlane, audit: AuditLog, mode: str) -> None:
+        super().__init__(plane.api(), NAMESPACE)
+        self.plane, self.audit, self.mode = plane, audit, mode
+        self.home: str = namespace_of(mode)["metadata"]["name"]
 
     def account(self) -> User:
         """The service account of the manifests, with a token."""
         name = the("ServiceAccount", self.mode)["metadata"]["name"]
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        token = self.api.request("POST", path, asked)["status"]["token"]
-        return User(f"system:serviceaccount:{self.namespace}:{name}", token=token)
+        return self.plane.service_account(name, namespace=self.home)
 
     def controller(self, user: User | str, folder: Path, *flags: str) -> ZonewardController:
         """The command as the Deployment has it, but for where it listens."""
@@ -95,13 +65,13 @@ class Cluster:
             for each in container(self.mode)["args"]
             if not each.startswith("--listen") and each != f"--{self.mode}"
         ]
-        lease = ("--leader-elect-resource-namespace", self.namespace)
+        lease = ("--leader-elect-resource-namespace", self.home)
         return ZonewardController(self.plane, *given, *lease, *flags, mode=self.mode, user=user, elects=True)
 
     def asked(self, user: str) -> tuple[set[Right], list[str]]:
         """Every right that a user made use of, and what the server refused it."""
         used, refused = set(), []
-        for entry in self._entries():
+        for entry in self.audit.entries():
             about = entry["objectRef"]
             if entry["user"]["username"] != user:
                 continue
@@ -115,71 +85,25 @@ class Cluster:
     def updates(self, slice_: Object) -> int:
         """How often a slice was written since it was made."""
         name = slice_["metadata"]["name"]
-        return sum((each["verb"], each["objectRef"].get("name")) == ("update", name) for each in self._entries())
+        return sum((each["verb"], each["objectRef"].get("name")) == ("update", name) for each in self.audit.entries())
 
-    def _entries(self) -> Iterator[Object]:
-        """Of the audit log, those about objects."""
-        for line in self._audit.read_text().splitlines():
-            entry = json.loads(line)
-            if "objectRef" in entry:
-                yield entry
+    def ours(self, service: str = "cart") -> list[Object]:
+        return self.slices(service, names.MANAGER)
 
-    # --- what is there ------------------------------------------------------------------------------------------------
-
-    def slices(self, service: str = "cart", manager: str = names.MANAGER) -> list[Object]:
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
-        labels = f"{SERVICE_NAME}={service},{MANAGED_BY}={manager}"
-        items: list[Object] = self.api.get(path, labelSelector=labels)["items"]
-        return items
-
-    def ready(self, service: str = "cart") -> int:
-        return sum(bool(one["conditions"]["ready"]) for each in self.slices(service) for one in each["endpoints"] or ())
-
-    def endpoints(self, service: str) -> Object | None:
-        try:
-            return self.api.get(f"/api/v1/namespaces/{NAMESPACE}/endpoints/{service}")
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return None
-
-    def addresses(self, service: str) -> int:
-        """Ready ones of the Endpoints object."""
-        found = self.endpoints(service)
-        return sum(len(each.get("addresses") or ()) for each in (found or {}).get("subsets") or ())
+    def count(self, service: str = "cart") -> tuple[int, int]:
+        """Ready endpoints of our slices, and ready addresses of the Endpoints object."""
+        return len(ready_addresses(self.ours(service))), len(self.listed(service))
 
     def told(self) -> int:
         """Events about Services, each as often as it was told."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
-        return sum((each.get("series") or {"count": 1})["count"] for each in self.api.get(path)["items"])
+        found = self.items("/apis/events.k8s.io/v1/{}/events")
+        return sum((each.get("series") or {"count": 1})["count"] for each in found)
 
-    def conditions(self, service: str = "cart") -> dict[str, str]:
-        found = self.api.read(_service(service))["status"].get("conditions", ())
-        return {each["type"]: each["reason"] for each in found}
-
-    # --- what happens there -------------------------------------------------------------------------------------------
-
-    def fill(self) -> None:
-        self.api.create_all([a_namespace(NAMESPACE), *(a_node(f"node-{zone}", zone=zone) for zone in "abc")])
-        self.api.create_all(
-            a_pod(
-                f"cart-{number}",
-                namespace=NAMESPACE,
-                node=f"node-{'abc'[number % 3]}",
-                ips=[f"10.1.0.{number + 1}"],
-                labels=LABELS,
-            )
-            for number in range(PODS)
-        )
-
-    def service(self, name: str = "cart", **annotations: str) -> None:
+    def create(self, name: str = "cart", **annotations: str) -> None:
         self.api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, annotations=annotations))
 
     def annotate(self, annotations: Object, service: str = "cart") -> None:
         self.api.patch(_service(service), {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
-
-    def make_ready(self, number: int, ready: bool) -> None:
-        set_pod_ready(self.api, NAMESPACE, f"cart-{number}", ready)
 
 
 def _service(name: str) -> Object:
@@ -188,44 +112,34 @@ def _service(name: str) -> Object:
 
 @contextmanager
 def a_cluster(folder: Path, mode: str, **options: object) -> Iterator[Cluster]:
-    policy, audit = folder / "audit-policy.yaml", folder / "audit.log"
-    policy.write_text(yaml.safe_dump(AUDIT))
-    flags = (
-        f"--audit-policy-file={policy}",
-        f"--audit-log-path={audit}",
-        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-    )
+    audit = AuditLog(folder, {"level": "Metadata"})
+    flags = (*audit.flags, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
     with ControlPlane(server_flags=flags, **options) as plane:  # type: ignore[arg-type]
         cluster = Cluster(plane, audit, mode)
         for each in (NAMESPACES, mode):
-            cluster.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
-        cluster.fill()
+            cluster.plane.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
+        cluster.api.create_all(a_shop(NAMESPACE, PODS))
         yield cluster
-
-
-LESS = sorted(granted(TAKE_OVER) - SELDOM)
-"""Rights of which users lack one each."""
 
 
 @pytest.fixture(scope="module")
 def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    users = [f"less-{number}" for number in range(len(LESS))]
-    with a_cluster(tmp_path_factory.mktemp("take-over"), TAKE_OVER, users=users) as cluster:
+    with a_cluster(tmp_path_factory.mktemp("take-over"), TAKE_OVER, users=["less"]) as cluster:
         yield cluster
 
 
 def test_the_server_takes_every_manifest_and_a_pod_of_the_deployment(taken_over: Cluster) -> None:
     template = the("Deployment", TAKE_OVER)["spec"]["template"]
     pod: Object = {"apiVersion": "v1", "kind": "Pod", **template}
-    pod["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": taken_over.namespace}
-    path = f"/api/v1/namespaces/{taken_over.namespace}/pods"
+    pod["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": taken_over.home}
+    path = f"/api/v1/namespaces/{taken_over.home}/pods"
     strict = {"dryRun": "All", "fieldValidation": "Strict"}
     taken_over.api.request("POST", path, pod, query=strict)
     # The namespace's standard is in force, or this would mean nothing.
     pod["spec"] = template["spec"] | {"hostNetwork": True}
     with pytest.raises(ApiError, match="violates PodSecurity"):
         taken_over.api.request("POST", path, pod, query=strict)
-    taken_over.kubectl("apply", "--kustomize", str(DEPLOY / ONLY_MARKED), "--validate=strict", "--dry-run=server")
+    taken_over.plane.kubectl("apply", "--kustomize", str(DEPLOY / ONLY_MARKED), "--validate=strict", "--dry-run=server")
 
 
 def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_left_over(
@@ -244,29 +158,29 @@ def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_
 
 def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> None:
     wait = controller.wait_until
-    cluster.service()
-    wait(lambda: cluster.ready() == PODS, what="slices")
+    cluster.create()
+    wait(lambda: cluster.count()[0] == PODS, what="slices")
     cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"})
-    wait(lambda: len(cluster.slices()) == 3, what="a slice for each zone")
+    wait(lambda: len(cluster.ours()) == 3, what="a slice for each zone")
     cluster.annotate({names.SUBSETTING_ANNOTATION: None})
-    wait(lambda: len(cluster.slices()) == 1, what="one slice")
+    wait(lambda: len(cluster.ours()) == 1, what="one slice")
     for told, value in enumerate(("Auto", None, "Auto", None), 1):
         cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-        wait(partial(_has_told, cluster, told), what=f"Event {told}: {value}")
+        wait(lambda told=told: cluster.told() >= told, what=f"Event {told}: {value}")  # type: ignore[misc]
     cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-    wait(lambda: cluster.conditions().get(names.PROGRAMMED_CONDITION) == "Enabled", what="a condition")
-    cluster.make_ready(0, False)
-    wait(lambda: cluster.ready() == PODS - 1, what="a Pod that is not ready")
-    cluster.make_ready(0, True)
-    wait(lambda: cluster.ready() == PODS, what="all Pods")
+    wait(lambda: cluster.conditions("cart").get(names.PROGRAMMED_CONDITION) == "Enabled", what="a condition")
+    cluster.make_ready("cart-0", False)
+    wait(lambda: cluster.count()[0] == PODS - 1, what="a Pod that is not ready")
+    cluster.make_ready("cart-0", True)
+    wait(lambda: cluster.count()[0] == PODS, what="all Pods")
     cluster.api.delete(_service("cart"))
-    wait(lambda: not cluster.slices(), what="no slices of a Service that is gone")
+    wait(lambda: not cluster.ours(), what="no slices of a Service that is gone")
     # One that was adopted before the whole cluster was taken over.
     cluster.api.create(a_service("kept", namespace=NAMESPACE, annotations=MARKS))
-    wait(lambda: cluster.addresses("kept") == PODS, what="an Endpoints object")
-    cluster.make_ready(0, False)
-    wait(lambda: cluster.addresses("kept") == PODS - 1, what="one address less")
-    cluster.make_ready(0, True)
+    wait(lambda: cluster.count("kept")[1] == PODS, what="an Endpoints object")
+    cluster.make_ready("cart-0", False)
+    wait(lambda: cluster.count("kept")[1] == PODS - 1, what="one address less")
+    cluster.make_ready("cart-0", True)
     cluster.api.delete(_service("kept"))
     wait(lambda: cluster.endpoints("kept") is None, what="no Endpoints object of a Service that is gone")
     # An API server deletes that of a Service as well, and is faster.
@@ -279,108 +193,41 @@ def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over
     field, annotation, back = (shlex.split(each) for each in commands)
     with taken_over.controller(taken_over.account(), tmp_path) as controller:
         wait = controller.wait_until
-        taken_over.service("search", **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        taken_over.create("search", **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
         wait(partial(_is_in_force, taken_over, "Hints/ProportionalZoneCPU"), what="hints from demand")
-        (kept,) = taken_over.slices("search")
+        (kept,) = taken_over.ours("search")
         before = taken_over.updates(kept)
         for step, in_force in ((field, "Hints"), (annotation, "TrafficDistribution/PreferSameZone"), (back, "Hints")):
-            taken_over.kubectl(*step)
+            taken_over.plane.kubectl(*step)
             wait(partial(_is_in_force, taken_over, in_force), what=in_force)
         assert taken_over.updates(kept) == before + 2
         taken_over.api.delete(_service("search"))
-        wait(lambda: not taken_over.slices("search"), what="no slices of a Service that is gone")
+        wait(lambda: not taken_over.ours("search"), what="no slices of a Service that is gone")
         controller.terminate()
 
 
 def _is_in_force(cluster: Cluster, approach: str) -> bool:
     """Whether slices and condition say so."""
-    found = cluster.api.read(_service("search"))["status"].get("conditions", ())
+    found = cluster.service("search")["status"].get("conditions", ())
     said = [each["message"] for each in found if each["type"] == names.PROGRAMMED_CONDITION]
-    written = [each["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for each in cluster.slices("search")]
+    written = [each["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for each in cluster.ours("search")]
     return any(said) and all(each.startswith(approach) for each in (*said, *written))
 
 
-def _has_told(cluster: Cluster, times: int) -> bool:
-    return cluster.told() >= times
-
-
-def test_without_one_right_something_fails_and_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
-    """Each of them in turn, whatever it is that fails."""
-    users = dict(zip(LESS, taken_over.plane.users, strict=True))
-    for lacking, user in users.items():
-        rules = [
-            {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-            for group, resource, verb in granted(TAKE_OVER) - {lacking}
-        ]
-        taken_over.plane.allow(user, rules)
-    unseen = []
-    for (_, resource, verb), user in users.items():
-        controller = taken_over.controller(user, tmp_path, f"--leader-elect-resource-name={user}")
-        controller.start()
-        try:
-            if not _fails(taken_over, user, partial(_complains, controller, resource)):
-                unseen.append(f"{verb} {resource}")
-        finally:
-            controller.kill()
-    assert unseen == []
-
-
-def _complains(controller: ZonewardController, resource: str) -> bool:
-    """Whether it has said that a right for that resource is missing."""
-    what = resource.rpartition("/")[2]
-    lines = controller.log.read_text().splitlines()
-    return any(what in line and ("(403)" in line or "Forbidden" in line) for line in lines)
-
-
-def _fails(cluster: Cluster, service: str, met: Callable[[], bool]) -> bool:
-    """Whether something does, while a Service comes, changes and goes."""
-    kept = f"{service}-kept"
-    steps = (
-        lambda: cluster.service(service, **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"}),
-        lambda: cluster.api.create(a_service(kept, namespace=NAMESPACE, annotations=MARKS)),
-        lambda: cluster.make_ready(0, False),
-        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: None}, service),
-        lambda: cluster.make_ready(0, True),
-        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, service),
-        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: None}, service),
-        lambda: cluster.api.delete(_service(service)),
-        lambda: cluster.api.delete(_service(kept)),
-    )
-    for step in steps:
-        step()
-        if _within(1.2, met):
-            return True
-    return _within(5.0, met)
-
-
-def _within(seconds: float, met: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + seconds
-    while not met():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def test_who_deletes_the_controller_leaves_what_the_proxies_need(tmp_path: Path) -> None:
-    with ControlPlane() as plane:
-        cluster = Cluster(plane, tmp_path, TAKE_OVER)
-        for folder in (NAMESPACES, TAKE_OVER, PROXY_MODES[0]):
-            cluster.kubectl("apply", "--kustomize", str(DEPLOY / folder), "--validate=strict")
-        proxies = [each for each in manifests(PROXY_MODES[0]) if each["kind"] in ("Role", "RoleBinding")]
-        lease: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "node-a"}}
-        lease["metadata"] = {"name": "zoneward-proxy-node-a", "namespace": cluster.namespace}
-        cluster.api.create(lease)
-        # As `kubectl delete -k` of a folder: in another order, and without waiting for what controllers would do.
-        cluster.kubectl("delete", "--kustomize", str(DEPLOY / TAKE_OVER), "--wait=false")
-        for each in (*proxies, *manifests(NAMESPACES), lease):
-            assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
-        with pytest.raises(ApiError, match="not found"):
-            cluster.api.read(the("Deployment", TAKE_OVER))
-        # The other way round: what the proxies leave is the Lease of a node, until the Node is deleted.
-        cluster.kubectl("delete", "--kustomize", str(DEPLOY / PROXY_MODES[0]), "--wait=false")
-        for each in (*manifests(NAMESPACES), lease):
-            assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
+def test_without_some_permissions_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
+    some = ("endpointslices", "create"), ("events", "create")
+    lacking = {right for right in granted(TAKE_OVER) if right[1:] in some}
+    assert len(lacking) == 2
+    rules = [
+        {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+        for group, resource, verb in granted(TAKE_OVER) - lacking
+    ]
+    taken_over.plane.allow("less", rules)
+    taken_over.plane.wait_until_allowed("less", "/api/v1/services")
+    with taken_over.controller("less", tmp_path, "--leader-elect-resource-name=less") as controller:
+        controller.wait_until(lambda: len(controller.told("a permission is missing")) == 2, what="what is missing")
+        said = " ".join(each["reason"] for each in controller.told("a permission is missing"))
+    assert all(resource in said for _, resource, _ in lacking)
 
 
 # --- the other mode ---------------------------------------------------------------------------------------------------
@@ -390,31 +237,31 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
     controllers = ("endpoints-controller", *SLICE_CONTROLLERS)
     with a_cluster(tmp_path, ONLY_MARKED, controllers=controllers) as cluster:
         for name in ("cart", "kept"):
-            cluster.service(name)
+            cluster.create(name)
             cluster.plane.wait_until(partial(_is_built_in, cluster, name), what="slices of the built-in controller")
-        _adopt(cluster, "cart")
+        cluster.plane.zoneward("adopt", f"{NAMESPACE}/cart")
         # An Endpoints object that was deleted first is created again.
-        _adopt(cluster, "kept", "--endpoints=delete")
-        _adopt(cluster, "kept", "--endpoints=keep")
+        for policy in ("delete", "keep"):
+            cluster.plane.zoneward("adopt", f"{NAMESPACE}/kept", f"--endpoints={policy}")
         account = cluster.account()
         with cluster.controller(account, tmp_path) as controller:
             wait = controller.wait_until
-            wait(lambda: cluster.addresses("kept") == PODS, what="an Endpoints object")
-            cluster.make_ready(0, False)
-            wait(lambda: cluster.ready() == PODS - 1 == cluster.addresses("cart"), what="a Pod that is not ready")
-            cluster.make_ready(0, True)
-            wait(lambda: cluster.ready("kept") == PODS == cluster.ready(), what="all Pods")
+            wait(lambda: cluster.count("kept")[1] == PODS, what="an Endpoints object")
+            cluster.make_ready("cart-0", False)
+            wait(lambda: cluster.count() == (PODS - 1, PODS - 1), what="a Pod that is not ready")
+            cluster.make_ready("cart-0", True)
+            wait(lambda: cluster.count("kept")[0] == PODS == cluster.count()[0], what="all Pods")
             for told, value in enumerate(("Auto", None, "Auto", None), 1):
                 cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
-                wait(partial(_has_told, cluster, told), what=f"Event {told}: {value}")
+                wait(lambda told=told: cluster.told() >= told, what=f"Event {told}: {value}")  # type: ignore[misc]
             cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"}, "kept")
-            wait(lambda: len(cluster.slices("kept")) == 3, what="a slice for each zone")
+            wait(lambda: len(cluster.ours("kept")) == 3, what="a slice for each zone")
             wait(lambda: names.PROGRAMMED_CONDITION in cluster.conditions("kept"), what="a condition")
             cluster.api.patch(_service("cart"), {"spec": {"selector": LABELS}})
-            wait(lambda: not cluster.slices(), what="a Service that is given back")
+            wait(lambda: not cluster.ours(), what="a Service that is given back")
             wait(lambda: not _marks(cluster, "cart"), what="a Service without our marks")
             cluster.api.delete(_service("kept"))
-            wait(lambda: not cluster.slices("kept"), what="no slices of a Service that is gone")
+            wait(lambda: not cluster.ours("kept"), what="no slices of a Service that is gone")
             wait(lambda: ("", "endpoints", "delete") in cluster.asked(account.name)[0], what="a deletion")
             assert controller.metric("zoneward_controller_api_errors_total", kind="refused") == 0
             assert controller.terminate() == 0
@@ -424,20 +271,12 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
         assert used | SELDOM | {ADMITTED} == granted(ONLY_MARKED) | {FREE}
 
 
-def _adopt(cluster: Cluster, name: str, *options: str) -> None:
-    kubeconfig = str(cluster.plane.kubeconfig())
-    command = [sys.executable, "-m", "zoneward", "adopt", f"{NAMESPACE}/{name}", *options, "--kubeconfig", kubeconfig]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
 def _is_built_in(cluster: Cluster, name: str) -> bool:
-    slices = cluster.slices(name, manager=names.BUILT_IN_MANAGER)
-    return sum(len(each["endpoints"] or ()) for each in slices) == PODS == cluster.addresses(name)
+    return len(cluster.ready(name, names.BUILT_IN_MANAGER)) == PODS == len(cluster.listed(name))
 
 
 def _marks(cluster: Cluster, name: str) -> list[str]:
-    annotations = cluster.api.read(_service(name))["metadata"].get("annotations") or {}
+    annotations = cluster.service(name)["metadata"].get("annotations") or {}
     return [each for each in annotations if each.startswith(names.DOMAIN)]
 
 
@@ -467,27 +306,19 @@ def test_the_steps_of_the_dockerfile_install_a_controller_that_needs_nothing_els
                 ["sh", "-ec", line], cwd=source, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    checked = subprocess.run(
-        [tmp_path / "python" / "bin" / "pip", "--python", target / "bin" / "python", "check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stdout
+    pip = str(tmp_path / "python" / "bin" / "pip")
+    subprocess.run([pip, "--python", str(target / "bin" / "python"), "check"], check=True)
     installed = {path.name for path in (target / "lib").glob("python*/site-packages/*")}
     assert {"aiohttp", "msgspec", "prometheus_client", "structlog", "zoneward"} <= installed
     assert not {"numba", "numpy", "polars", "matplotlib", "distributed", "pip", "setuptools"} & installed
     # As the image is run: nothing can be written anywhere, and no file of the machine's helps.
     read_only = ["unshare", "--mount", "sh", "-ec", 'mount -o remount,bind,ro / && exec "$@"', "sh"]
-    helped = subprocess.run(
-        [*read_only, target / "bin" / "zoneward", "controller", "--help"],
+    run = partial(
+        subprocess.run,
         cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert helped.returncode == 0, helped.stderr
+    zoneward = [*read_only, target / "bin" / "zoneward"]
+    helped = run([*zoneward, "controller", "--help"])
     assert all(word in helped.stdout for word in ("--take-over", "--only-marked"))
-    printed = subprocess.run(
-        [*read_only, target / "bin" / "zoneward", "proxy", "--node=worker-a2", "--sample", "--print"],
-        cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert printed.returncode == 0, printed.stderr
-    assert "add table ip zoneward" in printed.stdout
+    assert "add table ip zoneward" in run([*zoneward, "proxy", "--node=worker-a2", "--sample", "--print"]).stdout

@@ -1,21 +1,20 @@
 """Who may write in one namespace alone keeps nobody else from being planned, written and served."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 from e2e.api_servers import PlaneServer
 from e2e.control_plane import ControlPlane
-from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController, decisions
+from e2e.controllers import ZonewardController, decisions
+from e2e.pods import LABELS, Shop
 from e2e.proxied import TARGETS, proxied
+from e2e.watching import Watching
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service, a_slice
-from tests.contract.api import STRATEGIC_PATCH, Api, Object
+from tests.contract.api import STRATEGIC_PATCH, Object
 
 from zoneward.kube.names import MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 
@@ -68,107 +67,81 @@ def attack(plane: ControlPlane, number: int, *, levels: int = 1_200) -> None:
     assert api.send("PATCH", path, body, content_type=STRATEGIC_PATCH).code == 200
 
 
-@pytest.fixture
-def plane() -> Iterator[ControlPlane]:
+@contextmanager
+def attacked() -> Iterator[ControlPlane]:
+    """With a tenant who has done something already."""
     with ControlPlane(users=(TENANT,)) as plane:
-        api = plane.api()
-        api.create_all([a_namespace("shop"), a_namespace(TENANT), a_node("node-a", zone="a", address="192.0.2.1")])
-        api.create(a_service("cart", namespace="shop", selector={"app": "cart"}))
-        api.create(a_pod("cart-1", namespace="shop", node="node-a", ips=["10.1.0.1"], labels={"app": "cart"}))
+        plane.api().create(a_namespace(TENANT))
         plane.allow(TENANT, MAY)
-        plane.wait_until(lambda: plane.api(TENANT).send("GET", "/api/v1/pods").code == 200, what="permissions")
+        plane.wait_until_allowed(TENANT, "/api/v1/pods")
         yield plane
 
 
-def listed(api: Api) -> set[str]:
-    """What slices of the Service say."""
-    found: list[Object] = api.get(SERVICES)["items"]
-    return {address for each in found for one in each["endpoints"] or () for address in one["addresses"]}
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with attacked() as plane:
+        api = plane.api()
+        api.create_all([a_namespace("shop"), a_node("node-a", zone="a", address="192.0.2.1"), cart(1)])
+        api.create(a_service("cart", namespace="shop", selector=LABELS))
+        attack(plane, 1)
+        attack(plane, 2, levels=9_000)
+        yield plane
 
 
-@pytest.mark.parametrize("mode", [TAKE_OVER, ONLY_MARKED])
-def test_the_controller_goes_on(plane: ControlPlane, mode: str) -> None:
-    api = plane.api()
-    attack(plane, 1)
-    attack(plane, 2, levels=9_000)
-    with ZonewardController(plane, mode=mode) as controller:
-        if mode == TAKE_OVER:
-            plane.wait_until(lambda: listed(api) == {"10.1.0.1"}, what="slices")
+def cart(number: int) -> Object:
+    return a_pod(f"cart-{number}", namespace="shop", node="node-a", ips=[f"10.1.0.{number}"], labels=LABELS)
+
+
+def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None:
+    found = {(each["namespace"], each["service"]) for each in decisions(plane, "-A")}
+    assert {("shop", "cart"), (TENANT, "bad-1"), (TENANT, "bad-2")} <= found
+    file = tmp_path / "snapshot.yaml"
+    file.write_text(plane.zoneward("snapshot", "-A").stdout)
+    printed = tmp_path / "printed.yaml"
+    printed.write_text(plane.kubectl("get", "services,nodes,pods,endpointslices", "-A", "-o", "yaml"))
+    for each in (file, printed):
+        again = json.loads(plane.zoneward("plan", "-A", "-o", "json", "-f", str(each)).stdout)["decisions"]
+        assert {(each["namespace"], each["service"]) for each in again} == found
+
+
+def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
+    with Watching(plane, tmp_path, "-A") as watch:
+        known = len(watch.lines)
         attack(plane, 3)
-        api.create(a_pod("cart-2", namespace="shop", node="node-a", ips=["10.1.0.2"], labels={"app": "cart"}))
-        if mode == TAKE_OVER:
-            plane.wait_until(lambda: listed(api) == {"10.1.0.1", "10.1.0.2"}, what="slices of a new pod")
-            # The tenant's own Service has what may be listed of its Pod.
-            path = SERVICES.replace("shop", TENANT)
-            query = {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGER},{SERVICE_NAME_LABEL}=bad-3"}
-            plane.wait_until(
-                lambda: b'"addresses":["fd00::1"]' in api.send("GET", path, query=query).body,
-                what="slices of the tenant's Service",
-            )
+        plane.api().create(cart(2))
+        watch.wait_for(lambda: {line["decision"]["service"] for line in watch.lines[known:]} >= {"bad-3", "cart"})
+
+
+def test_the_controller_goes_on(plane: ControlPlane) -> None:
+    api = plane.api()
+    with ZonewardController(plane) as controller:
+        attack(plane, 4)
+        api.create(cart(3))
+        plane.wait_until(lambda: {"10.1.0.1", "10.1.0.3"} <= Shop(api, "shop").ready(), what="slices of a new pod")
+        # The tenant's own Service has what may be listed of its Pod.
+        path = SERVICES.replace("shop", TENANT)
+        query = {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGER},{SERVICE_NAME_LABEL}=bad-4"}
+        plane.wait_until(
+            lambda: b'"addresses":["fd00::1"]' in api.send("GET", path, query=query).body,
+            what="slices of the tenant's Service",
+        )
         controller.process.check()
         assert controller.is_ready
         assert controller.metric("zoneward_controller_watch_troubles_total") == 0
         assert not [line for line in controller.lines if "mistake" in line["event"]]
 
 
-def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None:
-    attack(plane, 1)
-    found = {(each["namespace"], each["service"]) for each in decisions(plane, "-A")}
-    assert {("shop", "cart"), (TENANT, "bad-1")} <= found
-    command = [sys.executable, "-m", "zoneward"]
-    live = ["--kubeconfig", str(plane.kubeconfig())]
-    file = tmp_path / "snapshot.yaml"
-    with file.open("wb") as output:
-        done = subprocess.run([*command, "snapshot", "-A", *live], stdout=output, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == 0, done.stderr
-    again = subprocess.run(
-        [*command, "plan", "-A", "-o", "json", "-f", str(file)], capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 0, again.stderr
-    assert {(each["namespace"], each["service"]) for each in json.loads(again.stdout)["decisions"]} == found
-
-
-def test_a_watch_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
-    attack(plane, 1)
-    output = tmp_path / "lines"
-    command = [sys.executable, "-m", "zoneward", "plan", "-A", "--watch", "-o", "json"]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig())}
-
-    def told() -> list[Object]:
-        lines = output.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
-
-    with output.open("wb") as to, subprocess.Popen(command, stdout=to, env=environment) as process:
-        try:
-            plane.wait_until(lambda: any(line["type"] == "SYNCED" for line in told()), what="all plans")
-            known = len(told())
-            attack(plane, 2)
-            plane.api().create(
-                a_pod("cart-2", namespace="shop", node="node-a", ips=["10.1.0.2"], labels={"app": "cart"})
-            )
-            plane.wait_until(
-                lambda: {line["decision"]["service"] for line in told()[known:]} >= {"bad-2", "cart"}, what="changes"
-            )
-        finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 130
-
-
 def test_the_proxy_goes_on(tmp_path: Path) -> None:
-    with ControlPlane(users=(TENANT,)) as plane:
-        plane.api().create(a_namespace(TENANT))
-        plane.allow(TENANT, MAY)
-        plane.wait_until(lambda: plane.api(TENANT).send("GET", "/api/v1/pods").code == 200, what="permissions")
-        with proxied(tmp_path, server=PlaneServer(plane)) as site:
-            attack(plane, 1)
-            site.proxy.start()
-            with site.opening() as opened:
-                attack(plane, 2, levels=9_000)
-                plane.api().create(a_service("last", namespace=TENANT))
-                site.proxy.wait_until(
-                    lambda: site.proxy.metric("zoneward_proxy_services") >= len(TARGETS), what="the Services"
-                )
-            assert not opened.failures()
-            assert site.proxy.runs
-            assert site.proxy.metric("zoneward_proxy_watch_troubles_total") == 0
-            assert not [line for line in site.proxy.told() if "mistake" in line["event"]]
+    with attacked() as plane, proxied(tmp_path, server=PlaneServer(plane)) as site:
+        attack(plane, 1)
+        site.proxy.start()
+        with site.opening() as opened:
+            attack(plane, 2, levels=9_000)
+            plane.api().create(a_service("last", namespace=TENANT))
+            site.proxy.wait_until(
+                lambda: site.proxy.metric("zoneward_proxy_services") >= len(TARGETS), what="the Services"
+            )
+        assert not opened.failures()
+        assert site.proxy.runs
+        assert site.proxy.metric("zoneward_proxy_watch_troubles_total") == 0
+        assert not [line for line in site.proxy.lines if "mistake" in line["event"]]

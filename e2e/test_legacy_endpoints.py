@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 from e2e.control_plane import ControlPlane
+from e2e.pods import LABELS, Shop
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
-from tests.contract.api import Api, ApiError, Object
+from tests.contract.api import Api, Object
 
 from zoneward.client.resources import LivePod
 from zoneward.controller.handover.endpoints_object import MANAGED_BY_LABEL, updated_endpoints
@@ -16,7 +17,6 @@ from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import Endpoints, EndpointSubset, ObjectMeta, Service
 
 NAMESPACE = "shop"
-LABELS = {"app": "cart"}
 MANY = {"app": "many"}
 NUMBER = 1050
 HTTP = {"name": "http", "port": 80, "targetPort": "http"}
@@ -43,9 +43,8 @@ def api() -> Iterator[Api]:
         api.create_all([a_namespace(NAMESPACE), a_node("node-a")])
         api.create_all(pods())
         for name, spec in SPECS.items():
-            service = a_service(name, namespace=NAMESPACE, selector=LABELS)
+            service = a_service(name, namespace=NAMESPACE, **({"selector": LABELS} | spec))  # type: ignore[arg-type]
             service["metadata"]["labels"] = {"team": name}
-            service["spec"] |= spec
             api.create(service)
         # It will not be ready again, and its grace has no end.
         api.send("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/ending", {"gracePeriodSeconds": 600})
@@ -79,17 +78,15 @@ def pods() -> Iterator[Object]:
 
 
 def found(api: Api, name: str) -> Endpoints | None:
-    try:
-        there = api.get(f"/api/v1/namespaces/{NAMESPACE}/endpoints/{name}")
-    except ApiError:
-        return None
-    return msgspec.convert(there, Endpoints)
+    there = Shop(api, NAMESPACE).endpoints(name)
+    return None if there is None else msgspec.convert(there, Endpoints)
 
 
 def ours(api: Api, name: str) -> Endpoints:
-    service = msgspec.convert(api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{name}"), Service)
+    shop = Shop(api, NAMESPACE)
+    service = msgspec.convert(shop.service(name), Service)
     selector = ",".join(f"{label}={value}" for label, value in (service.spec.selector or {}).items())
-    items = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)["items"]
+    items = shop.items("/api/v1/{}/pods", labelSelector=selector)
     new = updated_endpoints(None, service, msgspec.convert(items, list[LivePod]))
     assert new is not None
     return new

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,37 +16,15 @@ from zoneward.routing.numba_compiler import compile_function
 
 
 def test_numba_makes_of_every_function_what_it_is() -> None:
-    """Groups, weights and measures are the same to the last bit on 1,000 random inputs."""
+    """Groups, weights and measures are the same to the last bit on 300 random inputs."""
     pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
     numpy = pytest.importorskip("numpy")
-    for each in drawn(1000):
+    for each in drawn(300):
         assert every_result(compile_function, numpy.array, each) == every_result(uncompiled, plain, each), each
 
 
 # --- kept machine code ------------------------------------------------------------------------------------------------
 
-
-KEEPING: Final = """
-import json, sys
-from zoneward.routing.numba_compiler import compile_function
-
-def step(number):
-    return number + 1
-
-def two_steps(number):
-    return number + 2
-
-def stepped(number):
-    return step(number) * 10
-
-kept = {
-    "one": compile_function(stepped, cache_dir=sys.argv[1], cache_name="one"),
-    "two": compile_function(stepped, cache_dir=sys.argv[1], cache_name="two", step=two_steps),
-}
-found = {name: function(1) for name, function in kept.items()}
-hits = {name: sum(function.stats.cache_hits.values()) for name, function in kept.items()}
-print(json.dumps([found, hits]))
-"""
 
 SCORING: Final = """
 import json
@@ -62,14 +39,9 @@ print(json.dumps([found, sum(stats.cache_hits.values()), machine_code_directory(
 """
 
 
-def run_program(program: Path, *arguments: str, **environment: str) -> Any:
-    ran = subprocess.run(
-        [sys.executable, str(program), *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-    )
+def run_program(program: Path, **environment: str) -> Any:
+    command = [sys.executable, str(program)]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | environment)
     return json.loads(ran.stdout)
 
 
@@ -79,34 +51,13 @@ def kept_files(directory: Path) -> dict[str, int]:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Callable[[str], Path]:
+def package(tmp_path: Path) -> Path:
+    """A copy, without anything compiled, beside a program that scores with it."""
     pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
-
-    def written(text: str) -> Path:
-        path = tmp_path / "program.py"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return written
-
-
-def test_another_process_finds_what_was_kept(program: Callable[[str], Path], tmp_path: Path) -> None:
-    """Each function under its own name, and nothing is written again."""
-    path, directory = program(KEEPING), tmp_path / "kept"
-    results = {"one": 20, "two": 30}
-    assert run_program(path, str(directory)) == [results, {"one": 0, "two": 0}]
-    files = kept_files(directory)
-    assert len(files) == 4  # an index and the code of each
-    assert run_program(path, str(directory)) == [results, {"one": 1, "two": 1}]
-    assert kept_files(directory) == files
-    assert run_program(path, str(tmp_path / "elsewhere")) == [results, {"one": 0, "two": 0}]
-
-
-def copy_of_the_package(directory: Path) -> Path:
-    """Without anything compiled."""
+    (tmp_path / "program.py").write_text(SCORING, encoding="utf-8")
     sources = Path(numba_compiler.__file__).parents[1]
-    shutil.copytree(sources, directory / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))
-    return directory
+    shutil.copytree(sources, tmp_path / "sources" / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "sources"
 
 
 def without_own_groups(package: Path) -> None:
@@ -118,10 +69,9 @@ def without_own_groups(package: Path) -> None:
     source.write_text(changed, encoding="utf-8")
 
 
-def test_a_rule_that_was_changed_is_compiled_anew(program: Callable[[str], Path], tmp_path: Path) -> None:
+def test_another_process_finds_machine_code_until_a_rule_changes(package: Path, tmp_path: Path) -> None:
     """What was kept of the lab's rules is found as long as no source is another; then it is left where it is."""
-    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
-    cache = tmp_path / "cache"
+    path, cache = tmp_path / "program.py", tmp_path / "cache"
     environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}
     found, hits, directory = run_program(path, **environment)
     assert (found, hits) == ([1.0], 0)
@@ -138,14 +88,3 @@ def test_a_rule_that_was_changed_is_compiled_anew(program: Callable[[str], Path]
     after = kept_files(cache)
     assert len(after) == 4
     assert files.items() <= after.items()
-
-
-def test_a_rule_that_was_changed_is_compiled_anew_where_there_is_no_directory_for_caches(
-    program: Callable[[str], Path], tmp_path: Path
-) -> None:
-    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
-    (tmp_path / "file").touch()
-    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
-    assert run_program(path, **environment)[0] == [1.0]
-    without_own_groups(package)
-    assert run_program(path, **environment)[0] == [0.5]

@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.kube_proxy import KubeProxy
-from e2e.processes import Process
+from e2e.processes import PATIENCE, Process, wait_until
+from e2e.proxies import READY
 from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 from tests.contract.api import MERGE_PATCH
 from tests.deploy.manifests import PROXY_MODES, container
@@ -19,20 +19,15 @@ from tests.deploy.manifests import PROXY_MODES, container
 from zoneward.kube.names import PROXY_NAME_LABEL
 
 BESIDE, INSTEAD = PROXY_MODES
-NODE, NAMESPACE, PATIENCE = "beside-a", "beside", 30.0
+NODE, NAMESPACE = "beside-a", "beside"
 ENDPOINTS = {"cart": "10.1.0.1", "mail": "10.1.0.2"}
 SERVER = """
 import socket
 with socket.create_server(("", 8080)) as server:
     while True:
-        client, _ = server.accept()
+        client, (peer, _) = server.accept()
         with client:
-            client.sendall(client.getsockname()[0].encode())
-"""
-CLIENT = """
-import socket, sys
-with socket.create_connection((sys.argv[1], 80), timeout=2) as server:
-    print(server.recv(99).decode())
+            client.sendall(f"{client.getsockname()[0]} 8080 {peer}".encode())
 """
 
 
@@ -43,7 +38,7 @@ class Node:
         self.plane, self.kube, self.folder, self.api = plane, kube, folder, plane.api()
         services = [self.api.read(a_service(name, namespace=NAMESPACE)) for name in ENDPOINTS]
         self.addresses: dict[str, str] = {each["metadata"]["name"]: each["spec"]["clusterIP"] for each in services}
-        self.enter = ("nsenter", f"--net={kube.namespace}", "--")
+        self.enter = kube.network.enter
         for address in ENDPOINTS.values():
             kube.run("ip", "address", "add", f"{address}/32", "dev", "lo")
         kube.run("ip", "route", "add", "10.96.0.0/12", "dev", "lo")
@@ -60,24 +55,14 @@ class Node:
             # kube-proxy has the port until it is gone.
             command += ["--healthz-listen", "127.0.0.1:0"]
         with Process([*command, "--kubeconfig", str(self.plane.kubeconfig())], log=log) as process:
-            self.until(lambda: not process.runs or "all is in the kernel" in log.read_text(), "rules")
-            process.check()
+            wait_until(lambda: READY in log.read_text(), "rules", process)
             yield process
 
-    def until(self, met: Callable[[], object], what: str) -> None:
-        limit = time.monotonic() + PATIENCE
-        while not met():
-            assert time.monotonic() < limit, what
-            time.sleep(0.05)
-
-    def answers(self, service: str) -> str:
-        try:
-            return self.kube.run(sys.executable, "-c", CLIENT, self.addresses[service]).strip()
-        except subprocess.CalledProcessError:
-            return ""
-
     def is_answered(self, service: str) -> bool:
-        return self.answers(service) == ENDPOINTS[service]
+        try:
+            return self.kube.network.ask(self.addresses[service], 80).address == ENDPOINTS[service]
+        except OSError:
+            return False
 
     def label(self, service: str, value: str | None) -> None:
         """As one does who wants it served by another proxy; the slice's controller does the same to the slice."""
@@ -111,7 +96,7 @@ def node(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Node]:
         server = [*found.enter, sys.executable, "-c", SERVER]
         stack.enter_context(Process(server, log=tmp_path / "server.log"))
         for service in ENDPOINTS:
-            found.until(partial(found.is_answered, service), service)
+            wait_until(partial(found.is_answered, service), service)
         yield found
 
 
@@ -119,11 +104,11 @@ def test_one_service_goes_over_and_back_and_then_all_of_them_and_each_answers_at
     with node.proxy(BESIDE):
         assert not any(map(node.is_ours, ENDPOINTS))
         node.label("cart", "zoneward")
-        node.until(lambda: node.is_ours("cart") and not node.is_kube_proxys("cart"), "a Service that went over")
+        wait_until(lambda: node.is_ours("cart") and not node.is_kube_proxys("cart"), "a Service that went over")
         assert not node.is_ours("mail")
         _all_answer(node)
         node.label("cart", None)
-        node.until(lambda: node.is_kube_proxys("cart") and not node.is_ours("cart"), "a Service that went back")
+        wait_until(lambda: node.is_kube_proxys("cart") and not node.is_ours("cart"), "a Service that went back")
         _all_answer(node)
     # In its place: kube-proxy ends, its rules stay, ours come, its go.
     node.kube.process.stop()
@@ -136,13 +121,8 @@ def test_one_service_goes_over_and_back_and_then_all_of_them_and_each_answers_at
         assert not any(map(node.is_kube_proxys, ENDPOINTS))
         _all_answer(node)
     _all_answer(node)
-    done = subprocess.run(
-        [*node.enter, sys.executable, "-m", "zoneward", "proxy", "--cleanup"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
-    )
+    command = [*node.enter, sys.executable, "-m", "zoneward", "proxy", "--cleanup"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert "removed table ip zoneward" in done.stderr
     assert not any(map(node.is_ours, ENDPOINTS))
 

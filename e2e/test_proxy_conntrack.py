@@ -12,7 +12,7 @@ from e2e.nodes import Bed, Namespace, Node, kernel_of
 from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.conntrack import SocketAddress, dump_request, pack_address, parse_flows
-from zoneward.netlink.messages import Family
+from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner
 from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
@@ -20,6 +20,8 @@ from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 PORT, NODE_PORT = 53, 30_053
+SOON = 0.3
+"""Seconds until a client that may not be answered asks again."""
 ADDRESSES: dict[Family, str] = {"ip": "10.96.0.10", "ip6": "fd00:96::10"}
 OTHERS: dict[Family, str] = {"ip": "10.96.0.11", "ip6": "fd00:96::11"}
 CLIENT = "10.1.200.1", "fd00:1::c8:1"
@@ -27,6 +29,9 @@ PODS: dict[Family, tuple[str, ...]] = {
     "ip": tuple(f"10.1.0.{number}" for number in range(1, 4)),
     "ip6": tuple(f"fd00:1::{number}" for number in range(1, 4)),
 }
+
+
+pytestmark = pytest.mark.parametrize("family", FAMILIES)
 
 
 @pytest.fixture
@@ -48,7 +53,6 @@ class Client:
         kind = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket: socket.socket = namespace.call(socket.socket, kind, socket.SOCK_DGRAM)
         self._socket.bind(("::" if ":" in address else "0.0.0.0", source))
-        self._socket.settimeout(0.3)
 
     def __enter__(self) -> Self:
         return self
@@ -56,11 +60,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    async def ask(self) -> str | None:
-        """The address that answers; None: nobody does in time."""
-        return await asyncio.to_thread(self._ask)
+    async def ask(self, *, limit: float = 30.0) -> str | None:
+        """The address that answers; None: nobody does in so many seconds, or at once."""
+        return await asyncio.to_thread(self._ask, limit)
 
-    def _ask(self) -> str | None:
+    def _ask(self, limit: float) -> str | None:
+        self._socket.settimeout(limit)
         self._socket.sendto(b"?", self._to)
         with suppress(TimeoutError, ConnectionRefusedError):
             return self._socket.recv(256).decode().split()[0]
@@ -74,13 +79,12 @@ class Proxy:
         self.kernel, self.family = kernel, family
         self.removed = 0
         self.troubles: list[str] = []
-        here = [pack_address(family, address) for address in node.addresses if (":" in address) == (family == "ip6")]
-        self.table = TableSyncer(
-            kernel, family, options=RulesetOptions(), handlers=SyncHandlers(on_trouble=self.troubles.append)
-        )
+        here = pack_address(family, node.addresses[family == "ip6"])
+        handlers = SyncHandlers(on_trouble=self.troubles.append)
+        self.table = TableSyncer(kernel, family, options=RulesetOptions(), handlers=handlers)
         self.conntrack = ConntrackCleaner(
             kernel,
-            is_node_address=lambda _family, address: address in here,
+            is_node_address=lambda _family, address: address == here,
             on_removed=self._count,
             on_trouble=self.troubles.append,
         )
@@ -111,8 +115,7 @@ async def proxying(node: Node, family: Family) -> AsyncIterator[Proxy]:
         proxy = Proxy(node, kernel, family)
         tasks = [asyncio.create_task(proxy.table.run()), asyncio.create_task(proxy.conntrack.run())]
         try:
-            async with asyncio.timeout(20):
-                yield proxy
+            yield proxy
             assert not proxy.troubles
         finally:
             for task in tasks:
@@ -121,100 +124,84 @@ async def proxying(node: Node, family: Family) -> AsyncIterator[Proxy]:
 
 
 async def answered(client: Client, *by: str) -> None:
-    """Until one of some answers, within the time of `proxying`."""
-    while await client.ask() not in by:
+    """Until one of some answers."""
+    while await client.ask(limit=SOON) not in by:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("family", ["ip", "ip6"])
-def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Node, family: Family) -> None:
+async def removed(proxy: Proxy) -> int:
+    """How many flows were, once any was."""
+    while not proxy.removed:
+        await asyncio.sleep(0.02)
+    return proxy.removed
+
+
+async def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Node, family: Family) -> None:
     address, pods = ADDRESSES[family], PODS[family]
-
-    async def test() -> None:
-        async with proxying(node, family) as proxy:
-            await proxy.serve("dns", address, *pods[:2])
-            with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
-                first = await client.ask()
-                assert first in pods[:2]
-                # Whom it has it keeps, whoever comes.
-                await proxy.serve("dns", address, *pods)
-                assert {await client.ask() for _ in range(10)} == {first}
-                rest = [each for each in pods if each != first]
-                await proxy.serve("dns", address, *rest)
-                await answered(client, *rest)
-            assert proxy.removed == 1
-
-    asyncio.run(test())
+    async with proxying(node, family) as proxy:
+        await proxy.serve("dns", address, *pods[:2])
+        with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
+            first = await client.ask()
+            assert first in pods[:2]
+            # Whom it has it keeps, whoever comes.
+            await proxy.serve("dns", address, *pods)
+            assert {await client.ask() for _ in range(10)} == {first}
+            rest = [each for each in pods if each != first]
+            await proxy.serve("dns", address, *rest)
+            await answered(client, *rest)
+        assert await removed(proxy) == 1
 
 
-@pytest.mark.parametrize("family", ["ip", "ip6"])
-def test_a_client_that_began_before_anybody_served_reaches_the_first_who_does(node: Node, family: Family) -> None:
+async def test_a_client_that_began_before_anybody_served_reaches_the_first_who_does(node: Node, family: Family) -> None:
     address, pods = ADDRESSES[family], PODS[family]
-
-    async def test() -> None:
-        async with proxying(node, family) as proxy:
-            # The kernel tracks flows once somebody asks it to, which is what rules do.
-            await proxy.serve("other", OTHERS[family], pods[0])
-            with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
-                # Nobody knows of the Service yet: what is sent there goes out to the wire, and is tracked.
-                assert await client.ask() is None
-                assert (await proxy.flows({pack_address(family, address)})).total() == 1
-                await proxy.serve("dns", address)
-                assert await client.ask() is None
-                await proxy.serve("dns", address, pods[0])
-                await answered(client, pods[0])
-
-    asyncio.run(test())
+    async with proxying(node, family) as proxy:
+        # The kernel tracks flows once somebody asks it to, which is what rules do.
+        await proxy.serve("other", OTHERS[family], pods[0])
+        with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
+            # Nobody knows of the Service yet: what is sent there goes out to the wire, and is tracked.
+            assert await client.ask(limit=SOON) is None
+            assert (await proxy.flows({pack_address(family, address)})).total() == 1
+            await proxy.serve("dns", address)
+            assert await client.ask(limit=SOON) is None
+            await proxy.serve("dns", address, pods[0])
+            await answered(client, pods[0])
 
 
-@pytest.mark.parametrize("family", ["ip", "ip6"])
-def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: Bed, family: Family) -> None:
-    pods = PODS[family]
-
-    async def test() -> None:
-        async with proxying(node, family) as proxy:
-            to = node.addresses[family == "ip6"]
-            with Client(bed.outside(), to, NODE_PORT, source=4001) as client:
-                await proxy.serve("dns", ADDRESSES[family], pods[0], node_port=NODE_PORT)
-                await answered(client, pods[0])
-                await proxy.serve("dns", ADDRESSES[family], pods[1], node_port=NODE_PORT)
-                await answered(client, pods[1])
-
-    asyncio.run(test())
+async def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: Bed, family: Family) -> None:
+    async with proxying(node, family) as proxy:
+        with Client(bed.outside(), node.addresses[family == "ip6"], NODE_PORT, source=4001) as client:
+            for pod in PODS[family][:2]:
+                await proxy.serve("dns", ADDRESSES[family], pod, node_port=NODE_PORT)
+                await answered(client, pod)
 
 
-@pytest.mark.parametrize("family", ["ip", "ip6"])
-def test_flows_of_others_are_left_alone(node: Node, family: Family) -> None:
+async def test_flows_of_others_are_left_alone(node: Node, family: Family) -> None:
     address, other, pods = ADDRESSES[family], OTHERS[family], PODS[family]
     namespace = node.pod(*CLIENT)
+    with ExitStack() as sockets:
 
-    async def test() -> None:
-        with ExitStack() as sockets:
+        def a_client(to: str, port: int, source: int) -> Client:
+            return sockets.enter_context(Client(namespace, to, port, source=source))
 
-            def a_client(to: str, port: int, source: int) -> Client:
-                return sockets.enter_context(Client(namespace, to, port, source=source))
-
-            async with proxying(node, family) as proxy:
-                await proxy.serve("dns", address, *pods[:2], node_port=NODE_PORT)
-                client = a_client(address, PORT, 4001)
-                first = await client.ask()
-                assert first in pods[:2]
-                await proxy.serve("log", other, first)
-                # Of another Service at the same port, to the very same Pod, and to the node port of nobody.
-                others = [a_client(other, PORT, 4100 + number) for number in range(8)]
-                assert {await each.ask() for each in others} == {first}
-                direct = a_client(first, 8080, 4200)
-                assert await direct.ask() == first
-                await a_client(pods[2], NODE_PORT, 4201).ask()
-                of_others = {pack_address(family, each) for each in (other, first, pods[2])}
-                before = await proxy.flows(of_others)
-                (left,) = set(pods[:2]) - {first}
-                await proxy.serve("dns", address, left, node_port=NODE_PORT)
-                await answered(client, left)
-                assert proxy.removed == 1
-                assert before.total() == 10
-                assert before == await proxy.flows(of_others)
-                assert {await each.ask() for each in others} == {first}
-                assert await direct.ask() == first
-
-    asyncio.run(test())
+        async with proxying(node, family) as proxy:
+            await proxy.serve("dns", address, *pods[:2], node_port=NODE_PORT)
+            client = a_client(address, PORT, 4001)
+            first = await client.ask()
+            assert first in pods[:2]
+            await proxy.serve("log", other, first)
+            # Of another Service at the same port, to the very same Pod, and to the node port of nobody.
+            others = [a_client(other, PORT, 4100 + number) for number in range(8)]
+            assert {await each.ask() for each in others} == {first}
+            direct = a_client(first, 8080, 4200)
+            assert await direct.ask() == first
+            await a_client(pods[2], NODE_PORT, 4201).ask(limit=SOON)
+            of_others = {pack_address(family, each) for each in (other, first, pods[2])}
+            before = await proxy.flows(of_others)
+            (left,) = set(pods[:2]) - {first}
+            await proxy.serve("dns", address, left, node_port=NODE_PORT)
+            await answered(client, left)
+            assert await removed(proxy) == 1
+            assert before.total() == 10
+            assert before == await proxy.flows(of_others)
+            assert {await each.ask() for each in others} == {first}
+            assert await direct.ask() == first

@@ -24,7 +24,7 @@ HEADERS: Final = ("Content-Type", "X-Content-Type-Options", "X-Load-Balancing-En
 _ASK: Final = """
 import json, sys, urllib.error, urllib.request
 try:
-    answer = urllib.request.urlopen(sys.argv[1], timeout=5)
+    answer = urllib.request.urlopen(sys.argv[1], timeout=30)
 except urllib.error.HTTPError as error:
     answer = error
 print(json.dumps([answer.status, dict(answer.headers), answer.read().decode()]))
@@ -56,11 +56,9 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
     """What a kube-proxy says, by what was asked when."""
     api = control_plane.api()
     api.create_all([a_namespace(NAMESPACE), a_node(NODE)])
-    service = a_service(SERVICE, namespace=NAMESPACE)
-    service["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+    service = a_service(SERVICE, namespace=NAMESPACE, type="LoadBalancer", externalTrafficPolicy="Local")
     port = api.create(service)["spec"]["healthCheckNodePort"]
-    here = a_slice("cart-1", service=SERVICE, namespace=NAMESPACE, addresses=["10.1.0.1"])
-    here["endpoints"][0]["nodeName"] = NODE
+    here = a_slice("cart-1", service=SERVICE, namespace=NAMESPACE, addresses=["10.1.0.1"], node=NODE)
     api.create(here)
     found = {}
     # With its default it listens at the node's own address alone, which this namespace does not have.
@@ -94,7 +92,7 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
 
 async def ours(what: str) -> Answer:
     health, ports = ProxyHealth(limit=60.0), ServiceHealthServer(hosts=("127.0.0.1",), again=0.05)
-    async with asyncio.timeout(20), ProxyHealthServer(health, host="127.0.0.1", port=0) as server:
+    async with ProxyHealthServer(health, host="127.0.0.1", port=0) as server:
         for family in FAMILIES:
             health.mark_programmed(0.0, family)
         health.set_node_eligible(not what.startswith("leaving"))
@@ -126,6 +124,6 @@ async def told(port: int, path: str) -> Answer:
         *(("leaving-healthz", 503), ("leaving-livez", 200)),
     ],
 )
-def test_ours_says_what_kube_proxy_says(real: dict[str, Answer], what: str, status: int) -> None:
-    assert asyncio.run(ours(what)) == real[what]
+async def test_ours_says_what_kube_proxy_says(real: dict[str, Answer], what: str, status: int) -> None:
+    assert await ours(what) == real[what]
     assert real[what][0] == status

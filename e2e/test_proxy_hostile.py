@@ -3,7 +3,6 @@
 Needs root and libnftables. Everything is in a network namespace of its own.
 """
 
-import asyncio
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -11,14 +10,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.request import ProxyHandler, build_opener
 
 import pytest
 from e2e.nodes import Namespace, kernel_of
+from e2e.processes import fetch
 from e2e.proxied import NODE, Proxied, proxied, sliced
 from hypothesis import given, settings
 from tests.builders.objects import a_node, a_service
-from tests.proxy.hostile_objects import DOCUMENT, documents, rulesets
+from tests.proxy.hostile_objects import documents, rulesets
 
 from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.ruleset.difference import diff_rulesets
@@ -51,16 +50,12 @@ def test_nft_takes_what_is_made_of_any_cluster_and_makes_no_table_but_ours(
     load(namespace, document)
 
 
-def test_a_cluster_without_hostile_texts_is_taken(namespace: Namespace) -> None:
-    load(namespace, DOCUMENT)
-
-
 def _name_servers() -> set[str]:
     lines = [each.split() for each in Path("/etc/resolv.conf").read_text().splitlines()]
     return {each[1] for each in lines if each[:1] == ["nameserver"] and ":" not in each[1]} or {"127.0.0.1"}
 
 
-def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_is_asked() -> None:
+async def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_is_asked() -> None:
     """One that does not answer would hold up every transaction."""
     with ExitStack() as stack:
         here = Namespace()
@@ -71,16 +66,13 @@ def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_is_aske
         for each in sockets:
             stack.enter_context(each)
 
-        async def run() -> None:
-            async with kernel_of(here) as kernel:
-                for word in ("garbage", "a.name.that.nobody.has.example"):
-                    with pytest.raises(KernelRefused):
-                        await kernel.run_commands(
-                            f"add table ip t\nadd chain ip t c\nadd rule ip t c ip daddr {word} drop\n"
-                        )
-                await kernel.run_commands("add table ip t\n")
-
-        asyncio.run(run())
+        async with kernel_of(here) as kernel:
+            for word in ("garbage", "a.name.that.nobody.has.example"):
+                with pytest.raises(KernelRefused):
+                    await kernel.run_commands(
+                        f"add table ip t\nadd chain ip t c\nadd rule ip t c ip daddr {word} drop\n"
+                    )
+            await kernel.run_commands("add table ip t\n")
         for each in sockets:
             with pytest.raises(BlockingIOError):
                 each.recv(512)
@@ -93,13 +85,10 @@ def _listening(address: str) -> socket.socket:
     return found
 
 
-def test_commands_with_a_zero_byte_are_not_done_in_part(namespace: Namespace) -> None:
-    async def run() -> None:
-        async with kernel_of(namespace) as kernel:
-            with pytest.raises(KernelRefused, match="zero byte"):
-                await kernel.run_commands("add table ip half\n\0add table ip other\n")
-
-    asyncio.run(run())
+async def test_commands_with_a_zero_byte_are_not_done_in_part(namespace: Namespace) -> None:
+    async with kernel_of(namespace) as kernel:
+        with pytest.raises(KernelRefused, match="zero byte"):
+            await kernel.run_commands("add table ip half\n\0add table ip other\n")
     with pytest.raises(subprocess.CalledProcessError):
         namespace.run("nft", "list", "table", "ip", "half")
 
@@ -118,16 +107,12 @@ def site(tmp_path: Path) -> Iterator[Proxied]:
 
 def test_a_nodes_address_becomes_no_rule_and_another_services_address_is_not_taken_over(site: Proxied) -> None:
     api, proxy = site.server.api, site.proxy
-    thief = a_service("a-thief")
-    thief["spec"] |= {"externalIPs": [PLAIN]}
-    api.create(thief)
+    api.create(a_service("a-thief", externalIPs=[PLAIN]))
     api.create(sliced("a-thief-1", service="a-thief", addresses=["10.1.0.66"]))
     proxy.start()
-    addresses = [
-        {"type": "InternalIP", "address": each} for each in ("192.168.77.1 }\nadd table inet X", "garbage", "192.0.2.1")
-    ]
     node = api.read(a_node(NODE))
-    node["status"]["addresses"] = addresses
+    words = ("192.168.77.1 }\nadd table inet X", "garbage", "192.0.2.1")
+    node["status"]["addresses"] = [{"type": "InternalIP", "address": each} for each in words]
     api.replace(node, subresource="status")
     proxy.wait_until(lambda: len(proxy.told("an address of the Node is left out, being no IP address")) == 2, what="it")
     # What comes after it is in the kernel too, and nothing else is.
@@ -139,11 +124,7 @@ def test_a_nodes_address_becomes_no_rule_and_another_services_address_is_not_tak
     (event,) = proxy.told("other Services have what a Service asks for")
     assert (event["service"], event["taken"]) == ("default/a-thief", f"{PLAIN} of default/plain")
 
-    def asked() -> str:
-        with build_opener(ProxyHandler({})).open("http://localhost:10249/proxyMode", timeout=5.0) as answer:
-            return str(answer.read().decode())
-
-    assert site.node.call(asked) == "nftables"
+    assert site.node.call(fetch, "http://localhost:10249/proxyMode") == (200, "nftables")
     api.delete(a_service("plain"))
     proxy.wait_until(lambda: not proxy.metric("zoneward_proxy_contested_services"), what="it is handed over")
     proxy.wait_until(lambda: not proxy.metric("zoneward_proxy_waiting_seconds"), what="it is in the kernel")

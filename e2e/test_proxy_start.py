@@ -5,13 +5,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from e2e.processes import PATIENCE
 from e2e.proxied import NODE, Proxied, proxied
-from e2e.proxies import FLAGS
+from e2e.proxies import FLAGS, ZonewardProxy
 from e2e.rules_there import difference, rules_of, rules_there
 
 NO_RIGHT: Final = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", "--")
@@ -28,23 +28,9 @@ class Socket(socket.socket):
             data = data[:5] + bytes([0xEE]) + data[6:]
         return super().send(data, *flags)
 """
-NO_NETLINK: Final = """
-import errno, os, socket
-class Socket(socket.socket):
-    def __init__(self, family=-1, *rest, **named):
-        if family == socket.AF_NETLINK:
-            raise OSError(errno.EPROTONOSUPPORT, os.strerror(errno.EPROTONOSUPPORT))
-        super().__init__(family, *rest, **named)
-"""
 OTHERS: Final = "table ip others {\n\tchain somebody {\n\t}\n}\n"
 """What somebody else has there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    status: int
-    out: str
-    err: str
+Ended = tuple[int, str, str]
 
 
 @pytest.fixture(scope="module")
@@ -61,48 +47,39 @@ def site(shared: Proxied) -> Iterator[Proxied]:
     shared.proxy.kill()
 
 
-def ended(site: Proxied, *flags: str, wrapper: Sequence[str] = (), path: Path | None = None) -> Ended:
-    """The command on the node; ``path``: a folder of modules that Python finds first."""
+def ended(site: Proxied, *flags: str, wrapper: Sequence[str] = (), modules: Path | None = None) -> Ended:
+    """The command on the node: status, output and errors. ``modules``: a folder that Python looks into first."""
     command = [*site.node.enter, *wrapper, sys.executable, "-m", "zoneward", "proxy", *flags]
-    environment = dict(os.environ)
-    if path is not None:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path), environment.get("PYTHONPATH", "")]))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
-    return Ended(done.returncode, done.stdout, done.stderr)
+    environment = {**os.environ, **({} if modules is None else {"PYTHONPATH": str(modules)})}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
+    return done.returncode, done.stdout, done.stderr
 
 
-def started(site: Proxied, *flags: str, wrapper: Sequence[str] = (), path: Path | None = None) -> Ended:
-    usual = ["--node", NODE, "--kubeconfig", str(site.server.kubeconfig), *FLAGS]
-    return ended(site, *usual, *flags, wrapper=wrapper, path=path)
+def started(site: Proxied, *flags: str, **options: Any) -> Ended:
+    return ended(site, "--node", NODE, "--kubeconfig", str(site.server.kubeconfig), *FLAGS, *flags, **options)
 
 
 def check_refused(site: Proxied, found: Ended, *words: str) -> None:
     """One line, exit status 2, and a kernel as it was."""
     # The log may say before that it listens: what is wrong is the one line that is none of the log.
-    lines = [line for line in found.err.splitlines() if not line.startswith("{")]
-    assert (found.status, found.out, len(lines)) == (2, "", 1), found
+    status, out, err = found
+    lines = [line for line in err.splitlines() if not line.startswith("{")]
+    assert (status, out, len(lines)) == (2, "", 1), found
     assert lines[0].startswith("zoneward: ")
     assert [word for word in words if word not in lines[0]] == []
     assert site.node.run("nft", "list", "ruleset") == OTHERS
 
 
-def patched(folder: Path, code: str) -> Path:
-    """A folder with which Python's sockets of netlink are others."""
-    (folder / "sitecustomize.py").write_text(f"{code}\nsocket.socket = Socket\n")
-    return folder
+@pytest.mark.parametrize(("wrapper", "word"), [(NO_RIGHT, "CAP_NET_ADMIN"), (NO_LIBRARY, "libnftables.so.1")])
+def test_without_the_right_to_program_the_kernel_or_the_library(
+    site: Proxied, wrapper: Sequence[str], word: str
+) -> None:
+    check_refused(site, started(site, wrapper=wrapper), word)
 
 
-def test_without_the_right_to_program_the_kernel(site: Proxied) -> None:
-    check_refused(site, started(site, wrapper=NO_RIGHT), "CAP_NET_ADMIN")
-
-
-def test_without_the_library(site: Proxied) -> None:
-    check_refused(site, started(site, wrapper=NO_LIBRARY), "libnftables.so.1")
-
-
-@pytest.mark.parametrize("code", [NO_NFTABLES, NO_NETLINK], ids=["no-nf-tables", "no-netfilter"])
-def test_without_nf_tables_in_the_kernel(site: Proxied, tmp_path: Path, code: str) -> None:
-    check_refused(site, started(site, path=patched(tmp_path, code)), "nf_tables")
+def test_without_nf_tables_in_the_kernel(site: Proxied, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"{NO_NFTABLES}\nsocket.socket = Socket\n")
+    check_refused(site, started(site, modules=tmp_path), "nf_tables")
 
 
 def test_a_node_that_the_cluster_does_not_have(site: Proxied) -> None:
@@ -113,10 +90,10 @@ def test_a_node_that_the_cluster_does_not_have(site: Proxied) -> None:
 def test_an_api_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(site: Proxied, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(site.server.kubeconfig.read_text().replace(f":{site.server.port}", ":9"))
-    flags = ("--node", NODE, "--kubeconfig", str(kubeconfig), *FLAGS)
-    found = ended(site, *flags, wrapper=("timeout", "--signal=TERM", "--preserve-status", "4"))
-    assert found.status == 0
-    assert "the API server does not answer" in found.err
+    with ZonewardProxy(site.node, kubeconfig, tmp_path) as proxy:
+        proxy.start(wait=False)
+        proxy.wait_until(lambda: "the API server does not answer" in proxy.log.read_text(), what="what it waits for")
+        assert proxy.terminate() == 0
     assert site.node.run("nft", "list", "ruleset") == OTHERS
 
 
@@ -129,22 +106,22 @@ def test_a_port_that_somebody_else_has(site: Proxied, option: str, port: int) ->
 def test_printing_needs_no_right(site: Proxied) -> None:
     """What is printed is what a proxy that runs then puts into the kernel."""
     found = started(site, "--print", wrapper=NO_RIGHT)
-    assert (found.status, found.err) == (0, "")
+    assert (found[0], found[2]) == (0, "")
     assert site.node.run("nft", "list", "ruleset") == OTHERS
     site.proxy.start()
-    assert difference(rules_there(site.node), rules_of(found.out)) == []
+    assert difference(rules_there(site.node), rules_of(found[1])) == []
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(site: Proxied) -> None:
-    found = started(site, "--dry-run")
-    assert (found.status, found.err) == (0, "")
+    status, commands, err = started(site, "--dry-run")
+    assert (status, err) == (0, "")
     assert site.node.run("nft", "list", "ruleset") == OTHERS
     # Somebody who does what it says has what a proxy would have, and it says no more.
-    site.node.run("nft", "-f", "-", text=found.out)
-    assert difference(rules_there(site.node), rules_of(started(site, "--print").out)) == []
-    assert started(site, "--dry-run") == Ended(0, "", "")
+    site.node.run("nft", "-f", "-", text=commands)
+    assert difference(rules_there(site.node), rules_of(started(site, "--print")[1])) == []
+    assert started(site, "--dry-run") == (0, "", "")
     site.node.run("nft", "delete", "element", "ip", "zoneward", "cluster-ips", "{ 10.96.0.10 }")
-    assert started(site, "--dry-run") == Ended(0, "add element ip zoneward cluster-ips { 10.96.0.10 }\n", "")
+    assert started(site, "--dry-run") == (0, "add element ip zoneward cluster-ips { 10.96.0.10 }\n", "")
 
 
 def test_cleaning_up_removes_what_is_ours_and_nothing_else(site: Proxied) -> None:
@@ -152,10 +129,7 @@ def test_cleaning_up_removes_what_is_ours_and_nothing_else(site: Proxied) -> Non
     assert rules_there(site.node) != {}
     assert site.proxy.terminate() == 0
     first, again = (ended(site, "--cleanup") for _ in range(2))
-    assert (first.status, first.out, first.err) == (0, "", "removed table ip zoneward, table ip6 zoneward\n")
+    assert first == (0, "", "removed table ip zoneward, table ip6 zoneward\n")
     assert site.node.run("nft", "list", "ruleset") == OTHERS
-    assert (again.status, again.out, again.err) == (0, "", "there was nothing of ours\n")
-
-
-def test_cleaning_up_needs_the_right_to(site: Proxied) -> None:
+    assert again == (0, "", "there was nothing of ours\n")
     check_refused(site, ended(site, "--cleanup", wrapper=NO_RIGHT), "CAP_NET_ADMIN")

@@ -36,9 +36,8 @@ def asked(zones: Zones) -> list[tuple[Object, Service]]:
         if service is None:
             # The API server's own.
             continue
-        tcp = any(port.protocol == "TCP" for port in service.spec.ports or ())
-        has_selector = bool(service.spec.selector)
-        if decision["addressType"] == "IPv4" and tcp and has_selector and decision.get("droppedTraffic") == 0.0:
+        is_served = service.spec.selector and any(port.protocol == "TCP" for port in service.spec.ports or ())
+        if decision["addressType"] == "IPv4" and is_served and decision.get("droppedTraffic") == 0.0:
             found.append((decision, service))
     return found
 
@@ -52,11 +51,9 @@ def tally(zones: Zones, zone: str, service: Service, *, times: int = TIMES) -> C
 
 def in_zone(counted: Mapping[str, Counter[str]], where: Mapping[str, str], decision: Object) -> float:
     """The share that stays in its zone, of the traffic that zones are expected to start."""
-    share = 0.0
-    for zone, answered in counted.items():
-        stayed = sum(number for address, number in answered.items() if where[address] == zone)
-        share += decision["zones"][zone]["demand"] * stayed / answered.total()
-    return share
+    stayed = {zone: sum(some[each] for each in some if where[each] == zone) for zone, some in counted.items()}
+    demand: dict[str, float] = {zone: each["demand"] for zone, each in decision["zones"].items()}
+    return sum(demand[zone] * stayed[zone] / some.total() for zone, some in counted.items())
 
 
 @pytest.mark.parametrize("value", WHAT_IF_VALUES)

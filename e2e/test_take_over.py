@@ -2,18 +2,17 @@
 
 import re
 import shlex
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
 from e2e.control_plane import QUICK, SLICE_CONTROLLERS, ControlPlane
 from e2e.controllers import ZonewardController, to_write
-from e2e.pod_readiness import flipping
-from e2e.slice_watcher import SliceWatcher
-from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from e2e.pods import Shop, ready_addresses
+from e2e.recording import Recording
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service, some_endpoints
 from tests.contract.api import Object
 from tests.deploy.manifests import ROOT
 
@@ -34,44 +33,30 @@ ANNOTATIONS: tuple[dict[str, str], ...] = (
 )
 FLIPPED = (*list(PODS)[:8], "large")
 """Services of which one Pod turns unready and ready all the time."""
-TWICE = 5.0
-"""Seconds for which an address may be in the slices of both controllers. Longer, and whose hints count is chance."""
-BOTH = 20.0
-"""The same where both run: ours go a few seconds after it is certain that theirs come back."""
+FLIPS = tuple(f"{name}-0" for name in FLIPPED)
 CONTESTED = "zoneward_controller_contested_services"
 MIRRORED = "mirrored"
 TAKE_OVER_PAGE = ROOT / "docs" / "take-over.md"
 
 
 def service(name: str, number: int) -> Object:
-    ways = len(DISTRIBUTIONS) + len(ANNOTATIONS)
-    way = number % ways
-    made = a_service(
+    """Some without an address of their own, some with two."""
+    way = number % (len(DISTRIBUTIONS) + len(ANNOTATIONS))
+    more = {3: {"clusterIP": "None"}, 5: {"ipFamilyPolicy": "PreferDualStack"}}.get(number % 7, {})
+    return a_service(
         name,
         namespace=NAMESPACE,
         selector={"app": name},
-        distribution=DISTRIBUTIONS[way] if way < len(DISTRIBUTIONS) else None,
-        annotations=ANNOTATIONS[way - len(DISTRIBUTIONS)] if way >= len(DISTRIBUTIONS) else None,
+        distribution=(*DISTRIBUTIONS, *[None] * len(ANNOTATIONS))[way],
+        annotations=(*[None] * len(DISTRIBUTIONS), *ANNOTATIONS)[way],
+        **more,  # type: ignore[arg-type]
     )
-    # Some without an address of their own, some with two.
-    if number % 7 == 3:
-        made["spec"]["clusterIP"] = "None"
-    if number % 7 == 5:
-        made["spec"]["ipFamilyPolicy"] = "PreferDualStack"
-    return made
 
 
 def pod(name: str, service_number: int, number: int) -> Object:
-    nodes = list(NODES)
-    made = a_pod(
-        f"{name}-{number}",
-        namespace=NAMESPACE,
-        node=nodes[number % len(nodes)],
-        ips=[f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}"],
-        labels={"app": name},
-    )
-    made["status"]["podIPs"].append({"ip": f"fd00::{service_number + 1:x}:{number + 1:x}"})
-    return made
+    ips = f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}", f"fd00::{service_number + 1:x}:{number + 1:x}"
+    node = list(NODES)[number % len(NODES)]
+    return a_pod(f"{name}-{number}", namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
 
 
 def addresses(name: str) -> list[str]:
@@ -79,28 +64,19 @@ def addresses(name: str) -> list[str]:
     return [pod(name, at, number)["status"]["podIP"] for number in range(PODS[name])]
 
 
-class Shop:
+class Cluster(Shop):
     def __init__(self, plane: ControlPlane) -> None:
-        self.plane, self.api = plane, plane.api()
+        super().__init__(plane.api(), NAMESPACE)
+        self.plane = plane
 
     def fill(self) -> None:
         self.api.create_all([a_namespace(NAMESPACE), *(a_node(name, zone=zone) for name, zone in NODES.items())])
         self.api.create_all(pod(name, at, number) for at, name in enumerate(PODS) for number in range(PODS[name]))
         self.api.create_all(service(name, number) for number, name in enumerate(PODS))
-        endpoints = {
-            "apiVersion": "v1",
-            "kind": "Endpoints",
-            "metadata": {"name": MIRRORED, "namespace": NAMESPACE},
-            "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"name": "http", "port": 80}]}],
-        }
         self.api.create(a_service(MIRRORED, namespace=NAMESPACE))
-        self.api.create(endpoints)
+        self.api.create(some_endpoints(MIRRORED, namespace=NAMESPACE))
 
-    def slices(self) -> list[Object]:
-        items: list[Object] = self.api.get(f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices")["items"]
-        return items
-
-    def managers(self) -> set[str]:
+    def all_managers(self) -> set[str]:
         """Of all slices but the mirrored one."""
         return {
             each["metadata"]["labels"][MANAGED_BY]
@@ -108,31 +84,25 @@ class Shop:
             if each["metadata"]["labels"][SERVICE_NAME] != MIRRORED
         }
 
-    def ready(self, manager: str) -> dict[str, set[str]]:
+    def ready_of(self, manager: str) -> dict[str, set[str]]:
         """By Service, what that controller's slices list as ready, in the first family."""
         listed: dict[str, set[str]] = {name: set() for name in PODS}
-        for each in self.slices():
-            labels = each["metadata"]["labels"]
-            if labels[MANAGED_BY] == manager and each["addressType"] == "IPv4":
-                listed[labels[SERVICE_NAME]] |= {
-                    address
-                    for one in each["endpoints"] or ()
-                    if one["conditions"]["ready"]
-                    for address in one["addresses"]
-                }
+        for each in self.slices(manager=manager):
+            if each["addressType"] == "IPv4":
+                listed[each["metadata"]["labels"][SERVICE_NAME]] |= ready_addresses([each])
         return listed
 
     def lists_all(self, manager: str) -> bool:
-        return self.ready(manager) == {name: set(addresses(name)) for name in PODS}
+        return self.ready_of(manager) == {name: set(addresses(name)) for name in PODS}
 
-    def conditions(self) -> set[str]:
+    def all_conditions(self) -> set[str]:
         """Types of all that are in Services' status."""
-        services = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/services")["items"]
+        services = self.items("/api/v1/{}/services")
         return {one["type"] for each in services for one in each["status"].get("conditions") or ()}
 
     def is_contested(self) -> bool:
         """Whether an Event of every Service says so."""
-        events = self.api.get(EVENTS)["items"]
+        events = self.items("/apis/events.k8s.io/v1/{}/events")
         return {each["regarding"]["name"] for each in events if each["reason"] == "EndpointSlicesContested"} == {*PODS}
 
     def zones_of_slices(self) -> set[str]:
@@ -146,12 +116,9 @@ class Shop:
             if each["metadata"]["labels"][SERVICE_NAME] == MIRRORED
         ]
 
-    def watched(self) -> SliceWatcher:
+    def recording(self) -> Recording:
         steady = {name: addresses(name)[name in FLIPPED :] for name in PODS}
-        return SliceWatcher(self.api, NAMESPACE, PODS, steady=steady)
-
-    def flipping(self) -> AbstractContextManager[None]:
-        return flipping(self.api, NAMESPACE, *(f"{name}-0" for name in FLIPPED), period=0.2)
+        return Recording(self.api, NAMESPACE, PODS, steady=steady)
 
     # --- who is at work -----------------------------------------------------------------------------------------------
 
@@ -165,14 +132,14 @@ class Shop:
         """Taken over from the built-in controller."""
         self.restart_built_in(*WITHOUT)
         with ZonewardController(self.plane, *flags) as controller:
-            controller.wait_until(lambda: self.managers() == {manager}, what="all slices ours")
+            controller.wait_until(lambda: self.all_managers() == {manager}, what="all slices ours")
             yield controller
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
+def shop() -> Iterator[Cluster]:
     with ControlPlane(controllers=CONTROLLERS, controller_flags=QUICK) as plane:
-        shop = Shop(plane)
+        shop = Cluster(plane)
         shop.fill()
         plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER) and bool(shop.mirrored()), what="its slices")
         yield shop
@@ -185,16 +152,15 @@ def is_complete(plane: ControlPlane) -> bool:
     return not any({"create", "update"} & writes.keys() for writes in left)
 
 
-def check(watcher: SliceWatcher, *, twice: float) -> None:
-    assert watcher.missing == []
-    assert watcher.twice.keys() == PODS.keys()
-    assert max(watcher.twice.values()) < twice
+def check(recording: Recording) -> None:
+    assert recording.missing == []
+    assert recording.twice == PODS.keys()
 
 
-def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Shop) -> None:
+def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Cluster) -> None:
     mirrored = shop.mirrored()
-    with shop.watched() as watcher, ExitStack() as flips:
-        flips.enter_context(shop.flipping())
+    with shop.recording() as recording, ExitStack() as flips:
+        flips.enter_context(shop.flipping(*FLIPS, period=0.2))
         with shop.ours() as controller:
             time.sleep(0.5)
             flips.close()
@@ -202,47 +168,45 @@ def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Shop) -> 
             assert to_write(shop.plane) == {}
             assert controller.is_ready
             assert controller.metric(CONTESTED) == 0
-    check(watcher, twice=TWICE)
+    check(recording)
     assert shop.mirrored() == mirrored
 
 
 @pytest.mark.parametrize("late", ["theirs", "ours"])
-def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Shop, late: str) -> None:
+def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Cluster, late: str) -> None:
     shop.api.request("DELETE", EVENTS)
-    with shop.watched() as watcher, ExitStack() as ends:
+    with shop.recording() as recording, ExitStack() as ends:
         if late == "theirs":
             controller = ends.enter_context(shop.ours())
-        ends.enter_context(shop.flipping())
+        ends.enter_context(shop.flipping(*FLIPS, period=0.2))
         if late == "theirs":
             shop.restart_built_in(*CONTROLLERS)
         else:
             controller = ends.enter_context(ZonewardController(shop.plane))
-        controller.wait_until(shop.is_contested, patience=60, what="all Services contested")
+        controller.wait_until(shop.is_contested, what="all Services contested")
         status, text = controller.get("/readyz")
         assert (status, "the built-in controller writes slices of" in text) == (503, True)
         assert controller.get("/healthz")[0] == 200
         assert controller.metric(CONTESTED) == len(PODS)
         assert controller.told("the built-in controller writes slices of a Service of ours: keeping off")
-        controller.wait_until(lambda: shop.managers() == {names.BUILT_IN_MANAGER}, patience=60, what="ours gone")
-        controller.wait_until(lambda: not shop.conditions(), what="our conditions gone")
+        controller.wait_until(lambda: shop.all_managers() == {names.BUILT_IN_MANAGER}, what="ours gone")
+        controller.wait_until(lambda: not shop.all_conditions(), what="our conditions gone")
         assert controller.terminate() == 0
-    check(watcher, twice=BOTH)
-    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    check(recording)
+    assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     shop.plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER), what="all endpoints")
 
 
-def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_deleted(shop: Shop) -> None:
+def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_deleted(shop: Cluster) -> None:
     with shop.ours() as controller:
         controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
         controller.kill()
-        with shop.watched() as watcher:
+        with shop.recording() as recording:
             shop.restart_built_in(*CONTROLLERS)
             shop.plane.wait_until(lambda: is_complete(shop.plane), what="its slices")
-            delete = ("delete", "endpointslices", "-A", "-l", f"{MANAGED_BY}={names.MANAGER}")
-            command = [str(shop.plane.programs["kubectl"]), "--kubeconfig", str(shop.plane.kubeconfig()), *delete]
-            subprocess.run(command, check=True, capture_output=True)
-    assert watcher.missing == []
-    assert shop.managers() == {names.BUILT_IN_MANAGER}
+            shop.plane.kubectl("delete", "endpointslices", "-A", "-l", f"{MANAGED_BY}={names.MANAGER}")
+    assert recording.missing == []
+    assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     assert shop.lists_all(names.BUILT_IN_MANAGER)
 
 
@@ -252,48 +216,64 @@ def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_delet
 def configured(plane: ControlPlane) -> str:
     """A configuration file that `plan` and the controller take."""
     file = plane.folder / "keep-built-in-label.yaml"
-    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
-    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
+    controller = "controller: {mode: take-over, keepBuiltInLabel: true}\n"
+    file.write_text(f"apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n{controller}")
     return str(file)
 
 
-def uids(shop: Shop) -> set[str]:
+def uids(shop: Cluster) -> set[str]:
     return {each["metadata"]["uid"] for each in shop.slices()}
 
 
-def go_back(shop: Shop) -> None:
+def go_back(shop: Cluster) -> None:
     """The built-in controller goes on with the slices that are there, which have our annotation until it is removed."""
     shop.restart_built_in(*CONTROLLERS)
     shop.plane.wait_until(lambda: not shop.zones_of_slices(), what="slices for all zones")
     (command,) = re.findall(r"^kubectl (annotate endpointslices .*)$", TAKE_OVER_PAGE.read_text(), re.MULTILINE)
-    kubectl = [str(shop.plane.programs["kubectl"]), "--kubeconfig", str(shop.plane.kubeconfig())]
-    subprocess.run([*kubectl, *shlex.split(command)], check=True, capture_output=True)
+    shop.plane.kubectl(*shlex.split(command))
     shop.plane.wait_until(lambda: is_complete(shop.plane), what="its slices")
-    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    assert shop.all_managers() == {names.BUILT_IN_MANAGER}
     assert shop.lists_all(names.BUILT_IN_MANAGER)
 
 
-def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop: Shop) -> None:
+def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop: Cluster) -> None:
     before, config = uids(shop), configured(shop.plane)
-    with shop.watched() as watcher, ExitStack() as flips:
-        flips.enter_context(shop.flipping())
+    with shop.recording() as recording, ExitStack() as flips:
+        flips.enter_context(shop.flipping(*FLIPS, period=0.2))
         with shop.ours("--config", config, manager=names.BUILT_IN_MANAGER) as controller:
             controller.wait_until(lambda: bool(shop.zones_of_slices()), what="groups of zones")
             assert controller.is_ready
             # Slices come for the other zones, and all that were there are kept.
             assert before <= uids(shop)
+            _check_a_service_that_selects_nobody(shop, controller)
             assert controller.terminate() == 0
         flips.close()
         go_back(shop)
-    assert watcher.missing == []
+    assert recording.missing == []
 
 
-def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop: Shop) -> None:
+def _check_a_service_that_selects_nobody(shop: Cluster, controller: ZonewardController) -> None:
+    """It gets a slice and loses it, as Kubernetes' conformance test of that name demands."""
+
+    def found() -> list[Object]:
+        return [each for each in shop.slices() if each["metadata"]["labels"][SERVICE_NAME] == "nobody"]
+
+    created = shop.api.create(a_service("nobody", namespace=NAMESPACE, selector={"does-not-match": "anything"}))
+    controller.wait_until(found, what="a slice")
+    (slice_,) = found()
+    assert slice_["metadata"]["labels"][MANAGED_BY] == "endpointslice-controller.k8s.io"
+    assert not slice_["endpoints"]
+    shop.api.delete(created)
+    controller.wait_until(lambda: not found(), what="no slice")
+
+
+def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop: Cluster) -> None:
     config = configured(shop.plane)
-    with shop.watched() as watcher:
-        for flags, manager in (((), names.MANAGER), (("--config", config), names.BUILT_IN_MANAGER)) * 2:
+    with shop.recording() as recording:
+        label = (("--config", config), names.BUILT_IN_MANAGER)
+        for flags, manager in (label, ((), names.MANAGER), label):
             with ExitStack() as flips, shop.ours(*flags, manager=manager) as controller:
-                flips.enter_context(shop.flipping())
+                flips.enter_context(shop.flipping(*FLIPS, period=0.2))
                 time.sleep(0.5)
                 flips.close()
                 controller.wait_until(partial(shop.lists_all, manager), what="all endpoints")
@@ -301,23 +281,4 @@ def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop:
                 assert controller.metric(CONTESTED) == 0
                 assert controller.terminate() == 0
         go_back(shop)
-    check(watcher, twice=TWICE)
-
-
-def test_a_service_that_selects_no_pods_gets_a_slice_with_its_label_and_loses_it(shop: Shop) -> None:
-    """As Kubernetes' conformance test of that name demands. No garbage collector runs here: our controller deletes."""
-
-    def found() -> list[Object]:
-        return [each for each in shop.slices() if each["metadata"]["labels"][SERVICE_NAME] == "nobody"]
-
-    with shop.ours("--keep-built-in-label", manager=names.BUILT_IN_MANAGER) as controller:
-        created = a_service("nobody", namespace=NAMESPACE, selector={"does-not-match": "anything"})
-        shop.api.create(created)
-        controller.wait_until(lambda: bool(found()), what="a slice")
-        (slice_,) = found()
-        assert slice_["metadata"]["labels"][MANAGED_BY] == "endpointslice-controller.k8s.io"
-        assert not slice_["endpoints"]
-        shop.api.delete(created)
-        controller.wait_until(lambda: not found(), what="no slice")
-        assert controller.terminate() == 0
-    go_back(shop)
+    check(recording)

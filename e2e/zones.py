@@ -5,20 +5,19 @@ nodes; a zone's namespace has the addresses of all Pods of that zone, and its fi
 """
 
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import yaml
-from e2e.nodes import Bed, Namespace, Node
-from e2e.processes import Process
+from e2e.nodes import Bed, Namespace
+from e2e.processes import Process, wait_until
+from e2e.proxies import ZonewardProxy
 from tests.contract.api import Api, Object
 
 from zoneward.kube.object_reader import read_objects
@@ -28,8 +27,6 @@ from zoneward.sample import cluster
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward")
-_PATIENCE: Final = 60.0
-_CIDR: Final = "10.244.0.0/16"
 
 
 class Zones:
@@ -42,79 +39,65 @@ class Zones:
         self.snapshot: Final = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
         self.nodes: dict[str, str] = {}
         """By zone, the node whose proxy runs there."""
-        self._places: dict[str, Node] = {}
+        for name, zone in sorted((each.metadata.name, node_zone(each)) for each in self.snapshot.nodes):
+            if zone is not None:
+                self.nodes.setdefault(zone, name)
+        self._proxies: dict[str, ZonewardProxy] = {}
         self.clients: dict[str, Namespace] = {}
         """By zone, a Pod to ask from."""
 
     def __enter__(self) -> Self:
         with self._cleanup as cleanup:
             bed = cleanup.enter_context(Bed(ports=self._ports()))
-            for zone, ranges in sorted(self._ranges().items()):
-                place = self._places[zone] = bed.node(zone, pods=ranges)
-                # No Pod of the sample has an address so high.
-                self.clients[zone] = place.pod(ranges[0].replace("0/24", "250"))
-            names = {each.metadata.name: node_zone(each) for each in self.snapshot.nodes}
-            for name, of in sorted(names.items()):
-                if of is not None:
-                    self.nodes.setdefault(of, name)
+            places = {zone: bed.node(self.nodes[zone], pods=some) for zone, some in sorted(self._ranges().items())}
+            # No Pod of the sample has an address so high.
+            self.clients = {zone: each.pod(each.ranges[0].replace("0/24", "250")) for zone, each in places.items()}
             self._server = bed.outside()
             self._start_all(cleanup)
+            for zone, place in places.items():
+                proxy = ZonewardProxy(place, self.kubeconfig, self._folder)
+                self._proxies[zone] = cleanup.enter_context(proxy)
+                proxy.start()
             self._cleanup = cleanup.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def ask_for(self, value: str) -> None:
         """Let every Service ask for a value of ``--what-if``, and wait until that is in every kernel."""
         for service in self.snapshot.services:
             self._server.call(self._api.patch, _object(service), _wish(service, as_if_requested(service, value)))
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until the controller has written what it decides, and each proxy serves what `route` says."""
-        self._until(lambda: all(not _writes(each) for each in self.decisions()), what="slices as they are planned")
+        # The controller has written what it decides, and each proxy serves what `route` says.
+        wait_until(lambda: not any(map(_writes, self.decisions())), "slices as they are planned")
         for zone in self.nodes:
-            serves = partial(self._serves, zone)
-            self._until(serves, what=f"a proxy in {zone} that serves what route says")
+            wait_until(partial(self._serves, zone), f"a proxy in {zone} that serves what route says")
 
     def _serves(self, zone: str) -> bool:
-        return _clusters(self.route(zone)) == _clusters(self.selection(zone))
+        proxy = self._proxies[zone]
+        if proxy.get("/readyz")[0] != 200 or proxy.metric("zoneward_proxy_waiting_seconds"):
+            return False
+        return _clusters(self.route(zone)) == _clusters(json.loads(proxy.get("/debug/selection")[1]))
 
-    def decisions(self) -> list[Object]:
+    def decisions(self, *flags: str) -> list[Object]:
         """What `plan` says of the cluster as it is."""
-        found: list[Object] = json.loads(self._zoneward("plan", "-A", "-o", "json"))["decisions"]
-        return found
+        return list(self._zoneward("plan", "-A", *flags)["decisions"])
 
     def route(self, zone: str) -> Object:
         """What `route` says of the node in a zone, of the slices as they are."""
-        found: Object = json.loads(self._zoneward("route", "-A", "--as-is", "--node", self.nodes[zone], "-o", "json"))
-        return found
-
-    def selection(self, zone: str) -> Object:
-        """What the proxy there says that it serves; nothing while it has changes to program."""
-        place = self._places[zone]
-        if "ok" not in _fetched(place, "/readyz") or _waiting(_fetched(place, "/metrics")):
-            return {"ports": []}
-        found: Object = json.loads(_fetched(place, "/debug/selection"))
-        return found
+        return self._zoneward("route", "-A", "--as-is", "--node", self.nodes[zone])
 
     def measured(self) -> dict[str, Object]:
         """What each zone's proxy has counted."""
         # A look at the kernel is not repeated within a second.
         time.sleep(1.1)
-        return {zone: json.loads(_fetched(place, "/measured")) for zone, place in self._places.items()}
+        return {zone: json.loads(proxy.get("/measured")[1]) for zone, proxy in self._proxies.items()}
 
     def decisions_measured(self, documents: Iterable[Object]) -> list[Object]:
         """What `plan` says of the cluster beside what was measured."""
         file = self._folder / "measured.jsonl"
         file.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
-        found: list[Object] = json.loads(self._zoneward("plan", "-A", "-o", "json", "--measured", str(file)))[
-            "decisions"
-        ]
-        return found
+        return self.decisions("--measured", str(file))
 
     def service(self, namespace: str, name: str) -> Service | None:
         """Of the sample; None for one that is none of it."""
@@ -135,45 +118,25 @@ class Zones:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _start_all(self, cleanup: ExitStack) -> None:
-        server, log = self._server, self._folder
+        server, access = self._server, ("--kubeconfig", str(self.kubeconfig))
+
+        def start(*words: str) -> Process:
+            command = [*server.enter, *_COMMAND, *words]
+            return cleanup.enter_context(Process(command, log=self._folder / f"{words[0]}.log"))
+
         address = server.addresses[0]
-        self._start(
-            cleanup,
-            server,
-            *("sandbox", "--sample", "--listen", address, "--write-kubeconfig", str(self.kubeconfig)),
-            log=log / "sandbox.log",
-        )
-        self._until(self.kubeconfig.exists, what="a sandbox")
+        sandbox = start("sandbox", "--sample", "--listen", address, "--write-kubeconfig", str(self.kubeconfig))
+        wait_until(self.kubeconfig.exists, "a sandbox", sandbox)
         known = yaml.safe_load(self.kubeconfig.read_text())
         self._api = Api(known["clusters"][0]["cluster"]["server"], known["users"][0]["user"]["token"])
         cleanup.callback(lambda: server.call(self._api.close))
-        access = ("--kubeconfig", str(self.kubeconfig))
-        self._start(
-            cleanup,
-            server,
-            *("controller", "--take-over", "--no-leader-elect", "--listen", "127.0.0.1:0", *access),
-            log=log / "controller.log",
+        start("controller", "--take-over", "--no-leader-elect", "--listen", "127.0.0.1:0", *access)
+
+    def _zoneward(self, *words: str) -> Object:
+        found: Object = json.loads(
+            self._server.run(*_COMMAND, *words, "-o", "json", "-q", "--kubeconfig", str(self.kubeconfig))
         )
-        for zone, node in self.nodes.items():
-            self._start(
-                cleanup,
-                self._places[zone],
-                *("proxy", "--node", node, "--cluster-cidr", _CIDR, *access),
-                log=log / f"proxy-{zone}.log",
-            )
-
-    def _start(self, cleanup: ExitStack, where: Namespace, *words: str, log: Path) -> None:
-        cleanup.enter_context(Process([*where.enter, *_COMMAND, *words], log=log))
-
-    def _zoneward(self, *words: str) -> str:
-        command = [*self._server.enter, *_COMMAND, *words, "--kubeconfig", str(self.kubeconfig), "-q"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    def _until(self, holds: Callable[[], object], *, what: str) -> None:
-        limit = time.monotonic() + _PATIENCE
-        while not holds():
-            assert time.monotonic() < limit, f"no {what} within {_PATIENCE:g} s"
-            time.sleep(0.1)
+        return found
 
     def _ports(self) -> list[int]:
         """All that Pods of the sample listen on, but what would be too low to be told from others'."""
@@ -202,11 +165,8 @@ def _wish(service: Service, wished: Service) -> Object:
 
 
 def _object(service: Service) -> Object:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _named(service.metadata)}
-
-
-def _named(metadata: Any) -> Object:
-    return {"namespace": metadata.namespace, "name": metadata.name}
+    named = {"namespace": service.metadata.namespace, "name": service.metadata.name}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": named}
 
 
 def _writes(decision: Object) -> int:
@@ -214,36 +174,12 @@ def _writes(decision: Object) -> int:
     return int(slices["create"] + slices["update"] + slices["delete"])
 
 
-def _clusters(route: Object) -> list[Object]:
+def _clusters(route: Object) -> list[tuple[object, ...]]:
+    """By Service, family and port, the endpoints."""
     return sorted(
         (
-            {
-                key: sorted(each[key] or ()) if key in ("cluster", "local") else each[key]
-                for key in ("namespace", "service", "addressType", "port", "cluster", "local")
-            }
-            for each in route["ports"]
-        ),
-        key=lambda each: [each[key] for key in ("namespace", "service", "addressType", "port")],
+            *(each[key] for key in ("namespace", "service", "addressType", "port")),
+            *(sorted(each[key] or ()) for key in ("cluster", "local")),
+        )
+        for each in route["ports"]
     )
-
-
-def _fetched(place: Namespace, path: str) -> str:
-    done = subprocess.run(
-        [*place.enter, sys.executable, "-c", _FETCH, f"http://127.0.0.1:10272{path}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout
-
-
-_FETCH: Final = """
-import sys, urllib.request
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-sys.stdout.write(opener.open(sys.argv[1], timeout=10).read().decode())
-"""
-
-
-def _waiting(metrics: str) -> bool:
-    lines = [line for line in metrics.splitlines() if line.startswith("zoneward_proxy_waiting_seconds ")]
-    return not lines or float(lines[0].split()[1]) > 0

@@ -1,0 +1,129 @@
+"""A namespace with Pods in three zones: what is there, and how it changes as kubelets write it."""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+from tests.builders.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from tests.contract.api import Api, Object
+
+LABELS: Final = {"app": "cart"}
+
+
+def a_shop(namespace: str, pods: int, *, nodes: Sequence[str] = ("node-a", "node-b", "node-c")) -> list[Object]:
+    """A namespace and nodes of zones a, b and c, with the Pods cart-0, cart-1, ... on them in turn."""
+    return [
+        a_namespace(namespace),
+        *(a_node(name, zone=zone) for name, zone in zip(nodes, "abc", strict=True)),
+        *(
+            a_pod(f"cart-{each}", namespace=namespace, node=nodes[each % 3], ips=[address(each)], labels=LABELS)
+            for each in range(pods)
+        ),
+    ]
+
+
+def address(pod: int) -> str:
+    return f"10.1.0.{pod + 1}"
+
+
+def ready_addresses(slices: Iterable[Object]) -> set[str]:
+    """Of all endpoints that are ready."""
+    return {
+        address
+        for each in slices
+        for one in each["endpoints"] or ()
+        if one["conditions"].get("ready")
+        for address in one["addresses"]
+    }
+
+
+class Shop:
+    """Services that select the Pods of `a_shop`, as somebody with all permissions sees them."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api, self.namespace = api, namespace
+
+    def items(self, path: str, **query: str) -> list[Object]:
+        """``path``: as in ``/api/v1/{}/services``."""
+        found: list[Object] = self.api.get(path.format(f"namespaces/{self.namespace}"), **query)["items"]
+        return found
+
+    def service(self, name: str) -> Object:
+        return self.api.read(a_service(name, namespace=self.namespace))
+
+    def slices(self, service: str = "", manager: str = "") -> list[Object]:
+        labels = {SERVICE_NAME: service, MANAGED_BY: manager}
+        selector = ",".join(f"{label}={value}" for label, value in labels.items() if value)
+        return self.items("/apis/discovery.k8s.io/v1/{}/endpointslices", labelSelector=selector)
+
+    def managers(self, service: str = "") -> set[str]:
+        return {each["metadata"]["labels"][MANAGED_BY] for each in self.slices(service)}
+
+    def ready(self, service: str = "", manager: str = "") -> set[str]:
+        return ready_addresses(self.slices(service, manager))
+
+    def endpoints(self, service: str) -> Object | None:
+        found = self.api.send("GET", f"/api/v1/namespaces/{self.namespace}/endpoints/{service}")
+        assert found.code in (200, 404)
+        return found.object if found.code == 200 else None
+
+    def listed(self, service: str) -> set[str]:
+        """What the Endpoints object lists as ready."""
+        subsets = (self.endpoints(service) or {}).get("subsets") or ()
+        return {one["ip"] for each in subsets for one in each.get("addresses") or ()}
+
+    def conditions(self, service: str) -> dict[str, str]:
+        """Reasons, by their types."""
+        found = self.service(service)["status"].get("conditions") or ()
+        return {each["type"]: each["reason"] for each in found}
+
+    def make_ready(self, pod: str, ready: bool) -> None:
+        thing = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": self.namespace}}
+        condition = {"type": "Ready", "status": str(ready)}
+        self.api.patch(thing, {"status": {"conditions": [condition]}}, subresource="status")
+
+    @contextmanager
+    def flipping(self, *pods: str, period: float = 0.15) -> Iterator[None]:
+        """All these Pods turn unready and ready again, in a thread until the block ends; then they are ready."""
+        ends = threading.Event()
+
+        def flip() -> None:
+            ready = False
+            while not ends.wait(period):
+                for pod in pods:
+                    self.make_ready(pod, ready)
+                ready = not ready
+            for pod in pods:
+                self.make_ready(pod, True)
+
+        thread = threading.Thread(target=flip, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            thread.join(60)
+        assert not thread.is_alive()
+
+
+class AuditLog:
+    """Of an API server that is started with ``flags``: what was asked of it."""
+
+    def __init__(self, folder: Path, *rules: Object) -> None:
+        policy, self._log = folder / "audit-policy.yaml", folder / "audit.log"
+        head = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"]}
+        policy.write_text(yaml.safe_dump(head | {"rules": list(rules)}))
+        self.flags: Final = (
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self._log}",
+            "--audit-log-mode=blocking",
+        )
+
+    def entries(self) -> list[Object]:
+        """Those about objects."""
+        whole, _, _ = self._log.read_text().rpartition("\n")
+        return [each for each in map(json.loads, whole.splitlines()) if "objectRef" in each]
