@@ -50,11 +50,6 @@ SERVICES: Final[Cases] = [
     ("spec.ports[1]", {"port": 81}, [("spec.ports[1].name", "Required value")]),
     ("spec.ports[1]", {"name": "http", "port": 81}, [("spec.ports[1].name", 'Duplicate value: "http"')]),
     case(
-        "spec.ports[1]",
-        {"name": "more", "port": 80},
-        ('Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}'),
-    ),
-    case(
         "spec.type",
         "Internal",
         ('Unsupported value: "Internal": supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"'),
@@ -72,16 +67,6 @@ SERVICES: Final[Cases] = [
                 'Invalid value: "10.0.0": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
             )
         ],
-    ),
-    (
-        "spec.externalIPs",
-        ["x"],
-        [("spec.externalIPs[0]", 'Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')],
-    ),
-    case(
-        "spec.externalTrafficPolicy",
-        "Local",
-        'Invalid value: "Local": may only be set for externally-accessible services',
     ),
     case("spec.internalTrafficPolicy", "Nearest", 'Unsupported value: "Nearest": supported values: "Cluster", "Local"'),
     case(
@@ -103,16 +88,6 @@ SERVICES: Final[Cases] = [
     case("metadata.labels", {"a b": "c"}, f'Invalid value: "a b": {NAME}'),
     case("metadata.labels", {"a": "b c"}, f'Invalid value: "b c": {VALUE}'),
     case("metadata.annotations", {"a b": "c"}, f'Invalid value: "a b": {NAME}'),
-    (
-        "metadata.finalizers",
-        ["mine"],
-        [
-            (
-                "metadata.finalizers[0]",
-                ('Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified'),
-            )
-        ],
-    ),
     (
         "metadata.ownerReferences",
         [{"apiVersion": "v1", "kind": "Pod", "name": "", "uid": ""}],
@@ -259,10 +234,5 @@ NAMESPACES: Final[Cases] = [
         LONG,
         f'Invalid value: "{LONG}": must be no more than 63 characters',
         ("metadata.labels", f'Invalid value: "{LONG}": must be no more than 63 bytes'),
-    ),
-    case(
-        "spec.finalizers",
-        ["mine"],
-        ('Invalid value: "mine": name is neither a standard finalizer name nor is it fully qualified'),
     ),
 ]

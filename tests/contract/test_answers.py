@@ -1,14 +1,12 @@
 """The answers themselves: codes, headers and forms, whatever they are about."""
 
-import gzip
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
 from tests.builders.objects import a_lease, a_service, with_field
-from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
+from tests.contract.api import MERGE_PATCH, Api, collection_of, path_of
 
 SERVICES = "/api/v1/namespaces/default/services"
 NOT_ALLOWED = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
@@ -125,29 +123,6 @@ def test_a_form_that_is_not_is_not_acceptable(api: Api) -> None:
     answer = api.send("GET", SERVICES, headers={"Accept": "application/json;as=Nothing;v=v1;g=meta.k8s.io"})
     assert answer.refusal[:2] == (406, "NotAcceptable")
     assert answer.refusal[2].startswith("only the following media types are accepted: application/json")
-
-
-@pytest.mark.parametrize(
-    ("query", "agent", "is_pretty"),
-    [({}, "", False), ({"pretty": "true"}, "", True), ({}, "curl/8.0", True), ({"pretty": "false"}, "curl/8.0", False)],
-)
-def test_people_get_lines(api: Api, query: dict[str, str], agent: str, is_pretty: bool) -> None:
-    body = api.send("GET", SERVICES, query=query, headers={"User-Agent": agent}).body
-    assert body.startswith(b'{\n  "kind": "ServiceList"' if is_pretty else b'{"kind":"ServiceList"')
-
-
-@pytest.fixture
-def large(api: Api, namespace: str) -> Object:
-    """More than the 128 KiB from which on answers are packed."""
-    return api.create(with_field(a_lease("large", namespace=namespace), "metadata.annotations", {"a": "x" * 150_000}))
-
-
-@pytest.mark.parametrize("accepted", ["gzip", "gzip, deflate, br"])
-def test_a_large_answer_is_packed_for_those_who_take_it(api: Api, large: Object, accepted: str) -> None:
-    answer = api.send("GET", path_of(large), headers={"Accept-Encoding": accepted})
-    assert answer.headers["content-encoding"] == "gzip"
-    assert "Accept-Encoding" in answer.headers["vary"]
-    assert json.loads(gzip.decompress(answer.body)) == large
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------------

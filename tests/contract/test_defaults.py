@@ -154,9 +154,3 @@ def test_the_addresses_of_a_pod_begin_with_its_address(api: Api, namespace: str,
         status = given if address == "10.1.0.9" else {"podIP": address}
         pod = api.patch(pod, {"status": status}, subresource="status", content_type=MERGE_PATCH)
     assert (pod["status"]["podIP"], pod["status"]["podIPs"]) == ("10.1.0.9", [{"ip": "10.1.0.9"}])
-
-
-@pytest.mark.parametrize("given", [{"podCIDR": "10.0.0.0/24"}, {"podCIDRs": ["10.0.0.0/24"]}])
-def test_the_ranges_of_a_node_begin_with_its_range(api: Api, namespace: str, given: Object) -> None:
-    spec = api.create(a_bare_node(f"{namespace}-node") | {"spec": given})["spec"]
-    assert (spec["podCIDR"], spec["podCIDRs"]) == ("10.0.0.0/24", ["10.0.0.0/24"])

@@ -79,36 +79,6 @@ def test_the_answer_is_the_object_for_some(api: Api, namespace: str) -> None:
         assert answer.object["metadata"]["uid"] == created["metadata"]["uid"]
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (
-            {"propagationPolicy": "Never"},
-            422,
-            (
-                'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Never": '
-                'supported values: "Foreground", "Background", "Orphan", "nil"'
-            ),
-        ),
-        (
-            {"orphanDependents": True, "propagationPolicy": "Orphan"},
-            422,
-            (
-                'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Invalid value: "Orphan": '
-                "orphanDependents and deletionPropagation cannot be both set"
-            ),
-        ),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(
-    api: Api, namespace: str, options: Object, code: int, message: str
-) -> None:
-    lease = api.create(a_lease("it", namespace=namespace))
-    answer = api.send("DELETE", path_of(lease), options)
-    assert answer.refusal == (code, "Invalid" if code == 422 else "BadRequest", message)
-    assert exists(api, lease)
-
-
 # --- grace ------------------------------------------------------------------------------------------------------------
 
 
@@ -180,23 +150,6 @@ def test_an_object_waits_for_its_finalizers(api: Api, namespace: str) -> None:
     assert (again.code, again.object) == (200, waiting)
     without_finalizers(api, lease)
     assert not exists(api, lease)
-
-
-def test_what_waits_can_change_but_gets_no_new_finalizers(api: Api, namespace: str) -> None:
-    lease = api.create(with_finalizer(a_lease("it", namespace=namespace)))
-    api.request("DELETE", path_of(lease))
-    assert api.patch(lease, {"spec": {"holderIdentity": "you"}})["spec"]["holderIdentity"] == "you"
-    answer = api.send(
-        "PATCH",
-        path_of(lease),
-        {"metadata": {"finalizers": [FINALIZER, "zoneward.example/more"]}},
-        content_type=MERGE_PATCH,
-    )
-    assert answer.refusal[:2] == (422, "Invalid")
-    found = 'found new finalizers []string{"zoneward.example/more"}'
-    problem = f"Forbidden: no new finalizers can be added if the object is being deleted, {found}"
-    assert answer.causes[0] == ("metadata.finalizers", problem)
-    without_finalizers(api, lease)
 
 
 def test_a_name_is_taken_until_the_object_is_gone(api: Api, namespace: str) -> None:

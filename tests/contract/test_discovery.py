@@ -6,7 +6,6 @@ from tests.contract.api import Api, Object
 ALL = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 STATUS = ["get", "patch", "update"]
 GROUPS = ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io")
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 def resources(api: Api, path: str) -> dict[str, Object]:
@@ -69,46 +68,6 @@ def test_a_status_is_a_subresource(api: Api, plural: str) -> None:
     status = found[f"{plural}/status"]
     assert (status["kind"], status["singularName"], status["verbs"]) == (found[plural]["kind"], "", STATUS)
     assert status["namespaced"] == found[plural]["namespaced"]
-
-
-@pytest.mark.parametrize(("path", "groups"), [("/api", ("",)), ("/apis", GROUPS)])
-def test_all_is_in_one_answer_on_request(api: Api, path: str, groups: tuple[str, ...]) -> None:
-    answer = api.send("GET", path, headers={"Accept": f"{AGGREGATED},application/json"})
-    assert answer.headers["content-type"] == AGGREGATED
-    assert (answer.object["kind"], answer.object["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
-    told = {each["metadata"].get("name", ""): each for each in answer.object["items"]}
-    for group in groups:
-        [version] = told[group]["versions"]
-        assert (version["version"], version["freshness"]) == ("v1", "Current")
-        assert {each["resource"] for each in version["resources"]} >= {
-            name for name in WANTED[group] if "/" not in name
-        }
-
-
-def test_the_one_answer_says_as_much_as_the_many(api: Api) -> None:
-    answer = api.send("GET", "/api", headers={"Accept": AGGREGATED})
-    [version] = answer.object["items"][0]["versions"]
-    [services] = [each for each in version["resources"] if each["resource"] == "services"]
-    subresources = {each["subresource"]: each for each in services.pop("subresources")}
-    assert services == {
-        "resource": "services",
-        "responseKind": {"group": "", "version": "", "kind": "Service"},
-        "scope": "Namespaced",
-        "singularResource": "service",
-        "verbs": ALL,
-        "shortNames": ["svc"],
-        "categories": ["all"],
-    }
-    assert subresources["status"]["responseKind"]["kind"] == "Service"
-    assert subresources["status"]["verbs"] == STATUS
-
-
-WANTED = {
-    "": ("events", "namespaces", "nodes", "pods", "services"),
-    "coordination.k8s.io": ("leases",),
-    "discovery.k8s.io": ("endpointslices",),
-    "events.k8s.io": ("events",),
-}
 
 
 @pytest.mark.parametrize("path", ["/api/v2", "/api/v1/nothings", "/apis/discovery.k8s.io/v9"])

@@ -324,9 +324,6 @@ def test_a_page_goes_on_from_where_the_last_ended_and_nowhere_else(api: Api, nam
     query = {**goes_on, "resourceVersion": first["metadata"]["resourceVersion"]}
     told = "specifying resource version is not allowed when using continue"
     assert api.send("GET", leases(namespace), query=query).refusal == (400, "BadRequest", told)
-    answer = api.send("GET", leases(namespace), query={**query, "resourceVersionMatch": "Exact"})
-    problem = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"
-    assert answer.refusal == (422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {problem}')
 
 
 # --- as of when -------------------------------------------------------------------------------------------------------
@@ -336,40 +333,6 @@ def test_a_list_is_not_older_than_requested(api: Api, namespace: str) -> None:
     version = api.create(a_lease("lease", namespace=namespace))["metadata"]["resourceVersion"]
     for query in ({}, {"resourceVersionMatch": "NotOlderThan"}):
         assert names(api.get(leases(namespace), resourceVersion=version, **query)) == ["lease"]
-
-
-def test_a_list_of_a_moment_shows_that_moment(api: Api, namespace: str) -> None:
-    first = api.create(a_lease("a", namespace=namespace))
-    version = first["metadata"]["resourceVersion"]
-    api.create(a_lease("b", namespace=namespace))
-    api.patch(first, {"spec": {"holderIdentity": "you"}})
-    listed = api.get(leases(namespace), resourceVersion=version, resourceVersionMatch="Exact")
-    assert names(listed) == ["a"]
-    assert listed["items"][0]["spec"]["holderIdentity"] == "me"
-    assert listed["metadata"]["resourceVersion"] == version
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        (
-            {"resourceVersionMatch": "Exact"},
-            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
-        (
-            {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
-            'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-        ),
-        (
-            {"resourceVersionMatch": "Newest", "resourceVersion": "1"},
-            'Unsupported value: "Newest": supported values: "Exact", "NotOlderThan", ""',
-        ),
-    ],
-)
-def test_matches_that_make_no_sense_are_refused(api: Api, namespace: str, query: dict[str, str], message: str) -> None:
-    answer = api.send("GET", leases(namespace), query=query)
-    told = f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: {message}'
-    assert answer.refusal == (422, "Invalid", told)
 
 
 def test_a_version_of_the_future_is_waited_for_then_refused(api: Api, namespace: str) -> None:

@@ -229,13 +229,3 @@ def test_a_dry_run_answers_and_does_nothing(api: Api, namespace: str, method: st
     assert api.get(collection_of(before))["items"] == [
         {name: value for name, value in before.items() if name not in {"kind", "apiVersion"}}
     ]
-
-
-def test_a_dry_run_is_of_all_or_nothing(api: Api, namespace: str) -> None:
-    thing = a_lease("lease", namespace=namespace)
-    answer = api.send("POST", collection_of(thing), thing, query={"dryRun": "Some"})
-    assert answer.refusal == (
-        422,
-        "Invalid",
-        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"',
-    )

@@ -134,13 +134,6 @@ def test_a_row_brings_its_object(api: Api, namespace: str, include: str, kind: s
     assert ("spec" in found["object"]) == (kind == "Lease")
 
 
-def test_what_a_row_cannot_bring_is_refused(api: Api, namespace: str) -> None:
-    lease = api.create(a_lease("it", namespace=namespace))
-    answer = api.send("GET", path_of(lease), query={"includeObject": "All"}, headers={"Accept": TABLE})
-    problem = "includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty"
-    assert answer.refusal == (400, "BadRequest", f"Unable to convert to Table as requested: {problem}")
-
-
 # --- cells ------------------------------------------------------------------------------------------------------------
 
 
@@ -277,9 +270,3 @@ def test_metadata_can_be_had_alone(api: Api, namespace: str) -> None:
     lease = api.create(a_lease("it", namespace=namespace, labels={"a": "1"}))
     kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": lease["metadata"]}
     assert api.send("GET", path_of(lease), headers={"Accept": ONE}).object == kind
-
-
-def test_a_list_is_not_one_object(api: Api, namespace: str) -> None:
-    answer = api.send("GET", collection_of(a_lease("it", namespace=namespace)), headers={"Accept": ONE})
-    assert answer.refusal[:2] == (406, "NotAcceptable")
-    assert answer.refusal[2].startswith("you requested PartialObjectMetadata, but the requested object is a list (")

@@ -275,15 +275,3 @@ def test_unknown_fields_in_a_patch_are_reported(api: Api, namespace: str, conten
     answer = api.send("PATCH", path_of(service), patch, content_type=content_type, query={"fieldValidation": "Strict"})
     assert answer.refusal[:2] == (422, "Invalid")
     assert answer.refusal[2].endswith('strict decoding error: unknown field "spec.size"')
-
-
-@pytest.mark.parametrize(
-    ("method", "options"), [("POST", "CreateOptions"), ("PUT", "UpdateOptions"), ("PATCH", "PatchOptions")]
-)
-def test_there_are_three_ways_to_treat_unknown_fields(api: Api, namespace: str, method: str, options: str) -> None:
-    lease = api.create(a_lease("lease", namespace=namespace))
-    path = collection_of(lease) if method == "POST" else path_of(lease)
-    content_type = MERGE_PATCH if method == "PATCH" else "application/json"
-    answer = api.send(method, path, lease, content_type=content_type, query={"fieldValidation": "Nonsense"})
-    problem = 'Unsupported value: "Nonsense": supported values: "", "Ignore", "Strict", "Warn"'
-    assert answer.refusal == (422, "Invalid", f'{options}.meta.k8s.io "" is invalid: fieldValidation: {problem}')

@@ -10,10 +10,6 @@ from tests.contract.api import Api, Object, collection_of, path_of, told
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
-REQUIRED = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-UNSUPPORTED = 'resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"'
-NEEDLESS = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-
 
 def leases(namespace: str) -> str:
     return collection_of(a_lease("", namespace=namespace))
@@ -163,22 +159,6 @@ def test_what_exists_can_be_left_out(api: Api, namespace: str) -> None:
 
 
 # --- refusals and ends ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ({"sendInitialEvents": "true"}, f"resourceVersionMatch: {REQUIRED}"),
-        (
-            {"sendInitialEvents": "true", "resourceVersionMatch": "Exact", "resourceVersion": "1"},
-            f"[resourceVersionMatch: {REQUIRED}, {UNSUPPORTED}]",
-        ),
-        ({"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"}, f"resourceVersionMatch: {NEEDLESS}"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(api: Api, namespace: str, query: dict[str, str], message: str) -> None:
-    answer = api.send("GET", leases(namespace), query={"watch": "true", **query})
-    assert answer.refusal == (422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {message}')
 
 
 def test_initial_events_need_bookmarks(api: Api, namespace: str) -> None:

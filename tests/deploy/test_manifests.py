@@ -30,7 +30,7 @@ from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
 from zoneward.routing.configuration import Configuration, configuration_from
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Write
+from zoneward.sandbox.server.resource_registry import LocalClient
 from zoneward.sandbox.server.schema import decode
 
 KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
@@ -95,7 +95,7 @@ def test_a_sandbox_takes_the_namespace_and_a_pod_of_the_deployment(mode: str) ->
     thing = {"apiVersion": "v1", "kind": "Pod", **template}
     thing["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": name}
     known, _ = decode(thing, pods, validation="Strict")
-    made = registry.create(pods, name, known, Write()).object
+    made = registry.create(pods, name, known).object
     assert made["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] == "status"
 
 

@@ -135,14 +135,14 @@ class Host:
         assert query
 
         def done(registry: Registry) -> dict[str, Any]:
-            kind, write = registry.kinds[LEASES], Write()
+            kind = registry.kinds[LEASES]
             lease, warnings = decode(json.loads(body), kind, validation="Strict")
             assert not warnings
             if method == "POST":
-                return registry.create(kind, KEY[0], lease, write).object
+                return registry.create(kind, KEY[0], lease).object
             assert method == "PUT"
             self._place.writes.append((seconds(), lease["spec"]))
-            return registry.update(kind, *KEY, lambda _old: lease, write).object
+            return registry.update(kind, *KEY, lambda _old: lease, Write()).object
 
         return await self._call(path, done, is_write=True)
 

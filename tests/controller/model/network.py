@@ -294,7 +294,7 @@ class Link:
             thing, warnings = decode_object(body, content_type, kind, validation="Strict")
             assert not warnings, warnings
             if method == "POST":
-                done = registry.create(kind, namespace, thing, write)
+                done = registry.create(kind, namespace, thing)
             else:
                 assert method == "PUT", method
                 done = registry.update(kind, namespace, name, lambda _old: thing, write)

@@ -105,7 +105,7 @@ async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
         "endpoints": [],
         "ports": [],
     }
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write())
+    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing)
     found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
     return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
 

@@ -95,13 +95,6 @@ def test_a_watch_that_has_missed_something_gets_410_while_it_is_open(scene: Runn
     assert [(event["type"], event["object"]["code"]) for event in last] == [("ERROR", 410)]
 
 
-def test_a_list_of_exactly_a_forgotten_version_is_refused(scene: RunningSandbox) -> None:
-    add(scene, "a")
-    compact(scene)
-    answer = scene.api.send("GET", PATH, query={"resourceVersion": "1", "resourceVersionMatch": "Exact"})
-    assert answer.refusal == (410, "Expired", "The resourceVersion for the provided list is too old.")
-
-
 def test_a_list_not_older_than_a_forgotten_version_is_that_of_now(scene: RunningSandbox) -> None:
     add(scene, "a")
     compact(scene)

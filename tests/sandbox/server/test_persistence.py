@@ -14,7 +14,7 @@ from zoneward.cli.snapshot import command
 from zoneward.kube.input_error import InputError
 from zoneward.sample import cluster
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.kubectl_tables import table_of_one
+from zoneward.sandbox.server.kubectl_tables import table
 from zoneward.sandbox.server.persistence import NAMESPACES, load_objects, new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
@@ -209,7 +209,7 @@ def everything(registry: Registry, kind: Kind, namespace: str, name: str) -> lis
         lambda: registry.update(kind, namespace, name, lambda old: old, ME),
         lambda: registry.update(kind, namespace, name, labelled, ME),
         lambda: kind.has_status and registry.update(kind, namespace, name, labelled, STATUS),
-        lambda: table_of_one(kind, registry.get(kind, namespace, name), include="None", now=registry.now),
+        lambda: table(kind, [registry.get(kind, namespace, name)], metadata={}, include="None", now=registry.now),
         lambda: registry.delete(kind, namespace, name, Deletion(is_dry_run=True)),
     ]
 

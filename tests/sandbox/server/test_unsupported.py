@@ -41,6 +41,28 @@ def test_it_is_refused_in_one_line(
     assert answer.object["message"] == f"the sandbox does not support {what}, {INSTEAD}"
 
 
+@pytest.mark.parametrize(
+    ("method", "query", "what"),
+    [
+        (
+            "GET",
+            {"resourceVersion": "1", "resourceVersionMatch": "Exact"},
+            "lists of one exact version: leave out resourceVersionMatch",
+        ),
+        (
+            "DELETE",
+            {"propagationPolicy": "Foreground"},
+            "deletion in the foreground and orphans: delete in the background",
+        ),
+    ],
+)
+def test_an_option_is_refused_in_one_line(api: Api, method: str, query: dict[str, str], what: str) -> None:
+    path = SERVICES if method == "GET" else SERVICE
+    answer = api.send(method, path, query=query)
+    assert answer.code in (400, 422)
+    assert answer.object["message"] == f"the sandbox does not support {what}, {INSTEAD}"
+
+
 def namespace_in_protobuf(name: str) -> bytes:
     """As ``kubectl create namespace`` sends it."""
 

@@ -34,42 +34,36 @@ class Strategy:
     """Whether a new object gets generation 1."""
     is_graceful: bool = False
     """Whether the end of an object is always noted in it, even where it takes no time."""
+    protected: frozenset[str] = frozenset()
+    """Names of objects that can't be deleted."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
         """What is absent gets its default, as upstream's ``SetDefaults_*``; again changes nothing. Before all others,
         on each write. What is as in ``old`` need not be looked at.
         """
 
-    # --- creating and changing ----------------------------------------------------------------------------------------
-
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         """What clients cannot set is dropped (status), what admission adds is added."""
 
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        """The status is that of ``old``; what an update cannot change by silence is taken from it."""
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """All but the status is that of ``old``."""
+
     def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        return ()
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        """The status is that of ``old``; what an update cannot change by silence is taken from it."""
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
-
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        """All but the status is that of ``old``."""
-
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
-
-    def prepare_finalize(self, new: Object, old: Object) -> None:
-        """For the subresource of Namespaces."""
-
-    def validate_finalize(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
@@ -79,7 +73,7 @@ class Strategy:
     # --- what is taken from a common stock: addresses and ports -------------------------------------------------------
 
     def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        """Takes what the object needs; where that fails, nothing is taken. After validation."""
+        """Takes what the object needs; where that fails, nothing is taken. Before validation."""
         return ()
 
     def release(self, new: Object | None, old: Object) -> None:
@@ -95,22 +89,12 @@ class Strategy:
         """Seconds that an object may take to end; 0: it goes at once."""
         return 0
 
-    def protects(self, name: str) -> str | None:
-        """Why an object of this name can't be deleted."""
-        return None
-
-    def holds(self, thing: Object) -> bool:
-        """Whether an object waits for more than the finalizers of its metadata."""
-        return False
-
     def begin_to_end(self, new: Object) -> None:
         """What else changes when the deletion begins."""
 
-    def is_over(self, new: Object) -> bool:
-        """Whether an object, as an update leaves it, goes: nothing holds it any more."""
-        metadata = new["metadata"]
-        is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-        return is_ending and not metadata.get("finalizers") and not self.holds(new)
+    def holds(self, thing: Object) -> bool:
+        """Whether an object waits for something before it goes."""
+        return bool(thing["metadata"].get("finalizers"))
 
 
 Cell = Callable[[Object, datetime], object]
@@ -163,18 +147,8 @@ class Kind:
     columns: tuple[Column, ...]
 
     @property
-    def subresources(self) -> frozenset[str]:
-        status = {"status"} if self.has_status else set()
-        finalize = {"finalize"} if self.kind == "Namespace" else set()
-        return frozenset(status | finalize)
-
-    @property
     def stored(self) -> "Kind":
         return self.stored_as or self
-
-    @property
-    def singular(self) -> str:
-        return self.kind.lower()
 
     @property
     def api(self) -> str:

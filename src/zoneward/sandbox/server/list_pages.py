@@ -1,4 +1,4 @@
-"""Lists: label and field selectors, states of the past, pages with tokens that expire."""
+"""Lists: label and field selectors, pages with tokens that expire."""
 
 import base64
 import json
@@ -12,9 +12,8 @@ import msgspec
 
 from zoneward.kube.formats import quoted
 from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
-from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, internal, options_invalid
+from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, unsupported
 from zoneward.sandbox.server.versioned_store import Forgotten, Key, Record, VersionedStore
 
 # --- selectors --------------------------------------------------------------------------------------------------------
@@ -70,9 +69,6 @@ def _term(kind: Kind, text: str) -> tuple[str, str, bool]:
 
 # --- lists ------------------------------------------------------------------------------------------------------------
 
-_EXACT: Final = "Exact"
-_NOT_OLDER: Final = "NotOlderThan"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
@@ -84,10 +80,8 @@ class ListOptions:
     limit: int = 0
     token: str = ""
     version: int | None = None
-    match: str = ""
     timeout: float | None = None
     """Seconds."""
-    is_watch: bool = False
     wants_bookmarks: bool = False
     wants_initial_events: bool | None = None
 
@@ -110,47 +104,36 @@ class ListResult:
         return metadata
 
 
-def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", name: str = "") -> ListOptions:
-    """Of the query of a request; ``name`` where it is about one object. Raises StatusError."""
-    fields = query.get("fieldSelector", "")
-    if name:
-        fields = f"metadata.name={name}" + (f",{fields}" if fields else "")
+def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -> ListOptions:
+    """Of the query of a request. Raises StatusError."""
+    if query.get("resourceVersionMatch", "NotOlderThan") != "NotOlderThan":
+        instead = "leave out resourceVersionMatch"
+        raise unsupported(400, "BadRequest", "lists of one exact version", instead)
     options = ListOptions(
         namespace=namespace if kind.is_namespaced else "",
-        selection=selection(kind, labels=query.get("labelSelector", ""), fields=fields),
-        limit=parse_whole(query["limit"]) if query.get("limit") else 0,
+        selection=selection(kind, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")),
+        limit=parse_number(query["limit"]) if query.get("limit") else 0,
         token=query.get("continue", ""),
-        version=_version(query.get("resourceVersion", ""), is_watch=is_true(query.get("watch"))),
-        match=query.get("resourceVersionMatch", ""),
-        timeout=parse_whole(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
-        is_watch=is_true(query.get("watch")),
+        version=parse_number(query["resourceVersion"]) if query.get("resourceVersion") else None,
+        timeout=parse_number(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
         wants_bookmarks=is_true(query.get("allowWatchBookmarks")),
         wants_initial_events=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
     )
-    if errors := _option_errors(options, query):
-        raise options_invalid("ListOptions", errors)
     if options.token and options.version:
         raise bad_request("specifying resource version is not allowed when using continue")
     return options
 
 
 def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> ListResult:
-    """Raises StatusError."""
-    version, after, is_going_on = store.version, None, bool(options.token)
-    if options.token:
-        version, after = _parse_token(options.token)
-        if version < 0:
-            version = store.version
-    elif options.version and (options.match == _EXACT or (options.limit > 0 and not options.match)):
-        version = options.version
-    if (version if options.token else options.version or 0) > store.version:
-        raise too_large(options.version or version, store.version)
+    """As they are now; with a token, as they were when the list began. Raises StatusError."""
+    version, after = _parse_token(options.token) if options.token else (-1, None)
+    version = store.version if version < 0 else version
+    check_version(store, version if options.token else options.version or 0)
     try:
         states = store.page(kind, version=version, namespace=options.namespace, after=after)
     except Forgotten:
-        if is_going_on and after is not None:
-            raise expired(token=_token(-1, after)) from None
-        raise StatusError(410, "Expired", "The resourceVersion for the provided list is too old.") from None
+        assert after is not None, "the version of now is never forgotten"
+        raise expired(token=_token(-1, after)) from None
     found = states if options.selection.is_all else (each for each in states if options.selection.matches(*each))
     if options.limit <= 0 or options.version == 0:
         return ListResult(list(found), version)
@@ -163,14 +146,12 @@ def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> Lis
     return ListResult(records, version, _token(version, last), left)
 
 
-def too_large(wanted: int, version: int) -> StatusError:
-    """For a version in the future; a real server waits three seconds for it first."""
-    details = {
-        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-        "retryAfterSeconds": 1,
-    }
-    message = f"Timeout: Too large resource version: {wanted}, current: {version}"
-    return StatusError(504, "Timeout", message, details=details)
+def check_version(store: VersionedStore, wanted: int) -> None:
+    """Raises StatusError for a version in the future; a real server waits three seconds for it first."""
+    if wanted > store.version:
+        causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+        message = f"Timeout: Too large resource version: {wanted}, current: {store.version}"
+        raise StatusError(504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1})
 
 
 def is_true(text: str | None) -> bool:
@@ -178,53 +159,14 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.lower() not in ("false", "0")
 
 
-def _option_errors(options: ListOptions, query: Mapping[str, str]) -> list[FieldError]:
-    """What upstream refuses about ``resourceVersionMatch`` and ``sendInitialEvents``."""
-    match, field = options.match, "resourceVersionMatch"
-    found: list[tuple[str, str, bool]] = []
-    known: tuple[str, ...]
-    if options.is_watch:
-        initial, known = options.wants_initial_events is not None, (_NOT_OLDER,)
-        words = f"{field} is forbidden for watch unless sendInitialEvents is provided"
-        found.append((field, words, bool(match) and not initial))
-        words = f"sendInitialEvents requires setting {field} to {_NOT_OLDER}"
-        found.append((field, words, initial and match != _NOT_OLDER))
-    else:
-        version, known = query.get("resourceVersion"), (_EXACT, _NOT_OLDER, "")
-        initial = options.wants_initial_events is not None
-        found.append(("sendInitialEvents", "sendInitialEvents is forbidden for list", initial))
-        words = f"{field} is forbidden when continue is provided"
-        found.append((field, words, bool(match and options.token)))
-        words = f"{field} is forbidden unless resourceVersion is provided"
-        found.append((field, words, bool(match) and not version))
-        words = f'{field} "{_EXACT.lower()}" is forbidden for resourceVersion "0"'
-        found.append((field, words, match == _EXACT and version == "0"))
-    errors = [
-        FieldError("FieldValueForbidden", name, f"Forbidden: {words}") for name, words, is_wrong in found if is_wrong
-    ]
-    if match and match not in known:
-        listed = ", ".join(f'"{each}"' for each in known)
-        problem = f'Unsupported value: "{match}": supported values: {listed}'
-        errors.append(FieldError("FieldValueNotSupported", field, problem))
-    return errors
+_NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
-def parse_whole(text: str) -> int:
+def parse_number(text: str) -> int:
     """A number of a query. Raises StatusError."""
-    try:
-        return parse_int(text)
-    except ValueError as error:
-        raise bad_request(str(error)) from None
-
-
-def _version(text: str, *, is_watch: bool) -> int | None:
-    if not text:
-        return None
-    try:
-        return parse_uint(text)
-    except ValueError as error:
-        problem = f"resourceVersion: Invalid value: {quoted(text)}: {error}"
-        raise (internal(problem) if is_watch else bad_request(f"invalid resource version: {problem}")) from None
+    if _NUMBER.fullmatch(text) is None:
+        raise bad_request(f"expected a number of at most 64 bits, got {quoted(text)}")
+    return int(text)
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -247,28 +189,3 @@ def _parse_token(text: str) -> tuple[int, Key]:
 class _Token(msgspec.Struct):
     rv: int
     start: str
-
-
-# --- numbers ----------------------------------------------------------------------------------------------------------
-
-_SIGNED: Final = re.compile(r"[+-]?[0-9]+")
-_UNSIGNED: Final = re.compile(r"[0-9]+")
-
-
-def parse_int(text: str) -> int:
-    """64 bits. Raises ValueError, as upstream words it."""
-    return _parsed(text, _SIGNED, "ParseInt", 1 << 63)
-
-
-def parse_uint(text: str) -> int:
-    """64 bits, without a sign. Raises ValueError, as upstream words it."""
-    return _parsed(text, _UNSIGNED, "ParseUint", 1 << 64)
-
-
-def _parsed(text: str, form: re.Pattern[str], function: str, limit: int) -> int:
-    if form.fullmatch(text) is None:
-        raise ValueError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
-    # Python refuses to read thousands of digits.
-    if len(text.lstrip("+-0")) > 20 or not -limit <= (number := int(text)) < limit:
-        raise ValueError(f"strconv.{function}: parsing {quoted(text)}: value out of range")
-    return number

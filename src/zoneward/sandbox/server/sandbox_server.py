@@ -5,8 +5,6 @@ import logging
 import secrets
 import ssl
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime, timedelta
-from heapq import heappop, heappush
 from types import TracebackType
 from typing import Final, Self
 
@@ -14,12 +12,11 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from zoneward.sandbox.server.faults import FaultInjector
-from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
 from zoneward.sandbox.server.http_handler import ApiHandler
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.resource_registry import Deletion, Registry
-from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
+from zoneward.sandbox.server.resource_registry import Registry
+from zoneward.sandbox.server.versioned_store import StoredChange
 from zoneward.sandbox.server.watches import BOOKMARKS
 
 CONTEXT: Final = "zoneward-sandbox"
@@ -162,40 +159,3 @@ async def _ended(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-# --- Pods that end ----------------------------------------------------------------------------------------------------
-
-TERMINATION_SECONDS: Final = timedelta(seconds=2)
-"""How long the program of a pod takes to end by itself, where its grace allows so much."""
-
-
-class PodTerminator:
-    """Listens to the store of a registry; `end_pods` ends those whose time has come."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry, self._pods = registry, registry.kinds["pods"]
-        self._waiting: list[tuple[datetime, Key, str]] = []
-        """When to look at a pod, and its UID; a heap."""
-        registry.store.listeners.append(self._note)
-
-    def end_pods(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._registry.now:
-            _, (namespace, name), uid = heappop(self._waiting)
-            try:
-                self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
-            except StatusError as refusal:
-                # It is gone, or another one has its name.
-                if refusal.code not in (404, 409):
-                    raise
-
-    def _note(self, kind: Kind, change: StoredChange) -> None:
-        if kind is not self._pods or change.new is None or not change.new.is_ending:
-            return
-        grace = _grace(change.new)
-        if change.old is None or not change.old.is_ending or grace < _grace(change.old):
-            heappush(self._waiting, (self._registry.now + min(TERMINATION_SECONDS, grace), change.key, change.new.uid))
-
-
-def _grace(record: Record) -> timedelta:
-    return timedelta(seconds=record.object()["metadata"].get("deletionGracePeriodSeconds") or 0)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.list_pages import ListOptions, list_objects, too_large
+from zoneward.sandbox.server.list_pages import ListOptions, check_version, list_objects
 from zoneward.sandbox.server.status_errors import StatusError, too_old
 from zoneward.sandbox.server.versioned_store import Forgotten, Record, StoredChange, VersionedStore
 
@@ -40,8 +40,8 @@ async def watch(
     since = options.version
     is_stream = bool(options.wants_initial_events)
     with_state = is_stream or (not since and options.wants_initial_events is None)
-    if since and since > store.version and is_stream:
-        raise too_large(since, store.version)
+    if is_stream:
+        check_version(store, since or 0)
     lines = _Lines(store, kind, options, shaper)
     first: list[bytes] = []
     if with_state:

@@ -1,10 +1,12 @@
-"""Services: defaults, IP families, validation. Cluster IPs and node ports come from ``service_allocation``.
+"""Services: defaults, cluster IPs and node ports, validation.
 
-``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); ``spec`` only for the
-common mistakes: types, ports, policies, addresses, fields that may not change.
+``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); ``spec`` only in what
+Zoneward and kube-proxy read. Addresses and ports are allocated in order, starting above the part that kube-apiserver
+keeps for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_network
 from typing import Any, Final
 
 from zoneward.kube import formats
@@ -21,41 +23,32 @@ from zoneward.kube.validation import (
 )
 from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
-from zoneward.sandbox.server.strategies.service_allocation import (
-    WITH_NODE_PORTS,
-    ServiceAllocator,
-    Spec,
-    family_of,
-    needs_health_check,
-    needs_node_ports,
-)
 
-_FAMILIES: Final = ("IPv4", "IPv6")
-_FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
-_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_AFFINITIES: Final = ("ClientIP", "None")
-_POLICIES: Final = ("Cluster", "Local")
-_IP_MODES: Final = ("Proxy", "VIP")
+Spec = Mapping[str, Any]
+CLUSTER_IPS: Final = {"IPv4": "10.96.0.0/12", "IPv6": "fd00:10:96::/112"}
+NODE_PORTS: Final = range(30000, 32768)
+_FAMILIES: Final = tuple(CLUSTER_IPS)
+_ADDRESS_FIELDS: Final = ("ipFamilyPolicy", "ipFamilies", "clusterIP", "clusterIPs")
+_CHOICES: Final = {
+    "ipFamilyPolicy": ("PreferDualStack", "RequireDualStack", "SingleStack"),
+    "sessionAffinity": ("ClientIP", "None"),
+    "type": ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
+    "internalTrafficPolicy": ("Cluster", "Local"),
+    "externalTrafficPolicy": ("Cluster", "Local"),
+}
 _AFFINITY_SECONDS: Final = 10800
 """How long a client stays with its endpoint."""
-_PORT_NUMBER: Final = "must be between 1 and 65535, inclusive"
-_ADDRESS_FIELDS: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-_OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
 class ServiceStrategy(metadata.MetadataStrategy):
     """The keyword arguments are kube-apiserver's gates of these names."""
 
-    name_problems = staticmethod(metadata.label_name_problems)
+    name_problems = staticmethod(formats.label_problems)
 
     def __init__(
-        self,
-        allocator: ServiceAllocator | None = None,
-        *,
-        service_traffic_distribution: bool = True,
-        prefer_same_traffic_distribution: bool = True,
+        self, *, service_traffic_distribution: bool = True, prefer_same_traffic_distribution: bool = True
     ) -> None:
-        self._allocator = allocator or ServiceAllocator()
+        self._allocator = ServiceAllocator()
         self._has_distribution = service_traffic_distribution
         self._has_same = prefer_same_traffic_distribution
 
@@ -65,70 +58,63 @@ class ServiceStrategy(metadata.MetadataStrategy):
             return
         spec = new["spec"] = _defaulted(new.get("spec") or {})
         new["status"] = _defaulted_status(new.get("status") or {}, spec["type"])
-
-    # --- creating and changing ----------------------------------------------------------------------------------------
+        if old is not None:
+            _keep_allocated(spec, old["spec"])
+            _drop_with_type(spec, old["spec"])
+        elif spec.get("clusterIP"):
+            spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         new["status"] = {"loadBalancer": {}}
-        self._drop_disabled(new, None)
-
-    def validate_create(self, new: Object) -> Iterable[FieldError]:
-        return self._spec_errors(new)
+        self._drop_disabled(new["spec"], {})
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
-        self._drop_disabled(new, old)
+        self._drop_disabled(new["spec"], old["spec"])
 
-    def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
-        yield from _change_errors(new["spec"], old["spec"])
-        yield from self._spec_errors(new)
-
-    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
+    def prepare_status(self, new: Object, old: Object) -> None:
         new["spec"] = old["spec"]
 
-    def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return _status_errors(new)
-
-    def _drop_disabled(self, new: Object, old: Object | None) -> None:
-        spec = new["spec"]
-        if spec.get("type") == "ExternalName" and spec.get("internalTrafficPolicy") in _POLICIES:
-            del spec["internalTrafficPolicy"]
-        if not self._has_distribution and (old is None or "trafficDistribution" not in old["spec"]):
+    def _drop_disabled(self, spec: dict[str, Any], before: Spec) -> None:
+        if not self._has_distribution and "trafficDistribution" not in before:
             spec.pop("trafficDistribution", None)
 
-    def _spec_errors(self, new: Object) -> Iterator[FieldError]:
+    # --- errors -------------------------------------------------------------------------------------------------------
+
+    def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _spec_errors(new)
         if (distribution := new["spec"].get("trafficDistribution")) is not None:
-            yield from validate_traffic_distribution(
-                Service(spec=ServiceSpec(traffic_distribution=distribution)),
-                prefer_same_traffic_distribution=self._has_same,
-            )
+            service = Service(spec=ServiceSpec(traffic_distribution=distribution))
+            yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=self._has_same)
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
+        return self.validate_create(new)
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
+        return _status_errors(new)
 
     # --- addresses and ports ------------------------------------------------------------------------------------------
 
     def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        spec, before = new["spec"], None if old is None else old["spec"]
-        if spec == before:
-            return ()
-        if before is not None:
-            _keep_allocated(spec, before)
-            _drop_with_type(spec, before)
-        elif spec.get("clusterIP") and not spec.get("clusterIPs"):
-            spec["clusterIPs"] = [spec["clusterIP"]]
-        if errors := tuple(_address_errors(spec)):
+        spec, before = new["spec"], {} if old is None else old["spec"]
+        if errors := [*_address_errors(spec), *_change_errors(spec, before)]:
             return errors
         _choose_families(spec)
-        return self._allocator.allocate(new, old)
+        errors = self._allocator.allocate(spec, _owner(new))
+        if errors:
+            self.release(old, new)
+        return errors
 
     def release(self, new: Object | None, old: Object) -> None:
-        self._allocator.release(new, old)
+        self._allocator.release({} if new is None else new["spec"], old["spec"], _owner(old))
 
     def restore(self, new: Object) -> Iterable[FieldError]:
-        if new["spec"].get("clusterIP") and not new["spec"].get("clusterIPs"):
-            new["spec"]["clusterIPs"] = [new["spec"]["clusterIP"]]
-        return self._allocator.restore(new)
+        errors = self._allocator.restore(new["spec"], _owner(new))
+        if errors:
+            self.release(None, new)
+        return errors
 
 
 def service_fields(thing: Object) -> dict[str, str]:
@@ -146,11 +132,11 @@ def _defaulted(spec: Object) -> Object:
     type_ = filled.setdefault("type", "ClusterIP")
     if filled.setdefault("sessionAffinity", "None") == "None":
         filled.pop("sessionAffinityConfig", None)
-    elif not filled.get("sessionAffinityConfig"):
-        filled["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
+    else:
+        filled.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}})
     if ports := filled.get("ports"):
         filled["ports"] = [_defaulted_port(port) for port in ports]
-    if _is_reached_from_outside(filled):
+    if _is_external(filled):
         filled.setdefault("externalTrafficPolicy", "Cluster")
     if type_ != "ExternalName":
         filled.setdefault("internalTrafficPolicy", "Cluster")
@@ -160,12 +146,6 @@ def _defaulted(spec: Object) -> Object:
         # Validation refuses it.
         filled["trafficDistribution"] = ""
     return filled
-
-
-def _is_reached_from_outside(spec: Spec) -> bool:
-    """By node ports, a load balancer, or external IPs."""
-    type_ = spec.get("type")
-    return type_ in WITH_NODE_PORTS or (type_ == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def _defaulted_port(port: Object) -> Object:
@@ -180,9 +160,7 @@ def _defaulted_status(status: Object, type_: str) -> Object:
     filled: Object = {"loadBalancer": {}}
     if ingress := (status.get("loadBalancer") or {}).get("ingress"):
         filled["loadBalancer"] = {"ingress": [_defaulted_ingress(each, type_) for each in ingress]}
-    if conditions := status.get("conditions"):
-        filled["conditions"] = conditions
-    return filled
+    return filled | ({"conditions": status["conditions"]} if status.get("conditions") else {})
 
 
 def _defaulted_ingress(ingress: Object, type_: str) -> Object:
@@ -192,40 +170,45 @@ def _defaulted_ingress(ingress: Object, type_: str) -> Object:
     return filled
 
 
+def _is_external(spec: Spec) -> bool:
+    """Reached by node ports, a load balancer, or external IPs."""
+    type_ = spec.get("type")
+    return type_ in ("NodePort", "LoadBalancer") or (type_ == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _has_node_ports(spec: Spec) -> bool:
+    return bool(spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts"))
+
+
+def _has_health_check(spec: Spec) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
 # --- what an update keeps and drops -----------------------------------------------------------------------------------
 
 
 def _keep_allocated(spec: dict[str, Any], before: Spec) -> None:
     """Addresses and ports that an update leaves out stay; a client may send ``clusterIP`` or ``clusterIPs``."""
-    if "ExternalName" not in (spec["type"], before["type"]) and not spec.get("clusterIP") and before.get("clusterIP"):
-        spec["clusterIP"] = before["clusterIP"]
-    if spec.get("clusterIP") == before.get("clusterIP"):
-        if not spec.get("clusterIPs") and "clusterIPs" in before:
-            spec["clusterIPs"] = before["clusterIPs"]
-    elif not spec.get("clusterIPs") or spec["clusterIPs"] == before.get("clusterIPs"):
-        spec.pop("clusterIPs", None)
-        if spec.get("clusterIP"):
+    if "ExternalName" not in (spec["type"], before["type"]):
+        is_new = spec.get("clusterIP", before.get("clusterIP")) != before.get("clusterIP")
+        if is_new and spec.get("clusterIPs") in (None, before.get("clusterIPs")):
             spec["clusterIPs"] = [spec["clusterIP"]]
-    if spec["type"] != "ExternalName" != before["type"]:
-        for field in ("ipFamilies", "ipFamilyPolicy"):
-            if field not in spec and field in before:
-                spec[field] = before[field]
-    if spec.get("ipFamilyPolicy") == "SingleStack":
-        # Only this gives up the second family, with its address.
-        for field in ("clusterIPs", "ipFamilies"):
-            if len(spec.get(field) or ()) > 1 and spec[field] == before.get(field):
-                spec[field] = spec[field][:1]
-    if needs_node_ports(before) and needs_node_ports(spec):
-        known = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
+        for field in _ADDRESS_FIELDS:
+            if field in before:
+                spec.setdefault(field, before[field])
+        if spec.get("ipFamilyPolicy") == "SingleStack":
+            # Only this gives up the second family, with its address.
+            for field in ("ipFamilies", "clusterIPs"):
+                if field in spec and spec[field] == before.get(field):
+                    spec[field] = spec[field][:1]
+    if _has_node_ports(before) and _has_node_ports(spec):
+        known = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
         used = {port.get("nodePort") for port in spec.get("ports") or ()}
-        ports = [dict(port) for port in spec.get("ports") or ()]
-        for port in ports:
-            former = known.get(port.get("name", ""), 0)
-            if former and not port.get("nodePort") and former not in used:
-                port["nodePort"] = former
-        spec["ports"] = ports
-    if needs_health_check(before) and needs_health_check(spec) and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
+        for port in spec.get("ports") or ():
+            if (former := known.get(port.get("name", ""))) and former not in used:
+                port.setdefault("nodePort", former)
+    if _has_health_check(before) and _has_health_check(spec):
+        spec.setdefault("healthCheckNodePort", before.get("healthCheckNodePort"))
 
 
 def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
@@ -233,17 +216,20 @@ def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
     gone: list[str] = []
     if before["type"] != "ExternalName" == spec["type"]:
         gone += _ADDRESS_FIELDS
-    had_ports, has_ports = (each["type"] in WITH_NODE_PORTS for each in (before, spec))
-    known = {port.get("nodePort") for port in before.get("ports") or ()}
-    if had_ports and not has_ports and all(port.get("nodePort") in known | {None} for port in spec.get("ports") or ()):
+    if _has_node_ports(before) and spec["type"] in ("ClusterIP", "ExternalName"):
+        known = {port.get("nodePort") for port in before.get("ports") or ()} | {None}
         ports = spec.get("ports") or ()
-        spec["ports"] = [{name: value for name, value in port.items() if name != "nodePort"} for port in ports]
-    if needs_health_check(before) and not needs_health_check(spec):
-        gone.append("healthCheckNodePort")
+        if all(port.get("nodePort") in known for port in ports):
+            for port in ports:
+                port.pop("nodePort", None)
     if before["type"] == "LoadBalancer" != spec["type"]:
-        gone += _OF_LOAD_BALANCERS
-    if _is_reached_from_outside(before) and not _is_reached_from_outside(spec):
+        gone += ("allocateLoadBalancerNodePorts", "loadBalancerClass")
+    if _has_health_check(before) and not _has_health_check(spec):
+        gone.append("healthCheckNodePort")
+    if _is_external(before) and not _is_external(spec):
         gone.append("externalTrafficPolicy")
+    if spec["type"] == "ExternalName":
+        gone.append("internalTrafficPolicy")
     for field in gone:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
@@ -255,13 +241,128 @@ def _choose_families(spec: dict[str, Any]) -> None:
         return
     addresses = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
     families = list(spec.get("ipFamilies") or ())
-    families += [family_of(address) for address in addresses[len(families) :]]
+    families = families + [_family_of(address) for address in addresses[len(families) :]] or [_FAMILIES[0]]
     is_free = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_free else "SingleStack")
-    families = families or [_FAMILIES[0]]
     if len(families) == 1 and policy != "SingleStack":
         families.append(_FAMILIES[1 - _FAMILIES.index(families[0])])
     spec["ipFamilies"] = families
+
+
+def _family_of(address: str) -> str:
+    return "IPv6" if ":" in address else "IPv4"
+
+
+# --- allocation -------------------------------------------------------------------------------------------------------
+
+
+class _Pool:
+    """Values in order, a network or a range. ``what`` and ``outside``: kube-apiserver's words for a refusal."""
+
+    def __init__(self, values: Any, *, size: int, start: int, what: str, outside: str) -> None:
+        self.values, self._size, self._next = values, size, start
+        self._what, self._outside = what, outside
+        self.owners: dict[Any, str] = {}
+
+    def take(self, value: Any, owner: str) -> str:
+        """Why not; empty where the owner has the value now."""
+        if value is None or value not in self.values:
+            return self._outside
+        return "" if self.owners.setdefault(value, owner) == owner else f"provided {self._what} is already allocated"
+
+    def take_next(self, owner: str) -> Any:
+        while (value := self.values[self._next]) in self.owners:
+            self._next = (self._next + 1) % self._size
+        self._next = (self._next + 1) % self._size
+        self.owners[value] = owner
+        return value
+
+    def release(self, value: Any, owner: str) -> None:
+        """Does nothing to the value of another owner."""
+        if self.owners.get(value) == owner:
+            del self.owners[value]
+
+
+class ServiceAllocator:
+    """Cluster IPs and node ports, which all Services share; owners are UIDs."""
+
+    def __init__(self) -> None:
+        self.ips: dict[str, _Pool] = {}
+        for family, text in CLUSTER_IPS.items():
+            network = ip_network(text)
+            size, outside = network.num_addresses, "the provided network does not match the current range"
+            pool = _Pool(network, size=size, start=min(size // 16, 256) + 1, what="IP", outside=outside)
+            # No Service gets the address of the network, or the one for broadcasts.
+            pool.owners |= {network[0]: "", network[-1]: ""}
+            self.ips[family] = pool
+        span = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+        outside = f"provided port is not in the valid range. The range of valid ports is {span}"
+        size = len(NODE_PORTS)
+        self.ports = _Pool(NODE_PORTS, size=size, start=size // 32, what="port", outside=outside)
+
+    def allocate(self, spec: dict[str, Any], owner: str) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if spec["type"] != "ExternalName" and spec.get("clusterIP") != HEADLESS:
+            named = list(spec.get("clusterIPs") or ())
+            got = list(named)
+            for address in named:
+                errors += self._take_ip(address, named, owner)
+            got += [str(self.ips[family].take_next(owner)) for family in spec["ipFamilies"][len(named) :]]
+            spec["clusterIP"], spec["clusterIPs"] = got[0], got
+        ports: list[dict[str, Any]] = [dict(port) for port in spec.get("ports") or ()]
+        # One number serves a port in all its protocols.
+        numbers = {port["port"]: port["nodePort"] for port in ports if port.get("nodePort")}
+        for index, port in enumerate(ports):
+            if port.get("nodePort") and _is_external(spec):
+                errors += self._take_port(port["nodePort"], f"spec.ports[{index}].nodePort", owner)
+            elif _has_node_ports(spec):
+                port["nodePort"] = numbers.setdefault(port["port"], 0) or self.ports.take_next(owner)
+                numbers[port["port"]] = port["nodePort"]
+        if ports:
+            spec["ports"] = ports
+        if _has_health_check(spec) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = self.ports.take_next(owner)
+        return errors
+
+    def restore(self, spec: Spec, owner: str) -> list[FieldError]:
+        """Take what an object from a file has, where that lies in a range."""
+        errors: list[FieldError] = []
+        for address in _held_ips(spec):
+            if formats.parse_address(address) in self.ips[_family_of(address)].values:
+                errors += self._take_ip(address, spec["clusterIPs"], owner)
+        for number in sorted(_held_ports(spec)):
+            errors += self._take_port(number, "spec.ports", owner) if number in NODE_PORTS else []
+        return errors
+
+    def release(self, spec: Spec, before: Spec, owner: str) -> None:
+        """What ``before`` has and ``spec`` does not."""
+        for address in set(_held_ips(before)) - set(_held_ips(spec)):
+            self.ips[_family_of(address)].release(formats.parse_address(address), owner)
+        for port in _held_ports(before) - _held_ports(spec):
+            self.ports.release(port, owner)
+
+    def _take_ip(self, address: str, addresses: list[str], owner: str) -> Iterator[FieldError]:
+        if problem := self.ips[_family_of(address)].take(formats.parse_address(address), owner):
+            yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
+
+    def _take_port(self, number: int, field: str, owner: str) -> Iterator[FieldError]:
+        if problem := self.ports.take(number, owner):
+            yield error("FieldValueInvalid", field, problem, value=number)
+
+
+def _owner(thing: Object) -> str:
+    # Not the name: a Service that is refused must not give back what another one of its name has.
+    return str(thing["metadata"]["uid"])
+
+
+def _held_ips(spec: Spec) -> list[str]:
+    addresses = spec.get("clusterIPs") or () if spec.get("type") != "ExternalName" else ()
+    return [address for address in addresses if address and address != HEADLESS]
+
+
+def _held_ports(spec: Spec) -> set[int]:
+    ports = {port.get("nodePort") for port in spec.get("ports") or ()}
+    return {number for number in (*ports, spec.get("healthCheckNodePort")) if number}
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -269,25 +370,23 @@ def _choose_families(spec: dict[str, Any]) -> None:
 
 def _address_errors(spec: Spec) -> Iterator[FieldError]:
     """Of the fields that `_choose_families` and the allocator read."""
-    if spec["type"] == "ExternalName":
-        return
     families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy") or "SingleStack"
-    addresses, first = spec.get("clusterIPs") or [], spec.get("clusterIP") or ""
+    addresses = spec.get("clusterIPs") or []
     for index, family in enumerate(families):
         if family not in _FAMILIES:
             yield not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
-    if policy not in _FAMILY_POLICIES:
-        yield not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES)
-    if addresses and addresses[0] != first:
+    if policy not in _CHOICES["ipFamilyPolicy"]:
+        yield not_supported("spec.ipFamilyPolicy", policy, _CHOICES["ipFamilyPolicy"])
+    if addresses and addresses[0] != (spec.get("clusterIP") or ""):
         yield error("FieldValueInvalid", "spec.clusterIPs", "first value must match `clusterIP`", value=addresses)
     for index, address in enumerate(addresses if addresses != [HEADLESS] else ()):
-        for problem in formats.address_problems(address, canonical=False):
-            yield error("FieldValueInvalid", f"spec.clusterIPs[{index}]", problem, value=address)
-        if index < len(families) and family_of(address) != families[index]:
+        field = f"spec.clusterIPs[{index}]"
+        yield from invalid(field, address, formats.address_problems(address, canonical=False))
+        if index < len(families) and _family_of(address) != families[index]:
             problem = f"expected an {families[index]} value as indicated by `ipFamilies[{index}]`"
-            yield error("FieldValueInvalid", f"spec.clusterIPs[{index}]", problem, value=address)
-    for values, family_names in ((addresses, list(map(family_of, addresses))), (families, families)):
-        if len(set(family_names)) < len(values):
+            yield error("FieldValueInvalid", field, problem, value=address)
+    for values, names in ((addresses, list(map(_family_of, addresses))), (families, families)):
+        if len(set(names)) < len(values):
             problem = "may specify no more than one IP for each IP family"
             yield error("FieldValueInvalid", "spec.clusterIPs", problem, value=values)
         elif policy == "SingleStack" and len(values) > 1:
@@ -295,81 +394,62 @@ def _address_errors(spec: Spec) -> Iterator[FieldError]:
             yield from invalid("spec.ipFamilyPolicy", policy, [problem])
 
 
-def _change_errors(spec: Spec, before: Spec) -> Iterator[FieldError]:
-    """The first address and family may not change; the second may come and go."""
+def _change_errors(spec: Spec, before: Spec) -> list[FieldError]:
+    """The first address and family may not change."""
     is_headless = spec.get("clusterIP") == HEADLESS == before.get("clusterIP")
-    if spec["type"] != "ExternalName" != before["type"] and not is_headless:
-        for field in ("clusterIPs", "ipFamilies"):
-            has, had = spec.get(field) or [], before.get(field) or []
-            if had and (has[:1] != had[:1] or (len(has) == len(had) and has != had)):
-                yield error("FieldValueInvalid", f"spec.{field}[0]", "may not change once set", value=has)
+    if "ExternalName" in (spec["type"], before.get("type")) or is_headless:
+        return []
+    return [
+        error("FieldValueInvalid", f"spec.{field}[0]", "may not change once set", value=spec.get(field) or [])
+        for field in ("clusterIPs", "ipFamilies")
+        if before.get(field) and (spec.get(field) or [])[:1] != before[field][:1]
+    ]
 
 
 def _spec_errors(new: Object) -> Iterator[FieldError]:
     spec: Spec = new["spec"]
-    type_, ports = spec["type"], spec.get("ports") or ()
-    yield from _mode_errors(new["metadata"].get("annotations") or {})
-    if not ports and type_ != "ExternalName" and spec.get("clusterIP") != HEADLESS:
-        yield error("FieldValueRequired", "spec.ports")
-    if type_ in WITH_NODE_PORTS and spec.get("clusterIP") == HEADLESS:
-        problem = f"may not be set to 'None' for {type_} services"
-        yield error("FieldValueInvalid", "spec.clusterIPs[0]", problem, value=HEADLESS)
-    if type_ == "ExternalName":
-        if spec.get("clusterIPs"):
-            yield error("FieldValueForbidden", "spec.clusterIPs", "may not be set for ExternalName services")
-        if name := spec.get("externalName", "").removesuffix("."):
-            yield from invalid("spec.externalName", name, metadata.subdomain_name_problems(name))
-        else:
-            yield error("FieldValueRequired", "spec.externalName")
-    yield from _ports_errors(ports, type_)
-    yield from labels_errors(spec.get("selector") or {}, "spec.selector")
-    for index, address in enumerate(spec.get("externalIPs") or ()):
-        yield from invalid(f"spec.externalIPs[{index}]", address, formats.address_problems(address, canonical=False))
-    for field, known in (("sessionAffinity", _AFFINITIES), ("type", _TYPES), ("internalTrafficPolicy", _POLICIES)):
-        if (value := spec.get(field)) is not None and value not in known:
-            yield not_supported(f"spec.{field}", value, known)
-    external = spec.get("externalTrafficPolicy", "")
-    if _is_reached_from_outside(spec):
-        if external not in _POLICIES:
-            yield not_supported("spec.externalTrafficPolicy", external, _POLICIES)
-    elif external:
-        problem = "may only be set for externally-accessible services"
-        yield error("FieldValueInvalid", "spec.externalTrafficPolicy", problem, value=external)
-
-
-def _mode_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+    type_, ports, is_headless = spec["type"], spec.get("ports") or (), spec.get("clusterIP") == HEADLESS
+    annotations = new["metadata"].get("annotations") or {}
     hints, mode = map(annotations.get, (TOPOLOGY_AWARE_HINTS_ANNOTATION, TOPOLOGY_MODE_ANNOTATION))
     if hints is not None and mode is not None and hints != mode:
         field = f"metadata.annotations[{TOPOLOGY_MODE_ANNOTATION}]"
         problem = f"must match annotations[{TOPOLOGY_AWARE_HINTS_ANNOTATION}] when both are specified"
         yield error("FieldValueInvalid", field, problem, value=mode)
+    if not ports and type_ != "ExternalName" and not is_headless:
+        yield error("FieldValueRequired", "spec.ports")
+    if type_ in ("NodePort", "LoadBalancer") and is_headless:
+        problem = f"may not be set to 'None' for {type_} services"
+        yield error("FieldValueInvalid", "spec.clusterIPs[0]", problem, value=HEADLESS)
+    if type_ == "ExternalName" and not spec.get("externalName"):
+        yield error("FieldValueRequired", "spec.externalName")
+    if type_ == "ExternalName" and spec.get("clusterIPs"):
+        yield error("FieldValueForbidden", "spec.clusterIPs", "may not be set for ExternalName services")
+    yield from _ports_errors(ports, type_)
+    yield from labels_errors(spec.get("selector") or {}, "spec.selector")
+    for field, known in _CHOICES.items():
+        if (value := spec.get(field)) is not None and value not in known:
+            yield not_supported(f"spec.{field}", value, known)
 
 
 def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
     names: set[str] = set()
-    known: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
         field, name, protocol = f"spec.ports[{index}]", port.get("name", ""), port["protocol"]
         if not name and len(ports) > 1:
             yield error("FieldValueRequired", f"{field}.name")
         elif name:
-            yield from invalid(f"{field}.name", name, metadata.label_name_problems(name))
+            yield from invalid(f"{field}.name", name, formats.label_problems(name))
         if name and name in names:
             yield error("FieldValueDuplicate", f"{field}.name", value=name)
         names.add(name)
-        if not 1 <= port["port"] <= 65535:
-            yield error("FieldValueInvalid", f"{field}.port", _PORT_NUMBER, value=port["port"])
+        for number in ("port", "targetPort"):
+            if not isinstance(value := port[number], str) and not 1 <= value <= 65535:
+                yield from invalid(f"{field}.{number}", value, ["must be between 1 and 65535, inclusive"])
         if protocol not in PROTOCOLS:
             yield not_supported(f"{field}.protocol", protocol, sorted(PROTOCOLS))
-        if not isinstance(target := port["targetPort"], str) and not 1 <= target <= 65535:
-            yield error("FieldValueInvalid", f"{field}.targetPort", _PORT_NUMBER, value=target)
         if type_ == "ClusterIP" and port.get("nodePort"):
             problem = "may not be used when `type` is 'ClusterIP'"
             yield error("FieldValueForbidden", f"{field}.nodePort", problem)
-        if (key := (protocol, port["port"])) in known:
-            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": key[1], "TargetPort": 0}
-            yield error("FieldValueDuplicate", field, value=shown | {"NodePort": 0})
-        known.add(key)
 
 
 def _status_errors(new: Object) -> Iterator[FieldError]:
@@ -383,11 +463,11 @@ def _status_errors(new: Object) -> Iterator[FieldError]:
         field, address, mode = f"status.loadBalancer.ingress[{index}]", each.get("ip"), each.get("ipMode")
         if address:
             yield from invalid(f"{field}.ip", address, formats.address_problems(address, canonical=False))
-            if mode not in _IP_MODES:
-                yield not_supported(f"{field}.ipMode", mode or "", _IP_MODES)
+            if mode not in ("Proxy", "VIP"):
+                yield not_supported(f"{field}.ipMode", mode or "", ("Proxy", "VIP"))
         elif mode is not None:
             yield error("FieldValueForbidden", f"{field}.ipMode", "may not be specified when `ip` is not set")
         if name := each.get("hostname"):
-            yield from invalid(f"{field}.hostname", name, metadata.subdomain_name_problems(name))
+            yield from invalid(f"{field}.hostname", name, formats.subdomain_problems(name))
             if formats.parse_address(name) is not None:
                 yield from invalid(f"{field}.hostname", name, ["must be a DNS name, not an IP address"])
