@@ -117,7 +117,7 @@ def test_tables_come_in_pages_and_selections(api: Api, namespace: str) -> None:
         api.create(a_lease(name, namespace=namespace, labels={"tier": name}))
     path = collection_of(a_lease("", namespace=namespace))
     first = table(api, path, limit="2")
-    assert ([each["cells"][0] for each in first["rows"]], first["metadata"]["remainingItemCount"]) == (["a", "b"], 1)
+    assert [each["cells"][0] for each in first["rows"]] == ["a", "b"]
     rest = table(api, path, **{"continue": first["metadata"]["continue"]})
     assert [each["cells"][0] for each in rest["rows"]] == ["c"]
     assert [each["cells"][0] for each in table(api, path, labelSelector="tier=b")["rows"]] == ["b"]

@@ -36,10 +36,10 @@ class Services:
         return self.registry.restore(self.kind, {"metadata": {"name": name}, "spec": spec})
 
     def taken(self) -> tuple[set[str], set[int]]:
-        assert isinstance(self.registry.kinds["services"].strategy, ServiceStrategy)
-        allocator = self.registry.kinds["services"].strategy._allocator
-        ips = {str(address) for pool in allocator.ips.values() for address, owner in pool.owners.items() if owner}
-        return ips, set(allocator.ports.owners)
+        strategy = self.registry.kinds["services"].strategy
+        assert isinstance(strategy, ServiceStrategy)
+        ports = {value for value in strategy.owners if isinstance(value, int)}
+        return {str(value) for value in strategy.owners.keys() - ports}, ports
 
     def held(self) -> tuple[set[str], set[int]]:
         """By all that is stored."""

@@ -12,36 +12,17 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import ClientPayloadError, web
 
-from zoneward.sandbox.server import discovery
+from zoneward.sandbox.server import discovery, requests
 from zoneward.sandbox.server import kubectl_tables as tables
-from zoneward.sandbox.server.faults import FaultInjector, WatchFault
+from zoneward.sandbox.server import status_errors as errors
+from zoneward.sandbox.server.faults import FaultInjector, FaultKind
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_pages import is_true, list_objects, list_options
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
-from zoneward.sandbox.server.requests import (
-    JSON,
-    ResourcePath,
-    ResourcePaths,
-    Shape,
-    answer_shape,
-    content_type_of,
-    decode_object,
-    deletion_options,
-    read_body,
-)
+from zoneward.sandbox.server.requests import JSON, ResourcePath, ResourcePaths, Shape
 from zoneward.sandbox.server.resource_registry import Registry, Write, WriteResult
 from zoneward.sandbox.server.schema import Validation
-from zoneward.sandbox.server.status_errors import (
-    StatusError,
-    bad_request,
-    details_of,
-    no_such_resource,
-    not_allowed,
-    too_old,
-    unauthorized,
-    unexpected,
-    unsupported,
-)
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, head_of
 from zoneward.sandbox.server.watches import BOOKMARKS, error_line, watch
 
@@ -83,21 +64,21 @@ class ApiHandler:
             elif path not in _HEALTH and not compare_digest(
                 _bytes(request.headers.get("Authorization", "")), self._bearer
             ):
-                raise unauthorized()
+                raise errors.unauthorized()
             return await self._answer_with_faults(request, path)
         except StatusError as refusal:
             return _refused(refusal)
         except web.RequestPayloadError as error:
-            return _refused(bad_request(f"the body cannot be read: {' '.join(str(error).split())}"))
+            return _refused(errors.bad_request(f"the body cannot be read: {' '.join(str(error).split())}"))
         except RecursionError:
             # Bodies nested so deep that they can be read, and not merged or written.
-            return _refused(bad_request("the body is nested too deep"))
+            return _refused(errors.bad_request("the body is nested too deep"))
         except (ConnectionError, ClientPayloadError):
             # The client is gone.
             raise
         except Exception as error:
             _LOG.exception("%s %s", request.method, request.rel_url.raw_path.replace(self._token.decode(), "..."))
-            return _refused(unexpected(error))
+            return _refused(errors.unexpected(error))
 
     async def end_watches(self, *, within: float) -> None:
         """End them properly; after so many seconds, drop clients that do not read."""
@@ -118,8 +99,8 @@ class ApiHandler:
         if fault is None:
             return await self._answer_path(request, path)
         await asyncio.sleep(fault.latency)
-        if (refusal := fault.refusal()) is not None:
-            raise refusal
+        if fault.refusal is not None:
+            raise fault.refusal
         answer = await self._answer_path(request, path)
         if fault.is_answer_lost:
             _abort(request)
@@ -129,7 +110,7 @@ class ApiHandler:
         route = self._routes.route(path)
         if route is None:
             return self._discover(request, path.rstrip("/"))
-        answer = await self._answer_route(request, route, answer_shape(request.headers.get("Accept", "")))
+        answer = await self._answer_route(request, route, requests.answer_shape(request.headers.get("Accept", "")))
         if route.kind.warning and not answer.prepared:
             answer.headers.extend(_warnings([route.kind.warning]))
         return answer
@@ -153,7 +134,7 @@ class ApiHandler:
                 return await self._patch(request, route, shape)
             case "DELETE" if not route.subresource:
                 return await self._delete(request, route, shape)
-        raise not_allowed()
+        raise errors.not_allowed()
 
     def _discover(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         if path == "/openapi/v2":
@@ -161,11 +142,11 @@ class ApiHandler:
         document = discovery.document(self._kinds, path, address=self._address())
         roots = ("/api/", *(f"/apis/{kind.group}/" for kind in self._kinds if kind.group))
         if document is None and path.startswith(roots):
-            raise no_such_resource()
+            raise errors.no_such_resource()
         if document is None:
             return web.Response(status=404, text="404 page not found\n")
         if request.method != "GET":
-            raise not_allowed()
+            raise errors.not_allowed()
         return _encoded(document)
 
     # --- watches ------------------------------------------------------------------------------------------------------
@@ -194,7 +175,7 @@ class ApiHandler:
         except Exception as error:
             # It is too late for another answer.
             _LOG.exception("watch of %s", kind.resource)
-            await answer.write(error_line(unexpected(error)))
+            await answer.write(error_line(errors.unexpected(error)))
         except asyncio.CancelledError:
             if not self._is_ending:
                 raise
@@ -211,14 +192,14 @@ class ApiHandler:
                 case None:
                     await answer.write(line)
                     continue
-                case WatchFault.GONE:
-                    await answer.write(error_line(too_old(0, self._store.version)))
-                case WatchFault.CUT:
+                case FaultKind.GONE:
+                    await answer.write(error_line(errors.too_old(0, self._store.version)))
+                case FaultKind.CUT_WATCH:
                     await answer.write(line[: len(line) // 2])
                     _abort(request)
-                case WatchFault.DROP:
+                case FaultKind.DROP_WATCH:
                     _abort(request)
-                case WatchFault.SILENCE:
+                case FaultKind.SILENT_WATCH:
                     while request.transport is not None and not request.transport.is_closing():
                         await asyncio.sleep(0.1)
             return False
@@ -244,9 +225,9 @@ class ApiHandler:
 
     async def _create_or_replace(self, request: web.BaseRequest, route: ResourcePath, shape: Shape) -> web.Response:
         kind, namespace, name = route.kind, route.namespace, route.name
-        content_type = content_type_of(request)
-        body = await read_body(request)
-        thing, warnings = decode_object(body, content_type, kind, validation=_validation(request))
+        content_type = requests.content_type_of(request)
+        body = await requests.read_body(request)
+        thing, warnings = requests.decode_object(body, content_type, kind, validation=_validation(request))
         is_new = not name or (kind.is_created_by_update and not route.subresource)
         if is_new and (not name or self._store.get(kind.stored, (namespace, name)) is None):
             done = self._registry.create(kind, namespace, thing, is_dry_run=bool(request.query.get("dryRun")))
@@ -256,12 +237,12 @@ class ApiHandler:
         return self._answer_write(request, kind, done, shape, warnings)
 
     async def _patch(self, request: web.BaseRequest, route: ResourcePath, shape: Shape) -> web.Response:
-        kind, content_type = route.kind, content_type_of(request)
+        kind, content_type = route.kind, requests.content_type_of(request)
         if content_type in _UNSUPPORTED_PATCHES:
-            raise unsupported(415, "UnsupportedMediaType", *_UNSUPPORTED_PATCHES[content_type])
+            raise errors.unsupported(415, "UnsupportedMediaType", *_UNSUPPORTED_PATCHES[content_type])
         if content_type not in (MERGE_PATCH, STRATEGIC_PATCH):
             raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-        body = await read_body(request)
+        body = await requests.read_body(request)
         warnings: list[str] = []
 
         def change(old: Object) -> Object:
@@ -275,16 +256,18 @@ class ApiHandler:
 
     async def _delete(self, request: web.BaseRequest, route: ResourcePath, shape: Shape) -> web.Response:
         kind = route.kind
-        deletion = deletion_options(request.query, await read_body(request), content_type_of(request))
+        deletion = requests.deletion_options(
+            request.query, await requests.read_body(request), requests.content_type_of(request)
+        )
         if route.name:
             done = self._registry.delete(kind, route.namespace, route.name, deletion)
             if done.is_gone and not kind.returns_deleted:
-                details = details_of(kind, route.name) | {"uid": done.object["metadata"]["uid"]}
+                details = errors.details_of(kind, route.name) | {"uid": done.object["metadata"]["uid"]}
                 success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
                 return _encoded(success | {"details": details})
             return self._answer_write(request, kind, done, shape)
         if (kind.is_namespaced and not route.namespace) or kind.plural == "namespaces":
-            raise not_allowed()
+            raise errors.not_allowed()
         options = list_options(kind, request.query, namespace=route.namespace)
         found = list_objects(self._store, kind.stored, options)
         for (namespace, name), _ in found.records:

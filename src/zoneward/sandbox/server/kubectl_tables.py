@@ -1,6 +1,6 @@
 """The tables that ``kubectl get`` prints, which the server makes (``meta.k8s.io/v1``): columns and their cells."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -46,33 +46,17 @@ def partial(thing: Object) -> Object:
 
 # --- cells that several kinds have ------------------------------------------------------------------------------------
 
-_MINUTE: Final = 60
-_HOUR: Final = 60 * _MINUTE
-_DAY: Final = 24 * _HOUR
-_YEAR: Final = 365 * _DAY
-_STEPS: Final = (
-    (2 * _MINUTE, 1, "s", 0, ""),
-    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
-    (3 * _HOUR, _MINUTE, "m", 0, ""),
-    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
-    (2 * _DAY, _HOUR, "h", 0, ""),
-    (8 * _DAY, _DAY, "d", _HOUR, "h"),
-    (2 * _YEAR, _DAY, "d", 0, ""),
-    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
-)
-"""Below so many seconds: the unit and its letter, the smaller unit (0: not shown) and its letter."""
+_UNITS: Final = ((120, 1, "s"), (3 * 3600, 60, "m"), (48 * 3600, 3600, "h"), (730 * 86400, 86400, "d"))
+"""Below so many seconds: the unit and its letter."""
 
 
 def human(duration: timedelta) -> str:
-    """At most two units, as upstream's ``duration.HumanDuration``. Clocks differ: two seconds ahead count as now."""
+    """One unit; upstream's ``duration.HumanDuration`` sometimes has two. Clocks differ: two seconds ahead are now."""
     if duration <= timedelta(seconds=-2):
         return "<invalid>"
     seconds = max(duration // timedelta(seconds=1), 0)
-    for limit, unit, letter, smaller, smaller_letter in _STEPS:
-        if seconds < limit:
-            rest = seconds % unit // smaller if smaller else 0
-            return f"{seconds // unit}{letter}" + (f"{rest}{smaller_letter}" if rest else "")
-    return f"{seconds // _YEAR}y"
+    found = (f"{seconds // unit}{letter}" for limit, unit, letter in _UNITS if seconds < limit)
+    return next(found, f"{seconds // (365 * 86400)}y")
 
 
 def since(timestamp: str | None, now: datetime) -> str:
@@ -91,15 +75,20 @@ def _field(path: str, default: str = "") -> Cell:
     return lambda thing, _now: _get(thing, path) or default
 
 
-def _text(make: Any, default: str) -> Cell:
+def _text(make: Callable[[Object], Iterable[str]], default: str) -> Cell:
     """A cell of words: ``default`` where there are none."""
     return lambda thing, _now: ",".join(make(thing)) or default
 
 
-def _first(words: Sequence[str], default: str) -> str:
-    """The first three."""
-    more = f" + {len(words) - 3} more..." if len(words) > 3 else ""
-    return (",".join(words[:3]) + more) or default
+def _first(make: Callable[[Object], list[str]], default: str) -> Cell:
+    """A cell of the first three words."""
+
+    def words(thing: Object) -> list[str]:
+        found = make(thing)
+        more = len(found) - 3
+        return found if more <= 0 else [*found[:2], f"{found[2]} + {more} more..."]
+
+    return _text(words, default)
 
 
 def _condition(thing: Object, type_: str) -> str:
@@ -116,32 +105,30 @@ LEASE_COLUMNS: Final = (_NAME, Column("Holder", _field("spec.holderIdentity")), 
 # --- Endpoints and EndpointSlices -------------------------------------------------------------------------------------
 
 
-def _endpoints(thing: Object, _now: datetime) -> str:
-    pairs = [
+def _endpoints(thing: Object) -> list[str]:
+    return [
         (f"[{ip}]" if ":" in ip else ip) + f":{port['port']}" if port else str(ip)
         for subset in thing.get("subsets") or ()
         for port in subset.get("ports") or (None,)
         for ip in (address["ip"] for address in subset.get("addresses") or ())
     ]
-    return _first(pairs, _NONE)
 
 
-def _slice_ports(thing: Object, _now: datetime) -> str:
-    ports = (port.get("name") or "" if port.get("port") is None else port["port"] for port in thing.get("ports") or ())
-    return _first(list(map(str, ports)), _UNSET)
+def _slice_ports(thing: Object) -> list[str]:
+    ports = thing.get("ports") or ()
+    return [str(port.get("name") or "" if port.get("port") is None else port["port"]) for port in ports]
 
 
-def _slice_addresses(thing: Object, _now: datetime) -> str:
-    endpoints = thing.get("endpoints") or ()
-    return _first([address for endpoint in endpoints for address in endpoint.get("addresses") or ()], _UNSET)
+def _slice_addresses(thing: Object) -> list[str]:
+    return [address for endpoint in thing.get("endpoints") or () for address in endpoint.get("addresses") or ()]
 
 
-ENDPOINTS_COLUMNS: Final = (_NAME, Column("Endpoints", _endpoints), _AGE)
+ENDPOINTS_COLUMNS: Final = (_NAME, Column("Endpoints", _first(_endpoints, _NONE)), _AGE)
 ENDPOINT_SLICE_COLUMNS: Final = (
     _NAME,
     Column("AddressType", _field("addressType")),
-    Column("Ports", _slice_ports),
-    Column("Endpoints", _slice_addresses),
+    Column("Ports", _first(_slice_ports, _UNSET)),
+    Column("Endpoints", _first(_slice_addresses, _UNSET)),
     _AGE,
 )
 

@@ -88,20 +88,14 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """A page of objects; ``token`` and ``left`` are about those that follow."""
+    """A page of objects; ``token`` continues with those that follow."""
 
     records: list[tuple[Key, Record]]
     version: int
     token: str = ""
-    left: int | None = None
 
     def metadata(self) -> Object:
-        metadata: Object = {"resourceVersion": str(self.version)}
-        if self.token:
-            metadata["continue"] = self.token
-            if self.left is not None:
-                metadata["remainingItemCount"] = self.left
-        return metadata
+        return {"resourceVersion": str(self.version)} | ({"continue": self.token} if self.token else {})
 
 
 def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -> ListOptions:
@@ -140,10 +134,7 @@ def list_objects(store: VersionedStore, kind: Kind, options: ListOptions) -> Lis
     records = list(islice(found, options.limit))
     if next(found, None) is None:
         return ListResult(records, version)
-    last, left = records[-1][0], None
-    if options.selection.is_all:
-        left = store.count_behind(kind, version=version, namespace=options.namespace, after=last)
-    return ListResult(records, version, _token(version, last), left)
+    return ListResult(records, version, _token(version, records[-1][0]))
 
 
 def check_version(store: VersionedStore, wanted: int) -> None:

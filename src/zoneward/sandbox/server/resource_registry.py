@@ -12,19 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.schema import as_time, decode
-from zoneward.sandbox.server.status_errors import (
-    StatusError,
-    already_exists,
-    bad_request,
-    conflict,
-    forbidden,
-    internal,
-    invalid,
-    modified,
-    not_found,
-)
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -93,7 +84,7 @@ class Registry:
         """Raises StatusError if the object does not exist."""
         record = self.store.get(kind.stored, (namespace, name))
         if record is None:
-            raise not_found(kind, name)
+            raise errors.not_found(kind, name)
         return record
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
@@ -107,7 +98,7 @@ class Registry:
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         _set_namespace(kind, namespace, metadata)
         if metadata.pop("resourceVersion", None):
-            raise internal("resourceVersion should not be set on objects to be created")
+            raise errors.internal("resourceVersion should not be set on objects to be created")
         self._check_namespace(kind, namespace, metadata.get("name") or "")
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._generated_name(kind, namespace, str(metadata["generateName"]))
@@ -126,7 +117,7 @@ class Registry:
             key = (namespace, new["metadata"]["name"])
             # As upstream, an invalid object is refused before its name is looked up.
             if (found := self.store.get(kind.stored, key)) is not None:
-                raise already_exists(kind, key[1], is_ending=found.is_ending)
+                raise errors.already_exists(kind, key[1], is_ending=found.is_ending)
             record = None if is_dry_run else self.store.put(kind.stored, key, new)
         if record is None:
             strategy.release(None, new)
@@ -154,7 +145,7 @@ class Registry:
         _raise_errors(kind, new, kind.strategy.metadata_errors(new))
         if not metadata.get("name"):
             # Names are generated for new objects only.
-            raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
+            raise errors.invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
         key = (namespace, metadata["name"])
         record = self.store.get(kind, key)
         old = None if record is None else record.object()
@@ -184,7 +175,7 @@ class Registry:
         new, before = dict(change(old)), old["metadata"]
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         if (named := metadata.get("name") or "") != name:
-            raise bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
+            raise errors.bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
         _set_namespace(kind, namespace, metadata)
         _check_version(kind, metadata, record, name, is_patch=write.is_patch)
         metadata |= {field: before[field] for field in _FIXED if field in before}
@@ -233,7 +224,7 @@ class Registry:
         record, strategy, key = self.record(kind, namespace, name), kind.strategy, (namespace, name)
         _check_preconditions(kind, name, record, deletion)
         if name in strategy.protected:
-            raise forbidden(kind, name, f"this {kind.kind.lower()} may not be deleted")
+            raise errors.forbidden(kind, name, f"this {kind.kind.lower()} may not be deleted")
         old = record.object()
         metadata = dict(old["metadata"])
         new = old | {"metadata": metadata}
@@ -262,10 +253,10 @@ class Registry:
             return
         found = self.store.get(self.kinds["namespaces"], ("", namespace))
         if found is None:
-            raise not_found(self.kinds["namespaces"], namespace)
+            raise errors.not_found(self.kinds["namespaces"], namespace)
         if found.is_ending:
             problem = f"unable to create new content in namespace {namespace} because it is being terminated"
-            refusal = forbidden(kind, name, problem)
+            refusal = errors.forbidden(kind, name, problem)
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
             refusal.details = (refusal.details or {}) | {"causes": [cause | {"field": "metadata.namespace"}]}
             raise refusal
@@ -277,9 +268,9 @@ class Registry:
                 return name
 
 
-def _raise_errors(kind: Kind, new: Object, errors: Iterable[FieldError]) -> None:
-    if found := list(errors):
-        raise invalid(kind, new["metadata"].get("name") or "", found)
+def _raise_errors(kind: Kind, new: Object, causes: Iterable[FieldError]) -> None:
+    if found := list(causes):
+        raise errors.invalid(kind, new["metadata"].get("name") or "", found)
 
 
 @contextmanager
@@ -301,7 +292,9 @@ def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
         metadata.pop("namespace", None)
         return
     if metadata.get("namespace") not in (None, "", namespace):
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     metadata["namespace"] = namespace
 
 
@@ -326,12 +319,12 @@ def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, i
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     if uid and uid != record.uid and not is_patch:
         problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        raise conflict(kind, name, problem)
+        raise errors.conflict(kind, name, problem)
     if version and version != str(record.version):
-        raise modified(kind, name)
+        raise errors.modified(kind, name)
     if not version and kind.needs_version:
         problem = "Invalid value: 0: must be specified for an update"
-        refusal = invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
+        refusal = errors.invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
         # Alone of all, this one names the resource.
         refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
         raise refusal

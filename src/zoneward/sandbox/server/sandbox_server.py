@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import ssl
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
@@ -14,17 +14,14 @@ from aiohttp.http_exceptions import HttpProcessingError
 from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
 from zoneward.sandbox.server.http_handler import ApiHandler
-from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.kinds import Object
 from zoneward.sandbox.server.resource_registry import Registry
-from zoneward.sandbox.server.versioned_store import StoredChange
 from zoneward.sandbox.server.watches import BOOKMARKS
 
 CONTEXT: Final = "zoneward-sandbox"
 """What the kubeconfig calls everything in it."""
-_BACKGROUND_PERIOD: Final = 1.0
-"""Seconds between two rounds of work that is due by time."""
-_OWNER_GRACE: Final = 0.2
-"""Seconds until objects without owners are deleted: a client may create the owner after its dependents."""
+_BACKGROUND_PERIOD: Final = 0.2
+"""Seconds between two rounds of background work."""
 _SHUTDOWN: Final = 0.01
 """Seconds that open connections get at the end; 0 would mean no limit."""
 _LOG: Final = logging.getLogger(__name__)
@@ -66,9 +63,7 @@ class SandboxServer:
         )
         self._garbage = GarbageCollector(registry)
         self._ending = PodTerminator(registry) if ends_pods else None
-        self._work = asyncio.Event()
         self._stack = AsyncExitStack()
-        registry.store.listeners.append(self._note)
 
     @property
     def authority(self) -> str:
@@ -104,7 +99,7 @@ class SandboxServer:
         self._port = runner.addresses[0][1]
         self._stack.push_async_callback(self._server.end_watches, within=_SHUTDOWN)
         background = asyncio.create_task(self._background_loop())
-        self._stack.push_async_callback(_ended, background)
+        self._stack.callback(background.cancel)
         return self
 
     async def __aexit__(
@@ -126,36 +121,14 @@ class SandboxServer:
             "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
         }
 
-    def _note(self, _kind: Kind, _change: StoredChange) -> None:
-        if not self._garbage.is_idle:
-            self._work.set()
-
     async def _background_loop(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_BACKGROUND_PERIOD):
-                    await self._work.wait()
-            if self._work.is_set():
-                await asyncio.sleep(_OWNER_GRACE)
-            self._work.clear()
             try:
-                self._run_background_work()
+                self._garbage.collect()
+                if self._ending is not None:
+                    self._ending.end_pods()
+                self.registry.store.forget_old()
             except Exception:
                 # A bug of the sandbox; the other work goes on.
                 _LOG.exception("background work")
-            if not self._garbage.is_idle:
-                # Others want to be served in between.
-                self._work.set()
-                await asyncio.sleep(0)
-
-    def _run_background_work(self) -> None:
-        self._garbage.collect()
-        if self._ending is not None:
-            self._ending.end_pods()
-        self.registry.store.forget_old()
-
-
-async def _ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+            await asyncio.sleep(_BACKGROUND_PERIOD if self._garbage.is_idle else 0)

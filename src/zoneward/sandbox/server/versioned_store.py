@@ -120,10 +120,7 @@ class VersionedStore:
 
     def records(self, kind: Kind, *, namespace: str = "") -> Iterator[tuple[Key, Record]]:
         """Those of one namespace or of all, in order, as they are now."""
-        kept = self._kinds[kind.resource]
-        for path in _span(kept.paths, namespace, None):
-            key = _key_of(path)
-            yield key, kept.records[key]
+        return self.page(kind, version=self.version, namespace=namespace)
 
     def put(self, kind: Kind, key: Key, thing: Object) -> Record:
         """Create or replace. ``thing`` gets its new version, and must not change afterwards."""
@@ -151,35 +148,14 @@ class VersionedStore:
         self, kind: Kind, *, version: int, namespace: str = "", after: Key | None = None
     ) -> Iterator[tuple[Key, Record]]:
         """As they were at a version, those behind ``after``. Raises Forgotten at once."""
-        return self._page(self._kinds[kind.resource], self._undone(kind, version), namespace, after)
-
-    def count_behind(self, kind: Kind, *, version: int, namespace: str = "", after: Key) -> int:
-        """How many `page` has. Raises Forgotten."""
-        kept, undone = self._kinds[kind.resource], self._undone(kind, version)
-        count = len(_range(kept.paths, namespace, after))
-        for key, record in undone.items():
-            is_meant = _path_of(key) > _path_of(after) and namespace in ("", key[0])
-            if is_meant and (record is None) is (key in kept.records):
-                count += 1 if record is not None else -1
-        return count
-
-    def _undone(self, kind: Kind, version: int) -> dict[Key, Record | None]:
-        """The objects that have changed since a version, as they were; None for those that did not exist."""
-        return {change.key: change.old for change in reversed(self.changes(kind, version))}
-
-    @staticmethod
-    def _page(
-        kept: _KindStore, undone: dict[Key, Record | None], namespace: str, after: Key | None
-    ) -> Iterator[tuple[Key, Record]]:
+        kept = self._kinds[kind.resource]
+        undone = {change.key: change.old for change in reversed(self.changes(kind, version))}
         paths = _span(kept.paths, namespace, after)
         if undone:
             gone = sorted(_path_of(key) for key in undone if key not in kept.records)
             paths = merge(paths, _span(gone, namespace, after))
-        for path in paths:
-            key = _key_of(path)
-            record = undone[key] if key in undone else kept.records[key]
-            if record is not None:
-                yield key, record
+        found = ((key, undone[key] if key in undone else kept.records[key]) for key in map(_key_of, paths))
+        return ((key, record) for key, record in found if record is not None)
 
     def changes(self, kind: Kind, since: int) -> list[StoredChange]:
         """All that came after a version, the oldest first. Raises Forgotten."""
@@ -253,14 +229,9 @@ def _key_of(path: str) -> Key:
 
 def _span(paths: list[str], namespace: str, after: Key | None) -> Iterator[str]:
     """Those of a namespace or of all, behind ``after``. The list must not change while this goes on."""
-    for index in _range(paths, namespace, after):
-        yield paths[index]
-
-
-def _range(paths: list[str], namespace: str, after: Key | None) -> range:
     start = bisect_right(paths, _path_of(after)) if after is not None else 0
     end = len(paths)
     if namespace:
         start = max(start, bisect_left(paths, f"{namespace}/"))
         end = bisect_left(paths, f"{namespace}0")  # the character that follows the slash
-    return range(start, end)
+    return (paths[index] for index in range(start, end))

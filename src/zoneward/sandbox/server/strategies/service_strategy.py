@@ -5,7 +5,7 @@ Zoneward and kube-proxy read. Addresses and ports are allocated in order, starti
 keeps for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ from zoneward.sandbox.server.kinds import Object, ObjectReader
 from zoneward.sandbox.server.strategies import metadata
 
 Spec = Mapping[str, Any]
-CLUSTER_IPS: Final = {"IPv4": "10.96.0.0/12", "IPv6": "fd00:10:96::/112"}
 NODE_PORTS: Final = range(30000, 32768)
-_FAMILIES: Final = tuple(CLUSTER_IPS)
+_NETWORKS: Final = {"IPv4": ip_network("10.96.0.0/12"), "IPv6": ip_network("fd00:10:96::/112")}
+_FAMILIES: Final = tuple(_NETWORKS)
 _ADDRESS_FIELDS: Final = ("ipFamilyPolicy", "ipFamilies", "clusterIP", "clusterIPs")
 _CHOICES: Final = {
     "ipFamilyPolicy": ("PreferDualStack", "RequireDualStack", "SingleStack"),
@@ -48,9 +48,12 @@ class ServiceStrategy(metadata.MetadataStrategy):
     def __init__(
         self, *, service_traffic_distribution: bool = True, prefer_same_traffic_distribution: bool = True
     ) -> None:
-        self._allocator = ServiceAllocator()
         self._has_distribution = service_traffic_distribution
         self._has_same = prefer_same_traffic_distribution
+        self.owners: dict[Any, str] = {}
+        """The UIDs of the Services that have the addresses and ports."""
+        self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
+        """The index of the value to try next."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
         if old is not None and new.get("spec") == old.get("spec") and new.get("status") == old.get("status"):
@@ -81,8 +84,6 @@ class ServiceStrategy(metadata.MetadataStrategy):
         if not self._has_distribution and "trafficDistribution" not in before:
             spec.pop("trafficDistribution", None)
 
-    # --- errors -------------------------------------------------------------------------------------------------------
-
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _spec_errors(new)
         if (distribution := new["spec"].get("trafficDistribution")) is not None:
@@ -97,24 +98,82 @@ class ServiceStrategy(metadata.MetadataStrategy):
 
     # --- addresses and ports ------------------------------------------------------------------------------------------
 
-    def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        spec, before = new["spec"], {} if old is None else old["spec"]
+    def allocate(self, new: Object, old: Object | None) -> list[FieldError]:
+        spec, owner, before = new["spec"], new["metadata"]["uid"], {} if old is None else old["spec"]
         if errors := [*_address_errors(spec), *_change_errors(spec, before)]:
             return errors
         _choose_families(spec)
-        errors = self._allocator.allocate(spec, _owner(new))
+        if spec["type"] != "ExternalName" and spec.get("clusterIP") != HEADLESS:
+            addresses = list(spec.get("clusterIPs") or ())
+            errors += [each for address in addresses for each in self._take_ip(address, addresses, owner)]
+            addresses += [str(self._take_next(each, owner)) for each in spec["ipFamilies"][len(addresses) :]]
+            spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
+        # One number serves a port in all its protocols.
+        numbers: dict[int, int] = {}
+        if "ports" in spec:
+            spec["ports"] = list(map(dict, spec["ports"]))
+        for index, port in enumerate(spec.get("ports") or ()):
+            if port.get("nodePort") and _is_external(spec):
+                errors += self._take_port(port["nodePort"], f"spec.ports[{index}].nodePort", owner)
+            elif _has_node_ports(spec):
+                port["nodePort"] = numbers.get(port["port"]) or self._take_next("port", owner)
+            numbers[port["port"]] = port.get("nodePort", 0)
+        if _has_health_check(spec) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = self._take_next("port", owner)
         if errors:
             self.release(old, new)
         return errors
 
     def release(self, new: Object | None, old: Object) -> None:
-        self._allocator.release({} if new is None else new["spec"], old["spec"], _owner(old))
+        for value in _held(old["spec"]) - _held({} if new is None else new["spec"]):
+            # Not what another Service of the name has.
+            if self.owners.get(value) == old["metadata"]["uid"]:
+                del self.owners[value]
 
-    def restore(self, new: Object) -> Iterable[FieldError]:
-        errors = self._allocator.restore(new["spec"], _owner(new))
+    def restore(self, new: Object) -> list[FieldError]:
+        """What lies in a range."""
+        spec, owner = new["spec"], new["metadata"]["uid"]
+        errors: list[FieldError] = []
+        for value in _held(spec):
+            if isinstance(value, int) and value in NODE_PORTS:
+                errors += self._take_port(value, "spec.ports", owner)
+            elif not isinstance(value, int) and value in _NETWORKS[_family_of(str(value))]:
+                errors += self._take_ip(str(value), spec["clusterIPs"], owner)
         if errors:
             self.release(None, new)
         return errors
+
+    def _take_next(self, pool: str, owner: str) -> Any:
+        values = NODE_PORTS if pool == "port" else _NETWORKS[pool]
+        size = len(NODE_PORTS) if pool == "port" else _NETWORKS[pool].num_addresses
+        while (value := values[self._next[pool]]) in self.owners:
+            self._next[pool] = (self._next[pool] + 1) % size
+        self._next[pool] = (self._next[pool] + 1) % size
+        self.owners[value] = owner
+        return value
+
+    def _take_ip(self, address: str, addresses: list[str], owner: str) -> Iterator[FieldError]:
+        value, problem = formats.parse_address(address), ""
+        if value is None or value not in _NETWORKS[_family_of(address)]:
+            problem = "the provided network does not match the current range"
+        elif self.owners.setdefault(value, owner) != owner:
+            problem = "provided IP is already allocated"
+        if problem:
+            yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
+
+    def _take_port(self, number: int, field: str, owner: str) -> Iterator[FieldError]:
+        if number not in NODE_PORTS:
+            problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+            yield error("FieldValueInvalid", field, problem, value=number)
+        elif self.owners.setdefault(number, owner) != owner:
+            yield error("FieldValueInvalid", field, "provided port is already allocated", value=number)
+
+
+def _held(spec: Spec) -> set[Any]:
+    """Addresses and ports that a Service has."""
+    ips = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
+    ports = [port.get("nodePort") for port in spec.get("ports") or ()]
+    return {*map(formats.parse_address, ips), *ports, spec.get("healthCheckNodePort")} - {None, 0}
 
 
 def service_fields(thing: Object) -> dict[str, str]:
@@ -251,118 +310,6 @@ def _choose_families(spec: dict[str, Any]) -> None:
 
 def _family_of(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
-
-
-# --- allocation -------------------------------------------------------------------------------------------------------
-
-
-class _Pool:
-    """Values in order, a network or a range. ``what`` and ``outside``: kube-apiserver's words for a refusal."""
-
-    def __init__(self, values: Any, *, size: int, start: int, what: str, outside: str) -> None:
-        self.values, self._size, self._next = values, size, start
-        self._what, self._outside = what, outside
-        self.owners: dict[Any, str] = {}
-
-    def take(self, value: Any, owner: str) -> str:
-        """Why not; empty where the owner has the value now."""
-        if value is None or value not in self.values:
-            return self._outside
-        return "" if self.owners.setdefault(value, owner) == owner else f"provided {self._what} is already allocated"
-
-    def take_next(self, owner: str) -> Any:
-        while (value := self.values[self._next]) in self.owners:
-            self._next = (self._next + 1) % self._size
-        self._next = (self._next + 1) % self._size
-        self.owners[value] = owner
-        return value
-
-    def release(self, value: Any, owner: str) -> None:
-        """Does nothing to the value of another owner."""
-        if self.owners.get(value) == owner:
-            del self.owners[value]
-
-
-class ServiceAllocator:
-    """Cluster IPs and node ports, which all Services share; owners are UIDs."""
-
-    def __init__(self) -> None:
-        self.ips: dict[str, _Pool] = {}
-        for family, text in CLUSTER_IPS.items():
-            network = ip_network(text)
-            size, outside = network.num_addresses, "the provided network does not match the current range"
-            pool = _Pool(network, size=size, start=min(size // 16, 256) + 1, what="IP", outside=outside)
-            # No Service gets the address of the network, or the one for broadcasts.
-            pool.owners |= {network[0]: "", network[-1]: ""}
-            self.ips[family] = pool
-        span = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
-        outside = f"provided port is not in the valid range. The range of valid ports is {span}"
-        size = len(NODE_PORTS)
-        self.ports = _Pool(NODE_PORTS, size=size, start=size // 32, what="port", outside=outside)
-
-    def allocate(self, spec: dict[str, Any], owner: str) -> list[FieldError]:
-        errors: list[FieldError] = []
-        if spec["type"] != "ExternalName" and spec.get("clusterIP") != HEADLESS:
-            named = list(spec.get("clusterIPs") or ())
-            got = list(named)
-            for address in named:
-                errors += self._take_ip(address, named, owner)
-            got += [str(self.ips[family].take_next(owner)) for family in spec["ipFamilies"][len(named) :]]
-            spec["clusterIP"], spec["clusterIPs"] = got[0], got
-        ports: list[dict[str, Any]] = [dict(port) for port in spec.get("ports") or ()]
-        # One number serves a port in all its protocols.
-        numbers = {port["port"]: port["nodePort"] for port in ports if port.get("nodePort")}
-        for index, port in enumerate(ports):
-            if port.get("nodePort") and _is_external(spec):
-                errors += self._take_port(port["nodePort"], f"spec.ports[{index}].nodePort", owner)
-            elif _has_node_ports(spec):
-                port["nodePort"] = numbers.setdefault(port["port"], 0) or self.ports.take_next(owner)
-                numbers[port["port"]] = port["nodePort"]
-        if ports:
-            spec["ports"] = ports
-        if _has_health_check(spec) and not spec.get("healthCheckNodePort"):
-            spec["healthCheckNodePort"] = self.ports.take_next(owner)
-        return errors
-
-    def restore(self, spec: Spec, owner: str) -> list[FieldError]:
-        """Take what an object from a file has, where that lies in a range."""
-        errors: list[FieldError] = []
-        for address in _held_ips(spec):
-            if formats.parse_address(address) in self.ips[_family_of(address)].values:
-                errors += self._take_ip(address, spec["clusterIPs"], owner)
-        for number in sorted(_held_ports(spec)):
-            errors += self._take_port(number, "spec.ports", owner) if number in NODE_PORTS else []
-        return errors
-
-    def release(self, spec: Spec, before: Spec, owner: str) -> None:
-        """What ``before`` has and ``spec`` does not."""
-        for address in set(_held_ips(before)) - set(_held_ips(spec)):
-            self.ips[_family_of(address)].release(formats.parse_address(address), owner)
-        for port in _held_ports(before) - _held_ports(spec):
-            self.ports.release(port, owner)
-
-    def _take_ip(self, address: str, addresses: list[str], owner: str) -> Iterator[FieldError]:
-        if problem := self.ips[_family_of(address)].take(formats.parse_address(address), owner):
-            yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
-
-    def _take_port(self, number: int, field: str, owner: str) -> Iterator[FieldError]:
-        if problem := self.ports.take(number, owner):
-            yield error("FieldValueInvalid", field, problem, value=number)
-
-
-def _owner(thing: Object) -> str:
-    # Not the name: a Service that is refused must not give back what another one of its name has.
-    return str(thing["metadata"]["uid"])
-
-
-def _held_ips(spec: Spec) -> list[str]:
-    addresses = spec.get("clusterIPs") or () if spec.get("type") != "ExternalName" else ()
-    return [address for address in addresses if address and address != HEADLESS]
-
-
-def _held_ports(spec: Spec) -> set[int]:
-    ports = {port.get("nodePort") for port in spec.get("ports") or ()}
-    return {number for number in (*ports, spec.get("healthCheckNodePort")) if number}
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
