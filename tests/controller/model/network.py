@@ -15,13 +15,12 @@ from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
 from zoneward.client.transport import RetryPolicy
-from zoneward.sandbox.server.list_pages import list_objects, list_options
+from zoneward.sandbox.server.list_watch import list_objects, list_options, watch
 from zoneward.sandbox.server.patches import patch_object
 from zoneward.sandbox.server.requests import ResourcePath, ResourcePaths, decode_object
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import head_of
-from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
 _JSON: Final = "application/json"

@@ -69,7 +69,7 @@ def test_a_mistake_during_a_watch_ends_it_with_an_error(
 ) -> None:
     with caplog.at_level(logging.CRITICAL), sandbox.api.watch(NAMESPACES) as watch:
         watch.take(4)
-        monkeypatch.setattr("zoneward.sandbox.server.watches._Lines.of", fails)
+        monkeypatch.setattr("zoneward.sandbox.server.list_watch._Lines.of", fails)
         sandbox.api.request("POST", NAMESPACES, {"metadata": {"name": "during-a-watch"}})
         (last,) = watch.rest()
     assert (last["type"], last["object"]["reason"], last["object"]["code"]) == ("ERROR", "InternalError", 500)

@@ -13,11 +13,10 @@ import pytest
 
 from zoneward.sandbox.server import versioned_store as stores
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
-from zoneward.sandbox.server.list_pages import list_options
+from zoneward.sandbox.server.list_watch import list_options, watch
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
 

@@ -17,14 +17,13 @@ from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.faults import FaultInjector, FaultKind
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.list_pages import is_true, list_objects, list_options
+from zoneward.sandbox.server.list_watch import BOOKMARKS, error_line, is_true, list_objects, list_options, watch
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
 from zoneward.sandbox.server.requests import JSON, ResourcePath, ResourcePaths, Shape
 from zoneward.sandbox.server.resource_registry import Registry, Write, WriteResult
 from zoneward.sandbox.server.schema import Validation
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, head_of
-from zoneward.sandbox.server.watches import BOOKMARKS, error_line, watch
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _LOG: Final = logging.getLogger(__name__)

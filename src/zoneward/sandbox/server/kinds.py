@@ -1,11 +1,21 @@
-"""What the server knows about a kind: names, strategy, table. ``catalog`` has all kinds."""
+"""What the server knows about a kind: names, strategy, metadata, table. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from zoneward.kube.validation import FieldError
+import msgspec
+
+from zoneward.kube.formats import subdomain_problems
+from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.validation import (
+    FieldError,
+    fixed_metadata_errors,
+    free_metadata_errors,
+    immutable,
+    new_metadata_errors,
+)
 
 Object = dict[str, Any]
 """JSON as a dictionary."""
@@ -23,13 +33,16 @@ class ObjectReader(Protocol):
 
 class Strategy:
     """How objects of a kind are completed and validated, like the strategies in kube-apiserver's registries. This one
-    adds and refuses nothing.
+    validates metadata as most kinds do.
 
     All methods get whole objects whose fields have the right types (the schema has been checked). Those that return
     None change ``new`` in place. ``new`` may share parts with ``old``: what is changed deeper than at the top is copied
     first.
     """
 
+    name_problems: Callable[[str], Iterable[str]] = staticmethod(subdomain_problems)
+    """The rule for names of the kind."""
+    is_namespaced: bool = True
     has_generation: bool = False
     """Whether a new object gets generation 1."""
     is_graceful: bool = False
@@ -38,24 +51,16 @@ class Strategy:
     """Names of objects that can't be deleted."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
-        """What is absent gets its default, as upstream's ``SetDefaults_*``; again changes nothing. Before all others,
-        on each write. What is as in ``old`` need not be looked at.
-        """
+        """What is absent gets its default, as upstream's ``SetDefaults_*``; before all others, on each write."""
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         """What clients cannot set is dropped (status), what admission adds is added."""
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        """The status is that of ``old``; what an update cannot change by silence is taken from it."""
+        """The status is that of ``old``."""
 
     def prepare_status(self, new: Object, old: Object) -> None:
         """All but the status is that of ``old``."""
-
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return ()
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
@@ -66,14 +71,23 @@ class Strategy:
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
+    def metadata_errors(self, new: Object, *, old: Object | None = None) -> Iterable[FieldError]:
+        """``old``: the stored object, in an update; equal metadata is not validated again."""
+        metadata = new["metadata"]
+        if old is not None and _are_same(metadata, old["metadata"], _NAMES + _FREE):
+            return ()
+        read = msgspec.convert(metadata, ObjectMeta)
+        return new_metadata_errors(read, name_problems=self.name_problems, is_namespaced=self.is_namespaced)
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return (*common_update_errors(new, old), *changed_metadata_errors(new, old))
+
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Whether ``metadata.generation`` grows by one."""
         return False
 
-    # --- what is taken from a common stock: addresses and ports -------------------------------------------------------
-
     def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        """Takes what the object needs; where that fails, nothing is taken. Before validation."""
+        """Takes the addresses and ports that the object needs; where that fails, none. Before validation."""
         return ()
 
     def release(self, new: Object | None, old: Object) -> None:
@@ -82,8 +96,6 @@ class Strategy:
     def restore(self, new: Object) -> Iterable[FieldError]:
         """Takes what an object from a file has."""
         return ()
-
-    # --- going --------------------------------------------------------------------------------------------------------
 
     def grace(self, thing: Object, wanted: int | None) -> int:
         """Seconds that an object may take to end; 0: it goes at once."""
@@ -96,6 +108,43 @@ class Strategy:
         """Whether an object waits for something before it goes."""
         return bool(thing["metadata"].get("finalizers"))
 
+
+# --- metadata (upstream's ``k8s.io/apimachinery``, v1.36), but for finalizers -----------------------------------------
+#
+# Upstream validates an update by the rules of all kinds and by those of the kind, and so reports most causes twice.
+# Metadata that an update leaves alone is not validated again: that would cost more than all other rules of a Pod.
+
+_FREE: Final = ("labels", "annotations", "ownerReferences")
+_NAMES: Final = ("name", "generateName", "namespace")
+_GRACE: Final = "deletionGracePeriodSeconds"
+_FIXED: Final = ("generation", "name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", _GRACE)
+
+
+def common_update_errors(new: Object, old: Object) -> list[FieldError]:
+    """Errors that upstream's registry finds for every kind; `Registry` has filled in uid, times and grace before."""
+    errors = changed_metadata_errors(new, old)
+    if errors and not _are_same(new["metadata"], old["metadata"], _FREE):
+        errors = [*free_metadata_errors(msgspec.convert(new["metadata"], ObjectMeta)), *errors]
+    return errors
+
+
+def changed_metadata_errors(new: Object, old: Object) -> list[FieldError]:
+    """``ValidateObjectMetaUpdate``."""
+    metadata, before = new["metadata"], old["metadata"]
+    errors: list[FieldError] = []
+    if not (_are_same(metadata, before, _FIXED) and metadata.get("resourceVersion")):
+        errors += fixed_metadata_errors(msgspec.convert(metadata, ObjectMeta), msgspec.convert(before, ObjectMeta))
+        errors += immutable(f"metadata.{_GRACE}", metadata.get(_GRACE), before.get(_GRACE))
+    if not _are_same(metadata, before, _FREE):
+        errors += free_metadata_errors(msgspec.convert(metadata, ObjectMeta))
+    return errors
+
+
+def _are_same(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> bool:
+    return all(new.get(field) == old.get(field) for field in fields)
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
 
 Cell = Callable[[Object, datetime], object]
 """The text or number of a column for one object, at a time (ages)."""

@@ -184,17 +184,9 @@ def _roles(thing: Object) -> Iterable[str]:
     return sorted(label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX))
 
 
-def _node_address(type_: str) -> Column:
-    def cell(thing: Object, _now: datetime) -> str:
-        addresses = _get(thing, "status.addresses") or ()
-        return next((each["address"] for each in addresses if each.get("type") == type_), _NONE)
-
-    return Column(type_.replace("IP", "-IP"), cell, is_wide=True)
-
-
-def _kernel(thing: Object, _now: datetime) -> str:
-    info = _get(thing, "status.nodeInfo") or {}
-    return (info.get("kernelVersion") or _UNKNOWN) + (f" ({info['architecture']})" if info.get("architecture") else "")
+def _internal_ip(thing: Object) -> Iterable[str]:
+    addresses = _get(thing, "status.addresses") or ()
+    return [each["address"] for each in addresses if each.get("type") == "InternalIP"][:1]
 
 
 NODE_COLUMNS: Final = (
@@ -203,11 +195,7 @@ NODE_COLUMNS: Final = (
     Column("Roles", _text(_roles, _NONE)),
     _AGE,
     Column("Version", _field("status.nodeInfo.kubeletVersion")),
-    _node_address("InternalIP"),
-    _node_address("ExternalIP"),
-    Column("OS-Image", _field("status.nodeInfo.osImage", _UNKNOWN), is_wide=True),
-    Column("Kernel-Version", _kernel, is_wide=True),
-    Column("Container-Runtime", _field("status.nodeInfo.containerRuntimeVersion", _UNKNOWN), is_wide=True),
+    Column("Internal-IP", _text(_internal_ip, _NONE), is_wide=True),
 )
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
@@ -236,12 +224,6 @@ def _restarts(thing: Object, _now: datetime) -> str:
     return str(sum(each.get("restartCount", 0) for each in _get(thing, "status.containerStatuses") or ()))
 
 
-def _gates(thing: Object, _now: datetime) -> str:
-    gates = _get(thing, "spec.readinessGates") or ()
-    true = sum(_condition(thing, gate.get("conditionType")) == "True" for gate in gates)
-    return f"{true}/{len(gates)}" if gates else _NONE
-
-
 POD_COLUMNS: Final = (
     _NAME,
     Column("Ready", _pod_ready),
@@ -250,8 +232,6 @@ POD_COLUMNS: Final = (
     _AGE,
     Column("IP", _field("status.podIP", _NONE), is_wide=True),
     Column("Node", _field("spec.nodeName", _NONE), is_wide=True),
-    Column("Nominated Node", _field("status.nominatedNodeName", _NONE), is_wide=True),
-    Column("Readiness Gates", _gates, is_wide=True),
 )
 
 # --- Events, as ``v1`` has them ---------------------------------------------------------------------------------------
@@ -262,27 +242,16 @@ def _about(thing: Object, _now: datetime) -> str:
     return f"{kind}/{name}" if name else kind
 
 
-def _seen(*fields: str) -> Cell:
-    """The age by the first of some fields that is there."""
-    return lambda thing, now: since(next((found for each in fields if (found := _get(thing, each))), None), now)
-
-
-def _source(thing: Object, _now: datetime) -> str:
-    component = _get(thing, "source.component") or thing.get("reportingComponent") or ""
-    instance = _get(thing, "source.host") or thing.get("reportingInstance")
-    return f"{component}, {instance}" if instance else str(component)
+def _last_seen(thing: Object, now: datetime) -> str:
+    fields = ("series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime")
+    return since(next((found for each in fields if (found := _get(thing, each))), None), now)
 
 
 EVENT_COLUMNS: Final = (
-    Column("Last Seen", _seen("series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime")),
+    Column("Last Seen", _last_seen),
     Column("Type", _field("type")),
     Column("Reason", _field("reason")),
     Column("Object", _about),
-    Column("Subobject", _field("involvedObject.fieldPath"), is_wide=True),
-    Column("Source", _source, is_wide=True),
     Column("Message", lambda thing, _now: str(thing.get("message") or "").strip()),
-    Column("First Seen", _seen("firstTimestamp", "eventTime"), is_wide=True),
-    # Newer recorders leave the count out: the event happened once.
-    Column("Count", lambda thing, _now: _get(thing, "series.count") or thing.get("count") or 1, is_wide=True),
     Column("Name", _field("metadata.name"), is_wide=True),
 )

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.list_pages import parse_number
+from zoneward.sandbox.server.list_watch import parse_number
 from zoneward.sandbox.server.resource_registry import Deletion
 from zoneward.sandbox.server.schema import Validation, decode
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, unsupported

@@ -15,8 +15,8 @@ from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
 from zoneward.sandbox.server.http_handler import ApiHandler
 from zoneward.sandbox.server.kinds import Object
+from zoneward.sandbox.server.list_watch import BOOKMARKS
 from zoneward.sandbox.server.resource_registry import Registry
-from zoneward.sandbox.server.watches import BOOKMARKS
 
 CONTEXT: Final = "zoneward-sandbox"
 """What the kubeconfig calls everything in it."""

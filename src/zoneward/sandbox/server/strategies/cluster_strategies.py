@@ -10,9 +10,8 @@ from typing import Final
 from zoneward.kube import formats
 from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.validation import FieldError, error, invalid
-from zoneward.sandbox.server.kinds import Object, ObjectReader
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, changed_metadata_errors, common_update_errors
 from zoneward.sandbox.server.schema import as_time
-from zoneward.sandbox.server.strategies import metadata
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
@@ -20,7 +19,7 @@ _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedul
 """The taint that every new Node gets; a controller takes it away from one that is ready."""
 
 
-class NodeStrategy(metadata.MetadataStrategy):
+class NodeStrategy(Strategy):
     is_namespaced = False
 
     def default(self, new: Object, old: Object | None = None) -> None:
@@ -57,7 +56,7 @@ _POD_DEFAULTS: Final = {
 }
 
 
-class PodStrategy(metadata.MetadataStrategy):
+class PodStrategy(Strategy):
     has_generation = True
     is_graceful = True
 
@@ -142,7 +141,7 @@ def _label_by_node(pod: Object, objects: ObjectReader) -> None:
 # --- Leases -----------------------------------------------------------------------------------------------------------
 
 
-class LeaseStrategy(metadata.MetadataStrategy):
+class LeaseStrategy(Strategy):
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         # Upstream's gate of these fields is off.
         spec = new.get("spec") or {}
@@ -167,7 +166,7 @@ class LeaseStrategy(metadata.MetadataStrategy):
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
-class NamespaceStrategy(metadata.MetadataStrategy):
+class NamespaceStrategy(Strategy):
     """The finalizer in its ``spec`` stands for the content: the garbage collector removes it from an empty one."""
 
     is_namespaced = False
@@ -191,11 +190,11 @@ class NamespaceStrategy(metadata.MetadataStrategy):
         new["spec"] = old.get("spec") or {}
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.common_update_errors(new, old)
+        return common_update_errors(new, old)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from self.metadata_errors(new, old=old)
-        yield from metadata.changed_metadata_errors(new, old)
+        yield from changed_metadata_errors(new, old)
 
     def begin_to_end(self, new: Object) -> None:
         new["status"] = (new.get("status") or {}) | {"phase": "Terminating"}

@@ -22,13 +22,12 @@ from zoneward.kube.validation import (
     not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader
-from zoneward.sandbox.server.strategies import metadata
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, common_update_errors
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
-class EndpointSliceStrategy(metadata.MetadataStrategy):
+class EndpointSliceStrategy(Strategy):
     """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
     ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
     """
@@ -73,7 +72,7 @@ class EndpointSliceStrategy(metadata.MetadataStrategy):
         return labels != before or any((new.get(name) or None) != (old.get(name) or None) for name in _CONTENT)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.common_update_errors(new, old)
+        return common_update_errors(new, old)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _content(new)
@@ -119,7 +118,7 @@ def _endpoints(slice_: Object, *, known: Mapping[str, Object]) -> Iterator[Field
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-class EndpointsStrategy(metadata.MetadataStrategy):
+class EndpointsStrategy(Strategy):
     def default(self, new: Object, old: Object | None = None) -> None:
         subsets = new.pop("subsets", None) or ()
         if subsets:

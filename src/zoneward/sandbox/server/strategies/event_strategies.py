@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from zoneward.kube import formats
 from zoneward.kube.validation import FieldError, error, immutable, invalid
-from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.strategies import metadata
+from zoneward.sandbox.server.kinds import Object, Strategy, changed_metadata_errors, common_update_errors
 
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 SELECTABLE: Final = frozenset(
@@ -43,7 +42,7 @@ def _path_segment_problems(text: str) -> Iterator[str]:
             yield f"may not contain '{character}'"
 
 
-class EventStrategy(metadata.MetadataStrategy):
+class EventStrategy(Strategy):
     """Of ``v1``: an Event with ``eventTime`` is of the new sort and needs more fields."""
 
     name_problems = staticmethod(_path_segment_problems)
@@ -53,7 +52,7 @@ class EventStrategy(metadata.MetadataStrategy):
         return () if any(_event(new)) else super().metadata_errors(new, old=old)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.common_update_errors(new, old)
+        return common_update_errors(new, old)
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return _event(new)
@@ -62,14 +61,14 @@ class EventStrategy(metadata.MetadataStrategy):
         return _event(new)
 
 
-class NewerEventStrategy(metadata.MetadataStrategy):
+class NewerEventStrategy(Strategy):
     """Of ``events.k8s.io/v1``: all Events are of the new sort, and nothing but their series changes."""
 
     def metadata_errors(self, new: Object, *, old: Object | None = None) -> Iterable[FieldError]:
         return (*_event(new, reporter="reportingController"), *super().metadata_errors(new, old=old))
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.common_update_errors(new, old)
+        return common_update_errors(new, old)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _series(new)
@@ -83,7 +82,7 @@ class NewerEventStrategy(metadata.MetadataStrategy):
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from _event(new, reporter="reportingController")
-        yield from metadata.changed_metadata_errors(new, old)
+        yield from changed_metadata_errors(new, old)
         yield from _series(new)
         # The reason comes twice, as upstream.
         for name in _UNCHANGED:

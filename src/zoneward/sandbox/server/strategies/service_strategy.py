@@ -21,8 +21,7 @@ from zoneward.kube.validation import (
     not_supported,
     validate_traffic_distribution,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader
-from zoneward.sandbox.server.strategies import metadata
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 
 Spec = Mapping[str, Any]
 NODE_PORTS: Final = range(30000, 32768)
@@ -40,7 +39,7 @@ _AFFINITY_SECONDS: Final = 10800
 """How long a client stays with its endpoint."""
 
 
-class ServiceStrategy(metadata.MetadataStrategy):
+class ServiceStrategy(Strategy):
     """The keyword arguments are kube-apiserver's gates of these names."""
 
     name_problems = staticmethod(formats.label_problems)
