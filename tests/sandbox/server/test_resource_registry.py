@@ -38,8 +38,8 @@ class Services:
     def taken(self) -> tuple[set[str], set[int]]:
         strategy = self.registry.kinds["services"].strategy
         assert isinstance(strategy, ServiceStrategy)
-        ports = {value for value in strategy.owners if isinstance(value, int)}
-        return {str(value) for value in strategy.owners.keys() - ports}, ports
+        ports = {value for value in strategy._taken if isinstance(value, int)}
+        return {str(value) for value in strategy._taken.keys() - ports}, ports
 
     def held(self) -> tuple[set[str], set[int]]:
         """By all that is stored."""

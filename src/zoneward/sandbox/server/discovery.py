@@ -21,7 +21,10 @@ def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None
     """Of a path without its last slash; ``address`` is ``host:port``. None for a path without one."""
     match path.strip("/").split("/"):
         case ["version"]:
-            return _version()
+            # That of the Kubernetes whose rules these are.
+            own = dict.fromkeys(("gitCommit", "gitTreeState", "goVersion", "compiler", "platform"), "zoneward sandbox")
+            version = {"major": _MAJOR, "minor": _MINOR, "gitVersion": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
+            return version | own | {"buildDate": "1970-01-01T00:00:00Z"}
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
@@ -60,21 +63,6 @@ def _openapi(kinds: Sequence[Kind], root: str) -> Object | None:
     info = {"title": "Zoneward sandbox", "version": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
     found = {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
     return found if paths else None
-
-
-def _version() -> Object:
-    """That of the Kubernetes whose rules these are."""
-    return {
-        "major": _MAJOR,
-        "minor": _MINOR,
-        "gitVersion": f"v{_MAJOR}.{_MINOR}.{_PATCH}",
-        "gitCommit": "zoneward sandbox",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "none",
-        "compiler": "none",
-        "platform": "any",
-    }
 
 
 def _resources(kinds: Sequence[Kind], api: str) -> Object | None:

@@ -87,15 +87,15 @@ class Strategy:
         return False
 
     def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        """Takes the addresses and ports that the object needs; where that fails, none. Before validation."""
+        """Chooses the addresses and ports that the object needs, before validation."""
         return ()
 
-    def release(self, new: Object | None, old: Object) -> None:
-        """Releases what ``old`` has and ``new`` does not."""
-
-    def restore(self, new: Object) -> Iterable[FieldError]:
-        """Takes what an object from a file has."""
+    def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
+        """Validates and completes an object from a file."""
         return ()
+
+    def on_stored(self, new: Object | None, old: Object | None) -> None:
+        """An object was stored, in place of another of the name, or deleted."""
 
     def grace(self, thing: Object, wanted: int | None) -> int:
         """Seconds that an object may take to end; 0: it goes at once."""
@@ -181,12 +181,12 @@ class Kind:
     """The names that field selectors may use; ``fields`` may leave out empty values."""
     is_created_by_update: bool = False
     """Whether PUT creates an object that does not exist."""
-    warning: str = ""
-    """What each answer about the kind warns of."""
     returns_deleted: bool = False
     """Whether DELETE answers with the object rather than a Status."""
     needs_version: bool = False
     """Whether an update has to say which version it replaces."""
+    warning: str = ""
+    """What each answer about the kind warns of."""
     struct: str = ""
     """The name of its fields in ``schema.json``; empty: its own."""
     stored_as: "Kind | None" = None

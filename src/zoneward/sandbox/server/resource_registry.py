@@ -5,11 +5,10 @@ they pass and get, except parts of an object that a write left alone: these are 
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server import status_errors as errors
@@ -111,17 +110,13 @@ class Registry:
         new, strategy = kind.to_stored(new), kind.strategy
         # Upstream allocates addresses first, and reports nothing else where that fails.
         _raise_errors(kind, new, strategy.allocate(new, None))
-        with _released_on_error(lambda: strategy.release(None, new)):
-            strategy.prepare_create(new, self)
-            _raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
-            key = (namespace, new["metadata"]["name"])
-            # As upstream, an invalid object is refused before its name is looked up.
-            if (found := self.store.get(kind.stored, key)) is not None:
-                raise errors.already_exists(kind, key[1], is_ending=found.is_ending)
-            record = None if is_dry_run else self.store.put(kind.stored, key, new)
-        if record is None:
-            strategy.release(None, new)
-        return WriteResult(new, is_new=True, record=record)
+        strategy.prepare_create(new, self)
+        _raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
+        key = (namespace, new["metadata"]["name"])
+        # As upstream, an invalid object is refused before its name is looked up.
+        if (found := self.store.get(kind.stored, key)) is not None:
+            raise errors.already_exists(kind, key[1], is_ending=found.is_ending)
+        return WriteResult(new, is_new=True, record=None if is_dry_run else self._put(kind, key, new, None))
 
     def restore(self, kind: Kind, thing: Object) -> Object:
         """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
@@ -149,15 +144,8 @@ class Registry:
         key = (namespace, metadata["name"])
         record = self.store.get(kind, key)
         old = None if record is None else record.object()
-        if old is not None:
-            kind.strategy.release(None, old)
-        try:
-            _raise_errors(kind, new, kind.strategy.restore(new))
-        except StatusError:
-            if old is not None:
-                kind.strategy.restore(old)
-            raise
-        self.store.put(kind, key, new)
+        _raise_errors(kind, new, kind.strategy.restore(new, old))
+        self._put(kind, key, new, old)
         return new
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -192,30 +180,26 @@ class Registry:
         strategy, version = kind.strategy, old["metadata"]["resourceVersion"]
         if not write.subresource:
             _raise_errors(kind, new, strategy.allocate(new, old))
-        with _released_on_error(lambda: strategy.release(old, new)):
-            wrong: Iterable[FieldError] = ()
-            if write.subresource == "status":
-                strategy.prepare_status(new, old)
-                wrong = strategy.validate_status(new, old)
-            elif not write.subresource:
-                strategy.prepare_update(new, old, self)
-                if strategy.is_new_generation(new, old):
-                    new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-                wrong = strategy.validate_update(new, old)
-            new["metadata"]["resourceVersion"] = version
-            _raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
+        wrong: Iterable[FieldError] = ()
+        if write.subresource == "status":
+            strategy.prepare_status(new, old)
+            wrong = strategy.validate_status(new, old)
+        elif not write.subresource:
+            strategy.prepare_update(new, old, self)
+            if strategy.is_new_generation(new, old):
+                new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+            wrong = strategy.validate_update(new, old)
+        new["metadata"]["resourceVersion"] = version
+        _raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
         if new == old or write.is_dry_run:
-            strategy.release(old, new)
             return WriteResult(new)
-        strategy.release(new, old)
         metadata = new["metadata"]
         is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
         if is_ending and not strategy.holds(new):
             # It was only waiting for its finalizers. The answer shows the version that the object had.
-            strategy.release(None, new)
-            self.store.delete(kind.stored, key, new)
+            self._delete(kind, key, new, old)
             return WriteResult(new | {"metadata": metadata | {"resourceVersion": version}}, is_gone=True)
-        return WriteResult(new, record=self.store.put(kind.stored, key, new))
+        return WriteResult(new, record=self._put(kind, key, new, old))
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -239,14 +223,21 @@ class Registry:
             strategy.begin_to_end(new)
         if not is_waiting:
             if not deletion.is_dry_run:
-                strategy.release(None, old)
-                self.store.delete(kind.stored, key, new)
+                self._delete(kind, key, new, old)
             return WriteResult(new, is_gone=True)
         if new != old and not deletion.is_dry_run:
-            self.store.put(kind.stored, key, new)
+            self._put(kind, key, new, old)
         return WriteResult(new)
 
     # --- within -------------------------------------------------------------------------------------------------------
+
+    def _put(self, kind: Kind, key: Key, new: Object, old: Object | None) -> Record:
+        kind.strategy.on_stored(new, old)
+        return self.store.put(kind.stored, key, new)
+
+    def _delete(self, kind: Kind, key: Key, last: Object, old: Object) -> None:
+        kind.strategy.on_stored(None, old)
+        self.store.delete(kind.stored, key, last)
 
     def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.is_namespaced:
@@ -273,16 +264,6 @@ def _raise_errors(kind: Kind, new: Object, causes: Iterable[FieldError]) -> None
         raise errors.invalid(kind, new["metadata"].get("name") or "", found)
 
 
-@contextmanager
-def _released_on_error(release: Callable[[], None]) -> Iterator[None]:
-    """Releases what was allocated for an object that is not stored, for any reason."""
-    try:
-        yield
-    except BaseException:
-        release()
-        raise
-
-
 # --- preconditions ----------------------------------------------------------------------------------------------------
 
 
@@ -301,17 +282,16 @@ def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
 def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deletion) -> None:
     """A deletion is of the object that it means. Raises StatusError."""
 
-    def check(word: Literal["UID", "ResourceVersion"], wanted: str | None, has: str) -> None:
+    for word, wanted, has, known in (
+        ("UID", deletion.uid, record.uid, "deleted and then recreated"),
+        ("ResourceVersion", deletion.version, str(record.version), "modified"),
+    ):
         if wanted not in (None, has):
-            known = "deleted and then recreated" if word == "UID" else "modified"
             message = (
                 f'Operation cannot be fulfilled on {kind.qualified} "{name}": the {word} in the precondition '
                 f"({wanted}) does not match the {word} in record ({has}). The object might have been {known}"
             )
             raise StatusError(409, "Conflict", message, details={"name": name, "kind": kind.kind})
-
-    check("UID", deletion.uid, record.uid)
-    check("ResourceVersion", deletion.version, str(record.version))
 
 
 def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, is_patch: bool) -> None:

@@ -62,7 +62,7 @@ class EndpointSliceStrategy(Strategy):
         # An empty list is stored as null.
         new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
 
-    def restore(self, new: Object) -> Iterable[FieldError]:
+    def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
         new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
         return ()
 

@@ -49,8 +49,8 @@ class ServiceStrategy(Strategy):
     ) -> None:
         self._has_distribution = service_traffic_distribution
         self._has_same = prefer_same_traffic_distribution
-        self.owners: dict[Any, str] = {}
-        """The UIDs of the Services that have the addresses and ports."""
+        self._taken: dict[Any, str] = {}
+        """The addresses and ports that Services have, and whose they are (UID)."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
         """The index of the value to try next."""
 
@@ -98,14 +98,14 @@ class ServiceStrategy(Strategy):
     # --- addresses and ports ------------------------------------------------------------------------------------------
 
     def allocate(self, new: Object, old: Object | None) -> list[FieldError]:
-        spec, owner, before = new["spec"], new["metadata"]["uid"], {} if old is None else old["spec"]
+        spec, uid, before = new["spec"], new["metadata"]["uid"], {} if old is None else old["spec"]
         if errors := [*_address_errors(spec), *_change_errors(spec, before)]:
             return errors
         _choose_families(spec)
         if spec["type"] != "ExternalName" and spec.get("clusterIP") != HEADLESS:
             addresses = list(spec.get("clusterIPs") or ())
-            errors += [each for address in addresses for each in self._take_ip(address, addresses, owner)]
-            addresses += [str(self._take_next(each, owner)) for each in spec["ipFamilies"][len(addresses) :]]
+            errors += [each for address in addresses for each in self._ip_errors(address, addresses, uid)]
+            addresses += [str(self._next_free(each)) for each in spec["ipFamilies"][len(addresses) :]]
             spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
         # One number serves a port in all its protocols.
         numbers: dict[int, int] = {}
@@ -113,58 +113,54 @@ class ServiceStrategy(Strategy):
             spec["ports"] = list(map(dict, spec["ports"]))
         for index, port in enumerate(spec.get("ports") or ()):
             if port.get("nodePort") and _is_external(spec):
-                errors += self._take_port(port["nodePort"], f"spec.ports[{index}].nodePort", owner)
+                errors += self._port_errors(port["nodePort"], f"spec.ports[{index}].nodePort", uid)
             elif _has_node_ports(spec):
-                port["nodePort"] = numbers.get(port["port"]) or self._take_next("port", owner)
+                port["nodePort"] = numbers.get(port["port"]) or self._next_free("port")
             numbers[port["port"]] = port.get("nodePort", 0)
         if _has_health_check(spec) and not spec.get("healthCheckNodePort"):
-            spec["healthCheckNodePort"] = self._take_next("port", owner)
-        if errors:
-            self.release(old, new)
+            spec["healthCheckNodePort"] = self._next_free("port")
         return errors
 
-    def release(self, new: Object | None, old: Object) -> None:
-        for value in _held(old["spec"]) - _held({} if new is None else new["spec"]):
-            # Not what another Service of the name has.
-            if self.owners.get(value) == old["metadata"]["uid"]:
-                del self.owners[value]
-
-    def restore(self, new: Object) -> list[FieldError]:
-        """What lies in a range."""
-        spec, owner = new["spec"], new["metadata"]["uid"]
+    def restore(self, new: Object, old: Object | None) -> list[FieldError]:
+        spec, uid = new["spec"], new["metadata"]["uid"]
+        others = self._taken.keys() - (set() if old is None else _held(old["spec"]))
         errors: list[FieldError] = []
-        for value in _held(spec):
-            if isinstance(value, int) and value in NODE_PORTS:
-                errors += self._take_port(value, "spec.ports", owner)
-            elif not isinstance(value, int) and value in _NETWORKS[_family_of(str(value))]:
-                errors += self._take_ip(str(value), spec["clusterIPs"], owner)
-        if errors:
-            self.release(None, new)
+        for value in _held(spec) & others:
+            if isinstance(value, int):
+                errors += self._port_errors(value, "spec.ports", uid)
+            else:
+                errors += self._ip_errors(str(value), spec["clusterIPs"], uid)
         return errors
 
-    def _take_next(self, pool: str, owner: str) -> Any:
+    def on_stored(self, new: Object | None, old: Object | None) -> None:
+        if old is not None:
+            for value in _held(old["spec"]):
+                self._taken.pop(value, None)
+        if new is not None:
+            self._taken |= dict.fromkeys(_held(new["spec"]), new["metadata"]["uid"])
+
+    def _next_free(self, pool: str) -> Any:
         values = NODE_PORTS if pool == "port" else _NETWORKS[pool]
         size = len(NODE_PORTS) if pool == "port" else _NETWORKS[pool].num_addresses
-        while (value := values[self._next[pool]]) in self.owners:
+        while (value := values[self._next[pool]]) in self._taken:
             self._next[pool] = (self._next[pool] + 1) % size
         self._next[pool] = (self._next[pool] + 1) % size
-        self.owners[value] = owner
         return value
 
-    def _take_ip(self, address: str, addresses: list[str], owner: str) -> Iterator[FieldError]:
+    def _ip_errors(self, address: str, addresses: list[str], uid: str) -> Iterator[FieldError]:
         value, problem = formats.parse_address(address), ""
         if value is None or value not in _NETWORKS[_family_of(address)]:
             problem = "the provided network does not match the current range"
-        elif self.owners.setdefault(value, owner) != owner:
+        elif self._taken.get(value, uid) != uid:
             problem = "provided IP is already allocated"
         if problem:
             yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
 
-    def _take_port(self, number: int, field: str, owner: str) -> Iterator[FieldError]:
+    def _port_errors(self, number: int, field: str, uid: str) -> Iterator[FieldError]:
         if number not in NODE_PORTS:
             problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
             yield error("FieldValueInvalid", field, problem, value=number)
-        elif self.owners.setdefault(number, owner) != owner:
+        elif self._taken.get(number, uid) != uid:
             yield error("FieldValueInvalid", field, "provided port is already allocated", value=number)
 
 
@@ -275,10 +271,9 @@ def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
     if before["type"] != "ExternalName" == spec["type"]:
         gone += _ADDRESS_FIELDS
     if _has_node_ports(before) and spec["type"] in ("ClusterIP", "ExternalName"):
-        known = {port.get("nodePort") for port in before.get("ports") or ()} | {None}
-        ports = spec.get("ports") or ()
-        if all(port.get("nodePort") in known for port in ports):
-            for port in ports:
+        known = {port.get("nodePort") for port in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            if port.get("nodePort") in known:
                 port.pop("nodePort", None)
     if before["type"] == "LoadBalancer" != spec["type"]:
         gone += ("allocateLoadBalancerNodePorts", "loadBalancerClass")
@@ -315,29 +310,15 @@ def _family_of(address: str) -> str:
 
 
 def _address_errors(spec: Spec) -> Iterator[FieldError]:
-    """Of the fields that `_choose_families` and the allocator read."""
-    families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy") or "SingleStack"
-    addresses = spec.get("clusterIPs") or []
-    for index, family in enumerate(families):
+    """Of the fields that `_choose_families` and `ServiceStrategy.allocate` read."""
+    addresses, policy = spec.get("clusterIPs") or [], spec.get("ipFamilyPolicy")
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in _FAMILIES:
             yield not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
-    if policy not in _CHOICES["ipFamilyPolicy"]:
+    if policy is not None and policy not in _CHOICES["ipFamilyPolicy"]:
         yield not_supported("spec.ipFamilyPolicy", policy, _CHOICES["ipFamilyPolicy"])
-    if addresses and addresses[0] != (spec.get("clusterIP") or ""):
-        yield error("FieldValueInvalid", "spec.clusterIPs", "first value must match `clusterIP`", value=addresses)
     for index, address in enumerate(addresses if addresses != [HEADLESS] else ()):
-        field = f"spec.clusterIPs[{index}]"
-        yield from invalid(field, address, formats.address_problems(address, canonical=False))
-        if index < len(families) and _family_of(address) != families[index]:
-            problem = f"expected an {families[index]} value as indicated by `ipFamilies[{index}]`"
-            yield error("FieldValueInvalid", field, problem, value=address)
-    for values, names in ((addresses, list(map(_family_of, addresses))), (families, families)):
-        if len(set(names)) < len(values):
-            problem = "may specify no more than one IP for each IP family"
-            yield error("FieldValueInvalid", "spec.clusterIPs", problem, value=values)
-        elif policy == "SingleStack" and len(values) > 1:
-            problem = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
-            yield from invalid("spec.ipFamilyPolicy", policy, [problem])
+        yield from invalid(f"spec.clusterIPs[{index}]", address, formats.address_problems(address, canonical=False))
 
 
 def _change_errors(spec: Spec, before: Spec) -> list[FieldError]:
