@@ -15,7 +15,7 @@ KIND = Kind(
     plural="things",
     strategy=Strategy(),
     columns=(),
-    fields=lambda thing: {"spec.color": thing.get("spec", {}).get("color", "")},
+    selectable={"spec.color": "spec.color"},
 )
 OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), columns=())
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]

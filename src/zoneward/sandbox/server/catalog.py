@@ -43,6 +43,10 @@ def parse_gates(texts: Iterable[str]) -> ServerGates:
     return ServerGates(**found)
 
 
+def _same(*paths: str) -> dict[str, str]:
+    return dict(zip(paths, paths, strict=True))
+
+
 def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
     gates = gates or ServerGates()
@@ -51,7 +55,6 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
         plural="events",
         short_names=("ev",),
         strategy=event_strategies.EventStrategy(),
-        fields=event_strategies.event_fields,
         selectable=event_strategies.SELECTABLE,
         columns=tables.EVENT_COLUMNS,
         is_created_by_update=True,
@@ -64,8 +67,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             is_namespaced=False,
             has_status=True,
             strategy=cluster_strategies.NamespaceStrategy(),
-            fields=cluster_strategies.namespace_fields,
-            selectable=frozenset({"status.phase"}),
+            selectable=_same("status.phase"),
             columns=tables.NAMESPACE_COLUMNS,
             returns_deleted=True,
         ),
@@ -76,8 +78,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             is_namespaced=False,
             has_status=True,
             strategy=cluster_strategies.NodeStrategy(),
-            fields=cluster_strategies.node_fields,
-            selectable=frozenset({"spec.unschedulable"}),
+            selectable=_same("spec.unschedulable"),
             columns=tables.NODE_COLUMNS,
         ),
         Kind(
@@ -87,8 +88,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             categories=("all",),
             has_status=True,
             strategy=cluster_strategies.PodStrategy(),
-            fields=cluster_strategies.pod_fields,
-            selectable=frozenset({"spec.nodeName", "status.phase", "status.podIP"}),
+            selectable=_same("spec.nodeName", "status.phase", "status.podIP"),
             columns=tables.POD_COLUMNS,
             returns_deleted=True,
         ),
@@ -102,8 +102,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
                 service_traffic_distribution=gates.service_traffic_distribution,
                 prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
             ),
-            fields=service_strategy.service_fields,
-            selectable=frozenset({"spec.clusterIP", "spec.type"}),
+            selectable=_same("spec.clusterIP", "spec.type"),
             columns=tables.SERVICE_COLUMNS,
             is_created_by_update=True,
             returns_deleted=True,

@@ -1,7 +1,7 @@
 """What the server knows about a kind: names, strategy, metadata, table. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,13 @@ from zoneward.kube.validation import (
 
 Object = dict[str, Any]
 """JSON as a dictionary."""
+
+
+def get_field(thing: Any, path: str) -> Any:
+    """The value of a field such as ``status.phase``; None where it is absent."""
+    for name in path.split("."):
+        thing = (thing or {}).get(name)
+    return thing
 
 
 class ObjectReader(Protocol):
@@ -175,10 +182,10 @@ class Kind:
     has_status: bool = False
     """Whether it has the status subresource."""
     strategy: Strategy
-    fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
-    """The values that field selectors compare, besides ``metadata.name`` and ``metadata.namespace``."""
-    selectable: frozenset[str] = frozenset()
-    """The names that field selectors may use; ``fields`` may leave out empty values."""
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    """The names that field selectors may use, and the paths that they mean in a stored object; besides
+    ``metadata.name`` and ``metadata.namespace``.
+    """
     is_created_by_update: bool = False
     """Whether PUT creates an object that does not exist."""
     returns_deleted: bool = False
@@ -193,7 +200,7 @@ class Kind:
     """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] = ()
 
     @property
     def stored(self) -> "Kind":

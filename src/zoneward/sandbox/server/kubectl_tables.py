@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from zoneward.sandbox.server.kinds import Cell, Column, Kind, Object
+from zoneward.sandbox.server.kinds import Cell, Column, Kind, Object, get_field
 
 _NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"
@@ -64,15 +64,8 @@ def since(timestamp: str | None, now: datetime) -> str:
     return human(now - datetime.fromisoformat(timestamp)) if timestamp else _UNKNOWN
 
 
-def _get(thing: Any, path: str) -> Any:
-    """The value of a field such as ``status.phase``; None where it is absent."""
-    for name in path.split("."):
-        thing = (thing or {}).get(name)
-    return thing
-
-
 def _field(path: str, default: str = "") -> Cell:
-    return lambda thing, _now: _get(thing, path) or default
+    return lambda thing, _now: get_field(thing, path) or default
 
 
 def _text(make: Callable[[Object], Iterable[str]], default: str) -> Cell:
@@ -93,12 +86,12 @@ def _first(make: Callable[[Object], list[str]], default: str) -> Cell:
 
 def _condition(thing: Object, type_: str) -> str:
     """The status of a condition; empty for one that is not there."""
-    conditions = _get(thing, "status.conditions") or ()
+    conditions = get_field(thing, "status.conditions") or ()
     return next((str(each.get("status")) for each in reversed(conditions) if each.get("type") == type_), "")
 
 
 _NAME: Final = Column("Name", _field("metadata.name"))
-_AGE: Final = Column("Age", lambda thing, now: since(_get(thing, "metadata.creationTimestamp"), now))
+_AGE: Final = Column("Age", lambda thing, now: since(get_field(thing, "metadata.creationTimestamp"), now))
 NAMESPACE_COLUMNS: Final = (_NAME, Column("Status", _field("status.phase")), _AGE)
 LEASE_COLUMNS: Final = (_NAME, Column("Holder", _field("spec.holderIdentity")), _AGE)
 
@@ -136,17 +129,17 @@ ENDPOINT_SLICE_COLUMNS: Final = (
 
 
 def _external_ip(thing: Object, _now: datetime) -> str:
-    if _get(thing, "spec.type") == "ExternalName":
-        return str(_get(thing, "spec.externalName") or "")
-    ingress = _get(thing, "status.loadBalancer.ingress") or ()
+    if get_field(thing, "spec.type") == "ExternalName":
+        return str(get_field(thing, "spec.externalName") or "")
+    ingress = get_field(thing, "status.loadBalancer.ingress") or ()
     balanced = sorted({each.get("ip") or each.get("hostname") for each in ingress} - {None, ""})
-    is_balanced = _get(thing, "spec.type") == "LoadBalancer"
-    shown = [*(balanced if is_balanced else ()), *(_get(thing, "spec.externalIPs") or ())]
+    is_balanced = get_field(thing, "spec.type") == "LoadBalancer"
+    shown = [*(balanced if is_balanced else ()), *(get_field(thing, "spec.externalIPs") or ())]
     return ",".join(shown) or ("<pending>" if is_balanced else _NONE)
 
 
 def _service_ports(thing: Object) -> Iterable[str]:
-    for port in _get(thing, "spec.ports") or ():
+    for port in get_field(thing, "spec.ports") or ():
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         yield f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}"
 
@@ -161,7 +154,9 @@ SERVICE_COLUMNS: Final = (
     Column(
         "Selector",
         _text(
-            lambda thing: [f"{key}={value}" for key, value in sorted((_get(thing, "spec.selector") or {}).items())],
+            lambda thing: [
+                f"{key}={value}" for key, value in sorted((get_field(thing, "spec.selector") or {}).items())
+            ],
             _NONE,
         ),
         is_wide=True,
@@ -176,16 +171,16 @@ _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 def _node_status(thing: Object, _now: datetime) -> str:
     ready = _condition(thing, "Ready")
     word = "Unknown" if not ready else "Ready" if ready == "True" else "NotReady"
-    return word + (",SchedulingDisabled" if _get(thing, "spec.unschedulable") else "")
+    return word + (",SchedulingDisabled" if get_field(thing, "spec.unschedulable") else "")
 
 
 def _roles(thing: Object) -> Iterable[str]:
-    labels = _get(thing, "metadata.labels") or {}
+    labels = get_field(thing, "metadata.labels") or {}
     return sorted(label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX))
 
 
 def _internal_ip(thing: Object) -> Iterable[str]:
-    addresses = _get(thing, "status.addresses") or ()
+    addresses = get_field(thing, "status.addresses") or ()
     return [each["address"] for each in addresses if each.get("type") == "InternalIP"][:1]
 
 
@@ -202,26 +197,26 @@ NODE_COLUMNS: Final = (
 
 
 def _pod_ready(thing: Object, _now: datetime) -> str:
-    containers = _get(thing, "status.containerStatuses") or ()
-    ready = sum(bool(each.get("ready")) and _get(each, "state.running") is not None for each in containers)
-    return f"{ready}/{len(_get(thing, 'spec.containers') or ())}"
+    containers = get_field(thing, "status.containerStatuses") or ()
+    ready = sum(bool(each.get("ready")) and get_field(each, "state.running") is not None for each in containers)
+    return f"{ready}/{len(get_field(thing, 'spec.containers') or ())}"
 
 
 def _pod_status(thing: Object, _now: datetime) -> str:
     """The reason of the first container that is not well, else that of the pod."""
-    phase = _get(thing, "status.phase") or ""
+    phase = get_field(thing, "status.phase") or ""
     if "deletionTimestamp" in thing["metadata"] and phase not in ("Succeeded", "Failed"):
         return "Terminating"
-    for container in _get(thing, "status.containerStatuses") or ():
-        if reason := _get(container, "state.waiting.reason") or _get(container, "state.terminated.reason"):
+    for container in get_field(thing, "status.containerStatuses") or ():
+        if reason := get_field(container, "state.waiting.reason") or get_field(container, "state.terminated.reason"):
             return str(reason)
-        if (ended := _get(container, "state.terminated")) is not None:
+        if (ended := get_field(container, "state.terminated")) is not None:
             return f"ExitCode:{ended.get('exitCode', 0)}"
-    return str(_get(thing, "status.reason") or phase)
+    return str(get_field(thing, "status.reason") or phase)
 
 
 def _restarts(thing: Object, _now: datetime) -> str:
-    return str(sum(each.get("restartCount", 0) for each in _get(thing, "status.containerStatuses") or ()))
+    return str(sum(each.get("restartCount", 0) for each in get_field(thing, "status.containerStatuses") or ()))
 
 
 POD_COLUMNS: Final = (
@@ -238,13 +233,13 @@ POD_COLUMNS: Final = (
 
 
 def _about(thing: Object, _now: datetime) -> str:
-    kind, name = str(_get(thing, "involvedObject.kind") or "").lower(), _get(thing, "involvedObject.name")
+    kind, name = str(get_field(thing, "involvedObject.kind") or "").lower(), get_field(thing, "involvedObject.name")
     return f"{kind}/{name}" if name else kind
 
 
 def _last_seen(thing: Object, now: datetime) -> str:
     fields = ("series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime")
-    return since(next((found for each in fields if (found := _get(thing, each))), None), now)
+    return since(next((found for each in fields if (found := get_field(thing, each))), None), now)
 
 
 EVENT_COLUMNS: Final = (

@@ -66,7 +66,7 @@ def _term(kind: Kind, text: str) -> tuple[str, str, bool]:
         raise bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     if not known:
         raise bad_request(f"field label not supported: {name}")
-    return name, found["value"], found["operator"] != "!="
+    return kind.selectable.get(name, name), found["value"], found["operator"] != "!="
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object, get_field
 
 Key = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
@@ -40,7 +40,7 @@ class Record:
     uid: str
     labels: Mapping[str, str]
     fields: Mapping[str, str]
-    """The values that field selectors compare."""
+    """The values that field selectors compare, by their paths."""
     owners: tuple[str, ...]
     """UIDs of the objects that its owner references name."""
     is_ending: bool
@@ -196,7 +196,7 @@ class VersionedStore:
             self.version,
             metadata["uid"],
             metadata.get("labels") or _NO_LABELS,
-            kept.kind.fields(thing),
+            {path: _selected(thing, path) for path in kept.kind.selectable.values()},
             tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
             "deletionTimestamp" in metadata,
         )
@@ -209,6 +209,11 @@ class VersionedStore:
         changed.set()
         for listener in self.listeners:
             listener(kept.kind, change)
+
+
+def _selected(thing: Object, path: str) -> str:
+    value = get_field(thing, path)
+    return str(bool(value)).lower() if path == "spec.unschedulable" else value or ""
 
 
 _NO_LABELS: Final[Mapping[str, str]] = {}

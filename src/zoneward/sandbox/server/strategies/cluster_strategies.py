@@ -40,11 +40,6 @@ class NodeStrategy(Strategy):
         new["spec"] = old.get("spec") or {}
 
 
-def node_fields(node: Object) -> dict[str, str]:
-    """The values that field selectors compare."""
-    return {"spec.unschedulable": "true" if (node.get("spec") or {}).get("unschedulable") else "false"}
-
-
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
 _OF_DELETION: Final = ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -106,16 +101,6 @@ class PodStrategy(Strategy):
             return 0
         period: int = (spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted
         return 1 if period < 0 else period
-
-
-def pod_fields(thing: Object) -> dict[str, str]:
-    """The values that field selectors compare."""
-    spec, status = thing.get("spec") or {}, thing.get("status") or {}
-    return {
-        "spec.nodeName": spec.get("nodeName") or "",
-        "status.phase": status.get("phase") or "",
-        "status.podIP": status.get("podIP") or "",
-    }
 
 
 def _defaulted_pod(spec: Object) -> Object:
@@ -202,8 +187,3 @@ class NamespaceStrategy(Strategy):
 
     def holds(self, thing: Object) -> bool:
         return bool((thing.get("spec") or {}).get("finalizers")) or super().holds(thing)
-
-
-def namespace_fields(namespace: Object) -> dict[str, str]:
-    """The values that field selectors compare."""
-    return {"status.phase": (namespace.get("status") or {}).get("phase") or ""}

@@ -12,26 +12,17 @@ from zoneward.kube.validation import FieldError, error, immutable, invalid
 from zoneward.sandbox.server.kinds import Object, Strategy, changed_metadata_errors, common_update_errors
 
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-SELECTABLE: Final = frozenset(
-    {*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "source", "type"}
-)
-NEWER_SELECTABLE: Final = frozenset(
-    {*(f"regarding.{name}" for name in _REFERENCE), "reason", "reportingController", "type"}
-)
-
-
-def event_fields(event: Object) -> dict[str, str]:
-    """The values that field selectors compare, by the names of both versions: they share what is stored."""
-    involved, reporter = event.get("involvedObject") or {}, event.get("reportingComponent") or ""
-    referred = {name: involved.get(name) or "" for name in _REFERENCE}
-    return {
-        **{f"{called}.{name}": referred[name] for called in ("involvedObject", "regarding") for name in referred},
-        "reason": event.get("reason") or "",
-        "reportingComponent": reporter,
-        "reportingController": reporter,
-        "source": (event.get("source") or {}).get("component") or reporter,
-        "type": event.get("type") or "",
-    }
+SELECTABLE: Final = {f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
+    "reason": "reason",
+    "reportingComponent": "reportingComponent",
+    "source": "source.component",
+    "type": "type",
+}
+NEWER_SELECTABLE: Final = {f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
+    "reason": "reason",
+    "reportingController": "reportingComponent",
+    "type": "type",
+}
 
 
 def _path_segment_problems(text: str) -> Iterator[str]:

@@ -171,12 +171,6 @@ def _held(spec: Spec) -> set[Any]:
     return {*map(formats.parse_address, ips), *ports, spec.get("healthCheckNodePort")} - {None, 0}
 
 
-def service_fields(thing: Object) -> dict[str, str]:
-    """The values that field selectors compare."""
-    spec = thing.get("spec") or {}
-    return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
-
-
 # --- defaults ---------------------------------------------------------------------------------------------------------
 
 
