@@ -50,6 +50,8 @@ class Strategy:
     name_problems: Callable[[str], Iterable[str]] = staticmethod(subdomain_problems)
     """The rule for names of the kind."""
     is_namespaced: bool = True
+    repeats_metadata_errors: bool = True
+    """Whether an update reports causes in metadata once more, by the rules of the kind."""
     has_generation: bool = False
     """Whether a new object gets generation 1."""
     is_graceful: bool = False
@@ -65,15 +67,18 @@ class Strategy:
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         """The status is that of ``old``."""
+        if "status" in old:
+            new["status"] = old["status"]
 
     def prepare_status(self, new: Object, old: Object) -> None:
         """All but the status is that of ``old``."""
+        new["spec"] = old["spec"]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
+        return self.validate_create(new)
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
@@ -87,7 +92,8 @@ class Strategy:
         return new_metadata_errors(read, name_problems=self.name_problems, is_namespaced=self.is_namespaced)
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return (*common_update_errors(new, old), *changed_metadata_errors(new, old))
+        changed = changed_metadata_errors(new, old) if self.repeats_metadata_errors else ()
+        return (*common_update_errors(new, old), *changed)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Whether ``metadata.generation`` grows by one."""

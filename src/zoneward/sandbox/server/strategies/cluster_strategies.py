@@ -4,13 +4,13 @@ Containers, volumes, resources and scheduling of Pods, and taints, resources and
 they come: the sandbox does not validate them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from zoneward.kube import formats
 from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.validation import FieldError, error, invalid
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, changed_metadata_errors, common_update_errors
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, changed_metadata_errors
 from zoneward.sandbox.server.schema import as_time
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
@@ -32,12 +32,6 @@ class NodeStrategy(Strategy):
         taints = (new.get("spec") or {}).get("taints") or []
         if not any((taint.get("key"), taint.get("effect")) == tuple(_NOT_READY.values()) for taint in taints):
             new["spec"] = (new.get("spec") or {}) | {"taints": [*taints, dict(_NOT_READY)]}
-
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        new["status"] = old.get("status") or {}
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        new["spec"] = old.get("spec") or {}
 
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
@@ -75,7 +69,7 @@ class PodStrategy(Strategy):
             yield error("FieldValueRequired", "spec.containers")
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        new["status"] = old.get("status") or {}
+        super().prepare_update(new, old, objects)
         if new["spec"].get("nodeName") and not old["spec"].get("nodeName"):
             # What a scheduler's binding does.
             _label_by_node(new, objects)
@@ -142,9 +136,6 @@ class LeaseStrategy(Strategy):
         if (transitions := spec.get("leaseTransitions")) is not None and transitions < 0:
             yield from invalid("spec.leaseTransitions", transitions, ["must be greater than or equal to 0"])
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return self.validate_create(new)
-
 
 # --- Namespaces -------------------------------------------------------------------------------------------------------
 
@@ -156,6 +147,7 @@ class NamespaceStrategy(Strategy):
 
     is_namespaced = False
     name_problems = staticmethod(formats.label_problems)
+    repeats_metadata_errors = False
     protected = frozenset({"default", "kube-system", "kube-public"})
 
     def default(self, new: Object, old: Object | None = None) -> None:
@@ -169,13 +161,7 @@ class NamespaceStrategy(Strategy):
         new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        new["spec"], new["status"] = old.get("spec") or {}, old.get("status") or {}
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        new["spec"] = old.get("spec") or {}
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return common_update_errors(new, old)
+        new["spec"], new["status"] = old["spec"], old["status"]
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from self.metadata_errors(new, old=old)

@@ -22,7 +22,7 @@ from zoneward.kube.validation import (
     not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, common_update_errors
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
@@ -32,6 +32,7 @@ class EndpointSliceStrategy(Strategy):
     ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
     """
 
+    repeats_metadata_errors = False
     has_generation = True
 
     def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
@@ -70,9 +71,6 @@ class EndpointSliceStrategy(Strategy):
         """Labels count, all other metadata does not."""
         labels, before = (each["metadata"].get("labels") or {} for each in (new, old))
         return labels != before or any((new.get(name) or None) != (old.get(name) or None) for name in _CONTENT)
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return common_update_errors(new, old)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _content(new)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from zoneward.kube import formats
 from zoneward.kube.validation import FieldError, error, immutable, invalid
-from zoneward.sandbox.server.kinds import Object, Strategy, changed_metadata_errors, common_update_errors
+from zoneward.sandbox.server.kinds import Object, Strategy, changed_metadata_errors
 
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 SELECTABLE: Final = {f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
@@ -37,29 +37,23 @@ class EventStrategy(Strategy):
     """Of ``v1``: an Event with ``eventTime`` is of the new sort and needs more fields."""
 
     name_problems = staticmethod(_path_segment_problems)
+    repeats_metadata_errors = False
 
     def metadata_errors(self, new: Object, *, old: Object | None = None) -> Iterable[FieldError]:
         # Upstream reports errors of the event alone: see `validate_create`.
         return () if any(_event(new)) else super().metadata_errors(new, old=old)
 
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return common_update_errors(new, old)
-
     def validate_create(self, new: Object) -> Iterable[FieldError]:
-        return _event(new)
-
-    def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return _event(new)
 
 
 class NewerEventStrategy(Strategy):
     """Of ``events.k8s.io/v1``: all Events are of the new sort, and nothing but their series changes."""
 
+    repeats_metadata_errors = False
+
     def metadata_errors(self, new: Object, *, old: Object | None = None) -> Iterable[FieldError]:
         return (*_event(new, reporter="reportingController"), *super().metadata_errors(new, old=old))
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return common_update_errors(new, old)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _series(new)

@@ -67,30 +67,20 @@ class ServiceStrategy(Strategy):
             spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        new["status"] = {"loadBalancer": {}}
-        self._drop_disabled(new["spec"], {})
+        self.prepare_update(new, {"spec": {}, "status": {"loadBalancer": {}}}, objects)
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
-        self._drop_disabled(new["spec"], old["spec"])
-
-    def prepare_status(self, new: Object, old: Object) -> None:
-        new["spec"] = old["spec"]
-
-    def _drop_disabled(self, spec: dict[str, Any], before: Spec) -> None:
-        if not self._has_distribution and "trafficDistribution" not in before:
-            spec.pop("trafficDistribution", None)
+        if not self._has_distribution and "trafficDistribution" not in old["spec"]:
+            new["spec"].pop("trafficDistribution", None)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _spec_errors(new)
         if (distribution := new["spec"].get("trafficDistribution")) is not None:
             service = Service(spec=ServiceSpec(traffic_distribution=distribution))
             yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=self._has_same)
-
-    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return self.validate_create(new)
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         return _status_errors(new)
