@@ -24,6 +24,8 @@ def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None
             # That of the Kubernetes whose rules these are.
             own = dict.fromkeys(("gitCommit", "gitTreeState", "goVersion", "compiler", "platform"), "zoneward sandbox")
             version = {"major": _MAJOR, "minor": _MINOR, "gitVersion": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
+            version |= {"emulationMajor": _MAJOR, "emulationMinor": _MINOR}
+            version |= {"minCompatibilityMajor": _MAJOR, "minCompatibilityMinor": "35"}
             return version | own | {"buildDate": "1970-01-01T00:00:00Z"}
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]

@@ -215,8 +215,12 @@ def _pod_status(thing: Object, _now: datetime) -> str:
     return str(get_field(thing, "status.reason") or phase)
 
 
-def _restarts(thing: Object, _now: datetime) -> str:
-    return str(sum(each.get("restartCount", 0) for each in get_field(thing, "status.containerStatuses") or ()))
+def _restarts(thing: Object, now: datetime) -> str:
+    containers = get_field(thing, "status.containerStatuses") or ()
+    count = sum(each.get("restartCount", 0) for each in containers)
+    # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
+    last = max((get_field(each, "lastState.terminated.finishedAt") or "" for each in containers), default="")
+    return f"{count} ({since(last, now)} ago)" if count and last else str(count)
 
 
 POD_COLUMNS: Final = (

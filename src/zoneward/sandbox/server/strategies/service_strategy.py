@@ -35,6 +35,7 @@ _CHOICES: Final = {
     "internalTrafficPolicy": ("Cluster", "Local"),
     "externalTrafficPolicy": ("Cluster", "Local"),
 }
+_PORT: Final = "must be between 1 and 65535, inclusive"
 _AFFINITY_SECONDS: Final = 10800
 """How long a client stays with its endpoint."""
 
@@ -353,11 +354,12 @@ def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
         if name and name in names:
             yield error("FieldValueDuplicate", f"{field}.name", value=name)
         names.add(name)
-        for number in ("port", "targetPort"):
-            if not isinstance(value := port[number], str) and not 1 <= value <= 65535:
-                yield from invalid(f"{field}.{number}", value, ["must be between 1 and 65535, inclusive"])
+        if not 1 <= port["port"] <= 65535:
+            yield from invalid(f"{field}.port", port["port"], [_PORT])
         if protocol not in PROTOCOLS:
             yield not_supported(f"{field}.protocol", protocol, sorted(PROTOCOLS))
+        if not isinstance(target := port["targetPort"], str) and not 1 <= target <= 65535:
+            yield from invalid(f"{field}.targetPort", target, [_PORT])
         if type_ == "ClusterIP" and port.get("nodePort"):
             problem = "may not be used when `type` is 'ClusterIP'"
             yield error("FieldValueForbidden", f"{field}.nodePort", problem)
