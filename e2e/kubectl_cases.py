@@ -275,7 +275,6 @@ DELETING: Final = Scenario(
         "delete lease held --wait=false",
         "get lease held -o yaml",
         "delete lease held --timeout=1s",
-        'patch lease held --type=merge -p \'{"metadata":{"finalizers":["example.com/other"]}}\'',
         'patch lease held --type=merge -p \'{"metadata":{"finalizers":null}}\'',
         "wait lease/held --for=delete --timeout=5s",
         _sent("create -f -", manifests.SERVICES),

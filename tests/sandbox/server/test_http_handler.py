@@ -47,16 +47,8 @@ def test_a_bug_is_reported_as_upstream_does_and_logged(
     answer = sandbox.api.send("POST", LEASES, {"metadata": {"name": "cart"}})
     told = "LookupError: nobody thought of this"
     assert answer.headers["content-type"] == "application/json"
-    assert answer.object == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": f"Internal error occurred: {told}",
-        "reason": "InternalError",
-        "details": {"causes": [{"message": told}]},
-        "code": 500,
-    }
+    assert answer.refusal == (500, "InternalError", f"Internal error occurred: {told}")
+    assert answer.object["details"] == {"causes": [{"message": told}]}
     (record,) = caplog.records
     assert record.exc_info is not None
     assert LEASES in record.getMessage()
@@ -116,7 +108,7 @@ def test_who_does_not_know_the_token_is_turned_away(sandbox: RunningSandbox, lin
         assert answer.startswith(b"HTTP/1.1 401 "), path
 
 
-def wait(holds: Any, *, patience: float = 5.0) -> None:
+def wait(holds: Any, *, patience: float = 30.0) -> None:
     limit = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < limit

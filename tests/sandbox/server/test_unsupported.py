@@ -79,12 +79,6 @@ def test_a_namespace_may_come_in_protobuf_as_kubectl_has_no_other_way(api: Api) 
         assert (answer.code, answer.object["metadata"]["name"]) == (201, name)
 
 
-@pytest.mark.parametrize("cut", range(0, 30, 3))
-def test_a_cut_namespace_in_protobuf_is_refused(api: Api, cut: int) -> None:
-    body = namespace_in_protobuf("cut")[:cut]
-    assert api.send("POST", "/api/v1/namespaces", body, content_type=PROTOBUF).code in (415, 422)
-
-
 def test_fields_have_no_descriptions(api: Api) -> None:
     schemas = api.get("/openapi/v3/api/v1")["components"]["schemas"]
     found: Object = next(each for name, each in schemas.items() if name.endswith("Service"))

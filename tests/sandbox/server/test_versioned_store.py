@@ -85,16 +85,6 @@ def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str
         assert reached == state_of(store, version=store.version)
 
 
-def test_versions_are_of_all_kinds_together_and_in_the_objects() -> None:
-    store = a_store()
-    first = store.put(KIND, KEYS[0], a_thing(KEYS[0]))
-    store.put(OTHER, KEYS[0], a_thing(KEYS[0]))
-    third = store.put(KIND, KEYS[1], a_thing(KEYS[1]))
-    assert (first.version, third.version) == (2, 4)
-    assert third.object()["metadata"]["resourceVersion"] == "4"
-    assert store.changes(KIND, 2)[0].new is third
-
-
 def test_a_deleted_object_has_the_version_of_its_end() -> None:
     store = a_store()
     store.put(KIND, KEYS[0], a_thing(KEYS[0]))
@@ -129,14 +119,3 @@ def test_changes_are_forgotten_after_a_while_and_objects_never() -> None:
     with pytest.raises(Forgotten):
         store.changes(KIND, 1)
     assert set(state_of(store, version=store.version)) == set(KEYS[:2])
-
-
-def test_only_so_many_changes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoneward.sandbox.server.versioned_store.HISTORY", 5)
-    monkeypatch.setattr("zoneward.sandbox.server.versioned_store._SPARE", 2)
-    store = a_store()
-    for number in range(20):
-        store.put(KIND, KEYS[0], a_thing(KEYS[0], str(number)))
-    with pytest.raises(Forgotten) as caught:
-        store.changes(KIND, 1)
-    assert 5 <= len(store.changes(KIND, caught.value.oldest)) <= 7
