@@ -22,7 +22,9 @@ _LIMIT = 120.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "what tests/contract and tests/scenarios run on: sandbox, real, or the path of a kubeconfig"
+    text = (
+        "what tests/contract and tests/scenarios run on: sandbox or real; tests/contract: or the path of a kubeconfig"
+    )
     parser.addoption("--server", default="sandbox", help=text)
     parser.addoption("--properties", action="store_true", help="only tests that draw examples")
 

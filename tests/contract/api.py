@@ -1,25 +1,25 @@
 """Requests to an API server as one user, without any of Zoneward's own client: that one is what is tested."""
 
-import asyncio
 import json
+import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlencode, urlsplit
 
-import aiohttp
+import yaml
 
 Object = dict[str, Any]
 
 JSON: Final = "application/json"
-YAML: Final = "application/yaml"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -78,8 +78,8 @@ class Answer:
 class Watch:
     """The events of one watch, each as the server sent it. Reading raises TimeoutError when nothing comes for long."""
 
-    def __init__(self, answer: HTTPResponse) -> None:
-        self._answer = answer
+    def __init__(self, answer: HTTPResponse, connection: HTTPConnection) -> None:
+        self._answer, self._connection = answer, connection
         self.headers: Mapping[str, str] = _headers(answer)
 
     def next(self) -> Object:
@@ -94,6 +94,11 @@ class Watch:
         """Type and name of the next ones."""
         return [told(self.next()) for _ in range(count)]
 
+    def stop(self) -> None:
+        """A thread that waits for the next one goes on."""
+        with suppress(OSError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+
     def rest(self) -> list[Object]:
         """All until the server ends it."""
         return [json.loads(line) for line in iter(self._answer.readline, b"")]
@@ -106,13 +111,21 @@ def told(event: Object) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Api:
-    """An API server as one user sees it. Every call blocks, except ``create_all_async``; threads may share it."""
+    """An API server as one user sees it. Every call blocks; threads may share it."""
 
     address: str
     """May end with a path, which then begins all others."""
     token: str
     authority: Path | None = None
     """PEM of the certificates to trust; without it those of the machine, if any are needed."""
+
+    @classmethod
+    def of(cls, kubeconfig: Path) -> Self:
+        """As the first user of a file."""
+        content = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+        authority = cluster.get("certificate-authority")
+        return cls(cluster["server"], user["token"], Path(authority) if authority else None)
 
     def send(
         self,
@@ -176,10 +189,6 @@ class Api:
         path = path_of(thing, subresource)
         return self.request("PATCH", path, patch, content_type=content_type, query=query)
 
-    def apply(self, thing: Object, *, manager: str, force: bool = False, subresource: str = "") -> Object:
-        query = {"fieldManager": manager, "force": str(force).lower()}
-        return self.patch(thing, thing, content_type=APPLY_PATCH, subresource=subresource, **query)
-
     def delete(self, thing: Object) -> Object:
         """At once: without a kubelet nobody would ever confirm that a pod has ended."""
         return self.request("DELETE", path_of(thing), query={"gracePeriodSeconds": "0"})
@@ -201,52 +210,17 @@ class Api:
             with connection.getresponse() as answer:
                 if answer.status != 200:
                     raise ApiError(f"WATCH {path}", answer.status, json.loads(answer.read()))
-                yield Watch(answer)
+                yield Watch(answer, connection)
         finally:
             connection.close()
 
-    def create_all(self, things: Iterable[Object], *, in_flight: int = 32) -> None:
+    def create_all(self, things: Iterable[Object], *, in_flight: int = 16) -> None:
         """Namespaces, then nodes, then all others, many at a time. Raises ApiError with the first that fails."""
-        asyncio.run(self.create_all_async(things, in_flight=in_flight))
-
-    async def create_all_async(self, things: Iterable[Object], *, in_flight: int = 32) -> None:
-        """What ``create_all`` does, for callers that have a loop."""
         ordered = list(things)
         stages: list[list[Object]] = [[thing for thing in ordered if thing["kind"] == kind] for kind in _STAGES]
         stages.append([thing for thing in ordered if thing["kind"] not in _STAGES])
-        connector = aiohttp.TCPConnector(limit=in_flight, ssl=self._trust)
-        time_limit = aiohttp.ClientTimeout(total=_LIMIT)
-        async with aiohttp.ClientSession(headers=self.headers, connector=connector, timeout=time_limit) as session:
-            for stage in stages:
-                rest = iter(stage)
-                workers = (self._create_rest(session, rest) for _ in range(min(in_flight, len(stage))))
-                # None is cancelled: a connection that ends in its handshake would stay open.
-                for failed in await asyncio.gather(*workers, return_exceptions=True):
-                    if failed is not None:
-                        raise failed
-
-    async def _create_rest(self, session: aiohttp.ClientSession, rest: Iterator[Object]) -> None:
-        for thing in rest:
-            try:
-                await self._send(session, "POST", collection_of(thing), thing, JSON)
-                if status := _own_status(thing):
-                    path = path_of(thing, "status")
-                    await self._send(session, "PATCH", path, {"status": status}, STRATEGIC_PATCH)
-            except BaseException:
-                # Nothing is left for the others to begin.
-                deque(rest, maxlen=0)
-                raise
-
-    async def _send(
-        self, session: aiohttp.ClientSession, method: str, path: str, body: Object, content_type: str
-    ) -> None:
-        data = json.dumps(body).encode()
-        async with session.request(
-            method, self.address + path, data=data, headers={"Content-Type": content_type}
-        ) as answer:
-            text = await answer.read()
-            if answer.status >= 400:
-                raise ApiError(f"{method} {path}", answer.status, Answer(answer.status, {}, (), text).object)
+        for stage in stages:
+            in_threads(self.create, stage, in_flight=in_flight)
 
     @cached_property
     def headers(self) -> dict[str, str]:
@@ -307,6 +281,15 @@ class _Kept:
 
     def __del__(self) -> None:
         self.connection.close()
+
+
+def in_threads(work: Callable[[Object], object], things: Iterable[Object], *, in_flight: int = 16) -> None:
+    """Does the work for all of them, many at a time. Raises what the first that fails raises."""
+    with ThreadPoolExecutor(in_flight) as threads:
+        try:
+            deque(threads.map(work, things), maxlen=0)
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def collection_of(thing: Object) -> str:

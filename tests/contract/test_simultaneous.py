@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.builders.objects import a_lease
-from tests.contract.api import Api, Object, collection_of, path_of, told
+from tests.contract.api import Api, Object, path_of, told
 
 CLIENTS = 4
 
@@ -13,10 +13,6 @@ def at_once(work: Callable[[int], object]) -> list[object]:
     """What each client's work comes to; they have numbers."""
     with ThreadPoolExecutor(CLIENTS) as clients:
         return list(clients.map(work, range(CLIENTS)))
-
-
-def leases(namespace: str) -> str:
-    return collection_of(a_lease("", namespace=namespace))
 
 
 def test_no_update_is_lost(api: Api, namespace: str) -> None:
@@ -35,14 +31,6 @@ def test_no_update_is_lost(api: Api, namespace: str) -> None:
     assert api.read(lease)["spec"]["leaseTransitions"] == 5 * CLIENTS
 
 
-def test_of_many_who_create_the_same_one_does(api: Api, namespace: str) -> None:
-    def create(client: int) -> int:
-        lease = a_lease("lease", namespace=namespace, holder=str(client))
-        return api.send("POST", collection_of(lease), lease).code
-
-    assert sorted(map(str, at_once(create))) == ["201", *["409"] * (CLIENTS - 1)]
-
-
 def live(api: Api, namespace: str, client: int) -> None:
     """Three leases of a client's own come, change, and all but the first go."""
     for number in range(3):
@@ -52,11 +40,11 @@ def live(api: Api, namespace: str, client: int) -> None:
             api.delete(lease)
 
 
-def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str) -> None:
-    start = api.get(leases(namespace))["metadata"]["resourceVersion"]
+def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str, leases: str) -> None:
+    start = api.get(leases)["metadata"]["resourceVersion"]
     with (
-        api.watch(leases(namespace), {"resourceVersion": start}) as first,
-        api.watch(leases(namespace), {"resourceVersion": start}) as second,
+        api.watch(leases, {"resourceVersion": start}) as first,
+        api.watch(leases, {"resourceVersion": start}) as second,
     ):
         at_once(lambda client: live(api, namespace, client))
         events = [first.next() for _ in range(8 * CLIENTS)]
@@ -69,13 +57,13 @@ def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str
         assert types == ["ADDED", "MODIFIED"] + (["DELETED"] if not name.endswith("-0") else [])
 
 
-def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str) -> None:
+def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str, leases: str) -> None:
     """Whenever it begins: what the list does not have, the watch from its version brings."""
     with ThreadPoolExecutor(CLIENTS) as clients:
         working = [clients.submit(live, api, namespace, client) for client in range(CLIENTS)]
-        listed = api.get(leases(namespace))
+        listed = api.get(leases)
         known = {each["metadata"]["name"]: each for each in listed["items"]}
-        with api.watch(leases(namespace), {"resourceVersion": listed["metadata"]["resourceVersion"]}) as watch:
+        with api.watch(leases, {"resourceVersion": listed["metadata"]["resourceVersion"]}) as watch:
             for each in working:
                 each.result()
             api.create(a_lease("last", namespace=namespace))
@@ -88,4 +76,4 @@ def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str) -> 
                     del known[name]
                 else:
                     known[name] = {key: thing[key] for key in ("metadata", "spec")}
-    assert known == {each["metadata"]["name"]: each for each in api.get(leases(namespace))["items"]}
+    assert known == {each["metadata"]["name"]: each for each in api.get(leases)["items"]}

@@ -1,169 +1,256 @@
-"""What the server refuses to store, and what it says then: people read it, programs read the causes."""
+"""What the server refuses to store, and what it says then. All causes are those of kube-apiserver v1.36.3."""
 
-from collections.abc import Callable
+from typing import Final
 
 import pytest
-from tests.builders.objects import (
-    a_bare_node,
-    a_bare_pod,
-    a_core_event,
-    a_lease,
-    a_namespace,
-    a_service,
-    a_slice,
-    an_event,
-    some_endpoints,
-    with_field,
-)
-from tests.contract import refused
-from tests.contract.api import (
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    Api,
-    Object,
-    collection_of,
-    path_of,
-)
+from tests.builders.objects import ABSENT, a_lease, a_service, with_field
+from tests.contract.api import MERGE_PATCH, STRATEGIC_PATCH, Api, Object, collection_of, path_of
+from tests.contract.kinds import new
 
-# Nothing is stored here, so one namespace does for all; where anything is, the test has its own.
-NEW: dict[str, tuple[Callable[[str], Object], refused.Cases]] = {
-    "Service": (lambda namespace: a_service("cart", namespace=namespace), refused.SERVICES),
-    "Pod": (lambda namespace: a_bare_pod("cart", namespace=namespace), refused.PODS),
-    "Node": (lambda namespace: a_bare_node(f"{namespace}-node"), refused.NODES),
-    "EndpointSlice": (
-        lambda namespace: a_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
-        refused.SLICES,
+LONG: Final = "a" * 64
+LABEL: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+SUBDOMAIN: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+NAME: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+VALUE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+LOOPBACK: Final = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+PORT: Final = "Invalid value: 0: must be between 1 and 65535, inclusive"
+PROTOCOL: Final = 'Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"'
+NO_TEXT: Final = 'Invalid value: ""'
+IMMUTABLE: Final = "field is immutable"
+TIME: Final = "2026-01-01T00:00:00.000000Z"
+
+Cause = tuple[str, str]
+Case = tuple[str, str, object, list[Cause]]
+
+
+def case(kind: str, field: str, value: object, message: str, *others: Cause, at: str = "") -> Case:
+    """``message`` is about the field, or what ``at`` says is in it; ``others`` name their own."""
+    return kind, field, value, [(field + at, message), *others]
+
+
+WRONG: Final[list[Case]] = [
+    # Metadata, of all kinds alike.
+    case("Lease", "metadata.name", "Lease", f'Invalid value: "Lease": {SUBDOMAIN}'),
+    case("Lease", "metadata.name", "", "Required value: name or generateName is required"),
+    case("Lease", "metadata.labels", {"a b": "c"}, f'Invalid value: "a b": {NAME}'),
+    case("Lease", "metadata.labels", {"a": "b c"}, f'Invalid value: "b c": {VALUE}'),
+    case("Lease", "metadata.annotations", {"a b": "c"}, f'Invalid value: "a b": {NAME}'),
+    case(
+        "Lease",
+        "metadata.ownerReferences",
+        [{"apiVersion": "v1", "kind": "Pod", "name": "", "uid": ""}],
+        f"{NO_TEXT}: must not be empty",
+        ("metadata.ownerReferences.uid", f"{NO_TEXT}: must not be empty"),
+        at=".name",
     ),
-    "Endpoints": (lambda namespace: some_endpoints("cart", namespace=namespace), refused.ENDPOINTS),
-    "Lease": (lambda namespace: a_lease("cart", namespace=namespace), refused.LEASES),
-    "Event": (lambda namespace: a_core_event("cart", namespace=namespace), refused.CORE_EVENTS),
-    "Event.events.k8s.io": (lambda namespace: an_event("cart", namespace=namespace), refused.EVENTS),
-    "Namespace": (lambda namespace: a_namespace(f"{namespace}-more"), refused.NAMESPACES),
-}
+    # EndpointSlices.
+    case("EndpointSlice", "metadata.name", "Slice", f'Invalid value: "Slice": {SUBDOMAIN}'),
+    case("EndpointSlice", "addressType", "IPv5", 'Unsupported value: "IPv5": supported values: "FQDN", "IPv4", "IPv6"'),
+    case("EndpointSlice", "addressType", ABSENT, "Required value"),
+    case("EndpointSlice", "endpoints[0].addresses", [], "Required value: must contain at least 1 address"),
+    case("EndpointSlice", "endpoints[0].addresses", ["10.0.0.256"], f'Invalid value: "10.0.0.256": {NO_IP}', at="[0]"),
+    case("EndpointSlice", "endpoints[0].addresses", ["127.0.0.1"], f'Invalid value: "127.0.0.1": {LOOPBACK}', at="[0]"),
+    case(
+        "EndpointSlice",
+        "endpoints[0].addresses",
+        ["::1"],
+        'Invalid value: "::1": must be an IPv4 address',
+        ("endpoints[0].addresses[0]", f'Invalid value: "::1": {LOOPBACK}'),
+    ),
+    case(
+        "EndpointSlice",
+        "endpoints[0].hints",
+        {"forZones": [{"name": "a b"}]},
+        f'Invalid value: "a b": {VALUE}',
+        at=".forZones[0].name",
+    ),
+    case(
+        "EndpointSlice",
+        "endpoints[0].hints",
+        {"forZones": [{"name": "a"}, {"name": "a"}]},
+        'Duplicate value: "a"',
+        at=".forZones[1].name",
+    ),
+    case(
+        "EndpointSlice",
+        "endpoints[0].hints",
+        {"forNodes": [{"name": "A_b"}]},
+        f'Invalid value: "A_b": {SUBDOMAIN}',
+        at=".forNodes[0].name",
+    ),
+    case("EndpointSlice", "endpoints[0].hostname", "A_b", f'Invalid value: "A_b": {LABEL}'),
+    case("EndpointSlice", "endpoints[0].nodeName", "A_b", f'Invalid value: "A_b": {SUBDOMAIN}'),
+    case("EndpointSlice", "ports[0].protocol", "X", PROTOCOL),
+    case("EndpointSlice", "ports[0].name", "A_b", f'Invalid value: "A_b": {LABEL}'),
+    case("EndpointSlice", "ports[1]", {"name": "http", "port": 1}, 'Duplicate value: "http"', at=".name"),
+    # Endpoints.
+    case("Endpoints", "metadata.name", "Cart", f'Invalid value: "Cart": {SUBDOMAIN}'),
+    (
+        "Endpoints",
+        "subsets[0].addresses",
+        [],
+        [("subsets[0]", "Required value: must specify `addresses` or `notReadyAddresses`")],
+    ),
+    case(
+        "Endpoints",
+        "subsets[0].addresses[0].ip",
+        "x",
+        f'Invalid value: "x": {NO_IP}',
+        ("subsets[0].addresses[0].ip", 'Invalid value: "x": must be a valid IP address'),
+    ),
+    case("Endpoints", "subsets[0].addresses[0].ip", "127.0.0.1", f'Invalid value: "127.0.0.1": {LOOPBACK}'),
+    case("Endpoints", "subsets[0].addresses[0].hostname", "A_b", f'Invalid value: "A_b": {LABEL}'),
+    case("Endpoints", "subsets[0].addresses[0].nodeName", "A", f'Invalid value: "A": {SUBDOMAIN}'),
+    case("Endpoints", "subsets[0].ports[0].port", 0, PORT),
+    case("Endpoints", "subsets[0].ports[0].protocol", "X", PROTOCOL),
+    case("Endpoints", "subsets[0].ports[0].name", "A", f'Invalid value: "A": {LABEL}'),
+    case("Endpoints", "subsets[0].ports[0].appProtocol", "a b", f'Invalid value: "a b": {NAME}'),
+    case("Endpoints", "subsets[0].ports[1]", {"port": 81}, "Required value", at=".name"),
+    # Leases.
+    case("Lease", "spec.leaseDurationSeconds", 0, "Invalid value: 0: must be greater than 0"),
+    case("Lease", "spec.leaseTransitions", -1, "Invalid value: -1: must be greater than or equal to 0"),
+    # Events, as the older and as the newer group has them.
+    case("Event", "involvedObject.namespace", "other", 'Invalid value: "other": does not match event.namespace'),
+    (
+        "Event",
+        "eventTime",
+        TIME,
+        [
+            ("reportingComponent", "Required value"),
+            ("reportingComponent", f"{NO_TEXT}: name part must be non-empty"),
+            ("reportingComponent", f"{NO_TEXT}: {NAME}"),
+            ("reportingInstance", "Required value"),
+            ("action", "Required value"),
+        ],
+    ),
+    case("Event.events.k8s.io", "eventTime", ABSENT, "Required value"),
+    case(
+        "Event.events.k8s.io",
+        "reportingController",
+        ABSENT,
+        "Required value",
+        ("reportingController", f"{NO_TEXT}: name part must be non-empty"),
+        ("reportingController", f"{NO_TEXT}: {NAME}"),
+    ),
+    case("Event.events.k8s.io", "reportingController", "a b", f'Invalid value: "a b": {NAME}'),
+    *(
+        each
+        for field in ("reportingInstance", "action", "reason")
+        for each in (
+            case("Event.events.k8s.io", field, ABSENT, "Required value"),
+            case("Event.events.k8s.io", field, "x" * 129, f"{NO_TEXT}: can have at most 128 characters"),
+        )
+    ),
+    case("Event.events.k8s.io", "type", "Odd", f"{NO_TEXT}: has invalid value: Odd"),
+    (
+        "Event.events.k8s.io",
+        "note",
+        "x" * 1025,
+        [("message", f"{NO_TEXT}: can have at most 1024 characters")],
+    ),
+    case(
+        "Event.events.k8s.io",
+        "series",
+        {"count": 0, "lastObservedTime": TIME},
+        f"{NO_TEXT}: should be at least 2",
+        at=".count",
+    ),
+    case("Event.events.k8s.io", "series", {"count": 2}, "Required value", at=".lastObservedTime"),
+    ("Event.events.k8s.io", "deprecatedCount", 2, [("count", f"{NO_TEXT}: needs to be unset")]),
+    # Only what keeps a demo's Services and namespaces usable.
+    case("Service", "spec.ports", [], "Required value"),
+    case("Service", "spec.ports[0].port", 0, PORT),
+    case("Service", "spec.selector", {"a": "b c"}, f'Invalid value: "b c": {VALUE}'),
+    case(
+        "Service",
+        "spec.trafficDistribution",
+        "PreferFar",
+        'Unsupported value: "PreferFar": supported values: "PreferClose", "PreferSameZone", "PreferSameNode"',
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    ("kind", "index"), [(kind, index) for kind, (_, cases) in NEW.items() for index in range(len(cases))]
+    ("kind", "field", "value", "causes"), WRONG, ids=[f"{kind}-{field}" for kind, field, *_ in WRONG]
 )
-def test_a_new_object_with_a_wrong_field_is_refused(api: Api, kind: str, index: int) -> None:
-    new, cases = NEW[kind]
-    field, value, causes = cases[index]
-    thing = new("default")
+def test_a_new_object_with_a_wrong_field_is_refused(
+    api: Api, kind: str, field: str, value: object, causes: list[Cause]
+) -> None:
+    thing = new(kind, "default")
     collection = collection_of(thing)
-    answer = api.send("POST", collection, with_field(thing, field, value), query={"dryRun": "All"})
+    answer = api.send("POST", collection, with_field(thing, field, value))
     assert answer.refusal[:2] == (422, "Invalid"), answer.object
     assert answer.causes == causes
 
 
-def test_each_kind_is_judged() -> None:
-    assert all(cases for _, cases in NEW.values())
-
-
-def test_one_thing_that_is_wrong_is_the_message(api: Api) -> None:
-    thing = with_field(a_service("cart"), "spec.ports[0].port", 0)
-    problem = "Invalid value: 0: must be between 1 and 65535, inclusive"
+def test_one_wrong_field_is_the_message_several_are_a_list(api: Api) -> None:
+    thing = with_field(a_lease("lease", namespace="default"), "spec.leaseDurationSeconds", 0)
+    problem = "Invalid value: 0: must be greater than 0"
+    kind = 'Lease.coordination.k8s.io "lease" is invalid: '
     assert api.send("POST", collection_of(thing), thing).object == {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": f'Service "cart" is invalid: spec.ports[0].port: {problem}',
+        "message": f"{kind}spec.leaseDurationSeconds: {problem}",
         "reason": "Invalid",
         "details": {
-            "name": "cart",
-            "kind": "Service",
-            "causes": [{"reason": "FieldValueInvalid", "message": problem, "field": "spec.ports[0].port"}],
+            "name": "lease",
+            "group": "coordination.k8s.io",
+            "kind": "Lease",
+            "causes": [{"reason": "FieldValueInvalid", "message": problem, "field": "spec.leaseDurationSeconds"}],
         },
         "code": 422,
     }
-
-
-def test_several_things_that_are_wrong_are_reported_together(api: Api) -> None:
-    thing = with_field(a_lease("lease", namespace="default"), "spec.leaseDurationSeconds", 0)
-    thing = with_field(thing, "spec.leaseTransitions", -1)
-    answer = api.send("POST", collection_of(thing), thing)
-    assert answer.refusal == (
-        422,
-        "Invalid",
-        (
-            'Lease.coordination.k8s.io "lease" is invalid: ['
-            "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0, "
-            "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0]"
-        ),
-    )
-    details = answer.object["details"]
-    assert (details["group"], details["kind"], len(details["causes"])) == ("coordination.k8s.io", "Lease", 2)
+    answer = api.send("POST", collection_of(thing), with_field(thing, "spec.leaseTransitions", -1))
+    second = "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"
+    assert answer.refusal == (422, "Invalid", f"{kind}[spec.leaseDurationSeconds: {problem}, {second}]")
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "causes"),
+    ("kind", "field", "value", "causes"),
     [
-        (
-            "Service",
-            {"spec": {"clusterIP": "10.96.77.77", "clusterIPs": ["10.96.77.77"]}},
-            [("spec.clusterIPs[0]", 'Invalid value: ["10.96.77.77"]: may not change once set')],
-        ),
-        (
-            "Service",
-            {"spec": {"clusterIP": "None"}},
-            [("spec.clusterIPs[0]", 'Invalid value: ["None"]: may not change once set')],
-        ),
-        ("Service", {"spec": {"ports": []}}, [("spec.ports", "Required value")]),
-        ("Service", {"spec": {"type": "ExternalName"}}, [("spec.externalName", "Required value")]),
-        (
-            "Service",
-            {"spec": {"trafficDistribution": "Far"}},
-            [
-                (
-                    "spec.trafficDistribution",
-                    'Unsupported value: "Far": supported values: "PreferClose", "PreferSameZone", "PreferSameNode"',
-                )
-            ],
-        ),
-        (
-            "Service",
-            {"metadata": {"labels": {"a": "b c"}}},
-            [("metadata.labels", f'Invalid value: "b c": {refused.VALUE}')],
-        ),
-        (
+        case("EndpointSlice", "addressType", "IPv6", f'Invalid value: "IPv6": {IMMUTABLE}'),
+        case(
             "EndpointSlice",
-            {"addressType": "IPv6"},
-            [("addressType", 'Invalid value: "IPv6": field is immutable')],
+            "endpoints",
+            [{"addresses": ["x"]}],
+            f'Invalid value: "x": {NO_IP}',
+            at="[0].addresses[0]",
         ),
-        (
-            "EndpointSlice",
-            {"endpoints": [{"addresses": ["x"]}]},
-            [
-                (
-                    "endpoints[0].addresses[0]",
-                    'Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
-                )
-            ],
-        ),
-        (
-            "Lease",
-            {"spec": {"leaseDurationSeconds": 0}},
-            [("spec.leaseDurationSeconds", "Invalid value: 0: must be greater than 0")],
-        ),
-        ("Lease", {"metadata": {"uid": "x"}}, [("metadata.uid", 'Invalid value: "x": field is immutable')]),
-        (
-            "Lease",
-            {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}},
-            [("metadata.deletionTimestamp", 'Invalid value: "2001-01-01T00:00:00Z": field is immutable')],
-        ),
-        ("Event.events.k8s.io", {"reason": "x"}, [("reason", 'Invalid value: "x": field is immutable')]),
-        ("Event.events.k8s.io", {"note": "x"}, [("message", 'Invalid value: "x": field is immutable')]),
-        ("Event.events.k8s.io", {"action": "x"}, [("action", 'Invalid value: "x": field is immutable')]),
-        ("Event.events.k8s.io", {"type": "Warning"}, [("type", 'Invalid value: "Warning": field is immutable')]),
+        case("Lease", "spec.leaseDurationSeconds", 0, "Invalid value: 0: must be greater than 0"),
+        case("Lease", "metadata.uid", "x", f'Invalid value: "x": {IMMUTABLE}'),
+        case("Service", "metadata.labels", {"a": "b c"}, f'Invalid value: "b c": {VALUE}'),
+        case("Event.events.k8s.io", "reason", "x", f'Invalid value: "x": {IMMUTABLE}'),
+        case("Event.events.k8s.io", "action", "x", f'Invalid value: "x": {IMMUTABLE}'),
+        case("Event.events.k8s.io", "type", "Warning", f'Invalid value: "Warning": {IMMUTABLE}'),
+        ("Event.events.k8s.io", "note", "x", [("message", f'Invalid value: "x": {IMMUTABLE}')]),
     ],
 )
-def test_a_change_that_may_not_be_is_refused(
-    api: Api, namespace: str, kind: str, change: Object, causes: list[tuple[str, str]]
+def test_a_wrong_change_is_refused(
+    api: Api, namespace: str, kind: str, field: str, value: object, causes: list[Cause]
 ) -> None:
-    before = api.create(NEW[kind][0](namespace))
-    answer = api.send("PATCH", path_of(before), change, content_type=MERGE_PATCH)
+    before = api.create(new(kind, namespace))
+    answer = api.send("PATCH", path_of(before), with_field({}, field, value), content_type=MERGE_PATCH)
     assert answer.refusal[:2] == (422, "Invalid"), answer.object
-    # A cause may be told more than once: that is not promised.
+    # A real server may name a cause more than once.
     assert list(dict.fromkeys((field, message.split("\n")[0]) for field, message in answer.causes)) == causes
     assert api.read(before) == before
 
@@ -171,23 +258,18 @@ def test_a_change_that_may_not_be_is_refused(
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        ("Pod", {"spec": {"activeDeadlineSeconds": 5}}),
-        ("Pod", {"spec": {"containers": [{"name": "main", "image": "newer"}]}}),
-        ("Node", {"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}}),
-        ("Node", {"spec": {"providerID": "somewhere"}}),
         ("EndpointSlice", {"ports": [{"port": 1}]}),
         ("Lease", {"metadata": {"finalizers": ["zoneward.example/x"]}}),
         ("Event", {"reason": "Other", "involvedObject": {"name": "other"}}),
+        ("Event", {"count": 4, "lastTimestamp": "2026-01-03T00:00:00Z", "message": "again"}),
         ("Event.events.k8s.io", {"series": {"count": 2, "lastObservedTime": "2027-01-01T00:00:00.000000Z"}}),
     ],
 )
-def test_a_change_that_may_be_is_done(api: Api, namespace: str, kind: str, change: Object) -> None:
-    before = api.create(NEW[kind][0](namespace))
+def test_an_allowed_change_is_written(api: Api, namespace: str, kind: str, change: Object) -> None:
+    before = api.create(new(kind, namespace))
     after = api.patch(before, change, content_type=MERGE_PATCH)
     assert int(after["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
-
-
-# --- wrong types ------------------------------------------------------------------------------------------------------
+    assert api.read(before) == after
 
 
 @pytest.mark.parametrize(
@@ -195,79 +277,62 @@ def test_a_change_that_may_be_is_done(api: Api, namespace: str, kind: str, chang
     [
         ("Service", "spec.ports[0].port", "http"),
         ("Service", "spec.ports[0].port", 80.5),
-        ("Service", "spec.ports", {"a": 1}),
-        ("Service", "spec", "x"),
         ("Service", "metadata.labels", {"a": 1}),
-        ("Service", "metadata.labels", ["a"]),
-        ("Service", "spec.publishNotReadyAddresses", "yes"),
         ("Service", "kind", "Pod"),
-        ("Service", "kind", "Nothing"),
-        ("Service", "kind", 7),
         ("Service", "apiVersion", "v2"),
         ("Lease", "spec.renewTime", 5),
-        ("Pod", "spec.containers", "x"),
+        ("Lease", "spec.renewTime", "yesterday"),
+        ("Lease", "spec.renewTime", "2026-01-01T00:00:00Z"),
+        ("Lease", "spec.renewTime", "2026-13-01T00:00:00.000000Z"),
         ("Endpoints", "subsets[0].addresses", "10.0.0.1"),
         ("EndpointSlice", "endpoints[0].addresses", "10.0.0.1"),
         ("EndpointSlice", "endpoints[0].conditions.ready", "yes"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_a_bad_request(api: Api, kind: str, field: str, value: object) -> None:
-    thing = NEW[kind][0]("default")
+    thing = new(kind, "default")
     collection = collection_of(thing)
     answer = api.send("POST", collection, with_field(thing, field, value))
     assert answer.refusal[:2] == (400, "BadRequest")
 
 
-def test_null_is_as_good_as_nothing(api: Api) -> None:
-    service = a_service("cart")
+def test_null_is_as_good_as_nothing(api: Api, namespace: str) -> None:
+    service = a_service("cart", namespace=namespace)
     service["metadata"] |= {"labels": {"a": None}, "annotations": None, "ownerReferences": None}
     service["spec"] |= {"selector": {"a": None}, "clusterIP": None, "ports": [{"port": 80, "name": None}]}
-    answer = api.send("POST", collection_of(service), service, query={"dryRun": "All"})
-    assert answer.code == 201
-    assert answer.object["metadata"]["labels"] == answer.object["spec"]["selector"] == {"a": ""}
-    assert "name" not in answer.object["spec"]["ports"][0]
+    created = api.create(service)
+    assert created["metadata"]["labels"] == created["spec"]["selector"] == {"a": ""}
+    assert "name" not in created["spec"]["ports"][0]
 
 
-# --- unknown fields ---------------------------------------------------------------------------------------------------
+# --- unknown fields: kubectl asks for strict validation ---------------------------------------------------------------
 
 UNKNOWN = ('unknown field "spec.ports[0].Port"', 'unknown field "spec.size"', 'unknown field "more"')
 
 
-def with_unknown_fields() -> Object:
-    thing = with_field(a_service("cart"), "spec.size", 1)
-    return with_field(with_field(thing, "spec.ports[0].Port", 3), "more", "x")
+@pytest.mark.parametrize(("validation", "warnings"), [("", UNKNOWN), ("Warn", UNKNOWN), ("Ignore", ()), ("Strict", ())])
+def test_unknown_fields_are_dropped_or_refused(
+    api: Api, namespace: str, validation: str, warnings: tuple[str, ...]
+) -> None:
+    thing = with_field(a_service("cart", namespace=namespace), "spec.size", 1)
+    thing = with_field(with_field(thing, "spec.ports[0].Port", 3), "more", "x")
+    answer = api.send("POST", collection_of(thing), thing, query={"fieldValidation": validation} if validation else {})
+    assert sorted(answer.warnings) == sorted(warnings)
+    if validation == "Strict":
+        assert answer.refusal[:2] == (400, "BadRequest")
+        start = 'Service in version "v1" cannot be handled as a Service: strict decoding error: '
+        assert answer.refusal[2].startswith(start)
+        assert sorted(answer.refusal[2].removeprefix(start).split(", ")) == sorted(UNKNOWN)
+    else:
+        assert answer.code == 201
+        assert "more" not in answer.object
+        assert "size" not in answer.object["spec"]
+        assert answer.object["spec"]["ports"][0]["port"] == 80
 
 
-@pytest.mark.parametrize(
-    ("query", "warnings"), [({}, UNKNOWN), ({"fieldValidation": "Warn"}, UNKNOWN), ({"fieldValidation": "Ignore"}, ())]
-)
-def test_unknown_fields_are_dropped(api: Api, query: dict[str, str], warnings: tuple[str, ...]) -> None:
-    thing = with_unknown_fields()
-    answer = api.send("POST", collection_of(thing), thing, query={"dryRun": "All", **query})
-    assert (answer.code, sorted(answer.warnings)) == (201, sorted(warnings))
-    assert "more" not in answer.object
-    assert "size" not in answer.object["spec"]
-    assert answer.object["spec"]["ports"][0]["port"] == 80
-
-
-def test_unknown_fields_are_refused_in_strict_validation(api: Api) -> None:
-    thing = with_unknown_fields()
-    answer = api.send("POST", collection_of(thing), thing, query={"fieldValidation": "Strict"})
-    assert answer.refusal[:2] == (400, "BadRequest")
-    start = 'Service in version "v1" cannot be handled as a Service: strict decoding error: '
-    assert answer.refusal[2].startswith(start)
-    assert sorted(answer.refusal[2].removeprefix(start).split(", ")) == sorted(UNKNOWN)
-
-
-@pytest.mark.parametrize(
-    ("content_type", "patch"),
-    [
-        (MERGE_PATCH, {"spec": {"size": 1}}),
-        (STRATEGIC_PATCH, {"spec": {"size": 1}}),
-    ],
-)
-def test_unknown_fields_in_a_patch_are_reported(api: Api, namespace: str, content_type: str, patch: object) -> None:
-    service = api.create(a_service("cart", namespace=namespace))
+@pytest.mark.parametrize("content_type", [MERGE_PATCH, STRATEGIC_PATCH])
+def test_unknown_fields_in_a_patch_are_reported(api: Api, namespace: str, content_type: str) -> None:
+    service, patch = api.create(a_service("cart", namespace=namespace)), {"spec": {"size": 1}}
     for query, warnings in (({}, ('unknown field "spec.size"',)), ({"fieldValidation": "Ignore"}, ())):
         answer = api.send("PATCH", path_of(service), patch, content_type=content_type, query=query)
         assert (answer.code, answer.warnings) == (200, warnings)

@@ -28,93 +28,81 @@ from tests.deploy.manifests import (
 import zoneward
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
+from zoneward.kube.proxy_lease import proxy_lease_name
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import Configuration, configuration_from
-from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient
-from zoneward.sandbox.server.schema import decode
 
-KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
-KINDS |= {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-PROXY_KINDS = KINDS - {"Deployment", "PodDisruptionBudget"} | {"DaemonSet"}
-PROXY_KINDS |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-LABEL = {"app.kubernetes.io/name": "zoneward-controller"}
+ALL = (*MODES, *PROXY_MODES)
+KINDS = {"ServiceAccount", "ConfigMap", "NetworkPolicy", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+CONTROLLER_KINDS = KINDS | {"Deployment", "PodDisruptionBudget"}
+PROXY_KINDS = KINDS | {"DaemonSet", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+WIDE = {"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 
-@pytest.mark.parametrize("mode", [*MODES, *PROXY_MODES])
+def label(mode: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "zoneward-proxy" if mode in PROXY_MODES else "zoneward-controller"}
+
+
+@pytest.mark.parametrize("mode", ALL)
 def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
     found, is_proxy = manifests(mode), mode in PROXY_MODES
-    assert {each["kind"] for each in found} == (PROXY_KINDS if is_proxy else KINDS)
-    known = [(each["kind"], each["metadata"]["name"]) for each in found]
-    assert len(set(known)) == len(known)
-    label = {"app.kubernetes.io/name": "zoneward-proxy"} if is_proxy else LABEL
+    assert {each["kind"] for each in found} == (PROXY_KINDS if is_proxy else CONTROLLER_KINDS)
+    assert len({identity(each) for each in found}) == len(found)
     for each in found:
-        assert each["metadata"]["labels"].items() >= label.items(), each["metadata"]["name"]
+        assert each["metadata"]["labels"].items() >= label(mode).items(), each["metadata"]["name"]
     for folder in (DEPLOY / ("proxy/base" if is_proxy else "base"), DEPLOY / mode):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
         listed = {name for name in said if (folder / name).is_file()}
         assert {path.name for path in folder.iterdir()} == listed | {"kustomization.yaml"}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_whoever_is_named_is_there(mode: str) -> None:
+@pytest.mark.parametrize("mode", ALL)
+def test_what_is_named_exists(mode: str) -> None:
     """The namespace, the service account, the roles, the labels and the volume."""
-    namespace = namespace_of(mode)["metadata"]["name"]
-    account = the("ServiceAccount", mode)["metadata"]["name"]
+    namespace, account = namespace_of(mode)["metadata"]["name"], the("ServiceAccount", mode)["metadata"]["name"]
+    # A proxy's Leases are beside the controller's.
+    of_roles = namespace_of("take-over")["metadata"]["name"]
     roles = {(each["kind"], each["metadata"]["name"]) for each in manifests(mode) if each["kind"].endswith("Role")}
     bound = set()
     for each in manifests(mode):
-        is_wide = each["kind"] in ("ClusterRole", "ClusterRoleBinding")
-        assert each["metadata"].get("namespace") == (None if is_wide else namespace)
-        if each["kind"].endswith("Binding"):
+        where = None if each["kind"] in WIDE else of_roles if each["kind"].startswith("Role") else namespace
+        assert each["metadata"].get("namespace") == where, each["kind"]
+        if each["kind"] in ("ClusterRoleBinding", "RoleBinding"):
             bound.add((each["roleRef"]["kind"], each["roleRef"]["name"]))
             assert each["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
     assert bound == roles
     template = pod(mode)
     assert template["spec"]["serviceAccountName"] == account
-    selectors = [
-        the("Deployment", mode)["spec"]["selector"],
-        the("PodDisruptionBudget", mode)["spec"]["selector"],
-        the("NetworkPolicy", mode)["spec"]["podSelector"],
-        *(each["labelSelector"] for each in template["spec"]["topologySpreadConstraints"]),
-    ]
+    selectors = [the("NetworkPolicy", mode)["spec"]["podSelector"]]
+    if mode in PROXY_MODES:
+        selectors.append(the("DaemonSet", mode)["spec"]["selector"])
+    else:
+        selectors += [the(kind, mode)["spec"]["selector"] for kind in ("Deployment", "PodDisruptionBudget")]
+        selectors += [each["labelSelector"] for each in template["spec"]["topologySpreadConstraints"]]
     for selector in selectors:
-        assert selector == {"matchLabels": LABEL} == {"matchLabels": template["metadata"]["labels"]}
+        assert selector == {"matchLabels": label(mode)} == {"matchLabels": template["metadata"]["labels"]}
     assert template["spec"]["volumes"][0]["configMap"]["name"] == the("ConfigMap", mode)["metadata"]["name"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_sandbox_takes_the_namespace_and_a_pod_of_the_deployment(mode: str) -> None:
-    """It knows fields and rules of both as an API server does, and refuses fields that are unknown."""
-    registry = new_registry()
-    store, namespaces, pods = LocalClient(registry), registry.kinds["namespaces"], registry.kinds["pods"]
-    namespace = namespace_of(mode)
-    decode(namespace, namespaces, validation="Strict")
-    store.create(namespaces, "", namespace)
-    template = pod(mode)
-    name = namespace["metadata"]["name"]
-    thing = {"apiVersion": "v1", "kind": "Pod", **template}
-    thing["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": name}
-    known, _ = decode(thing, pods, validation="Strict")
-    made = registry.create(pods, name, known).object
-    assert made["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] == "status"
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_replica_has_no_more_power_than_it_needs(mode: str) -> None:
-    spec, security = pod(mode)["spec"], container(mode)["securityContext"]
+@pytest.mark.parametrize("mode", ALL)
+def test_a_pod_has_no_more_power_than_it_needs(mode: str) -> None:
+    spec, security, is_proxy = pod(mode)["spec"], dict(container(mode)["securityContext"]), mode in PROXY_MODES
+    assert security.pop("privileged", False) is False
     assert security == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
+        "capabilities": {"drop": ["ALL"]} | ({"add": ["NET_ADMIN"]} if is_proxy else {}),
     }
-    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"] > 0) == (True, True)
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert namespace_of(mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert {"hostNetwork", "hostPID", "hostIPC"} & spec.keys() == ({"hostNetwork"} if is_proxy else set())
+    assert [each.keys() - {"name"} for each in spec["volumes"]] == [{"configMap"}]
     assert all(each["readOnly"] for each in container(mode)["volumeMounts"])
+    if not is_proxy:
+        assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"] > 0) == (True, True)
+        assert namespace_of(mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-@pytest.mark.parametrize("mode", [*MODES, *PROXY_MODES])
+@pytest.mark.parametrize("mode", ALL)
 def test_others_reach_the_named_port_alone(mode: str) -> None:
     policy = the("NetworkPolicy", mode)["spec"]
     # The API server has no label by which it could be let through.
@@ -143,16 +131,12 @@ def identity(thing: Object) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_replica_is_always_left(mode: str) -> None:
+def test_one_replica_is_always_left_and_has_time_to_finish_its_writes(mode: str) -> None:
     deployment, budget = the("Deployment", mode)["spec"], the("PodDisruptionBudget", mode)["spec"]
     assert deployment["replicas"] - budget["maxUnavailable"] >= 1
     assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     keys = [each["topologyKey"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]]
     assert keys == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_it_is_given_time_to_finish_its_writes(mode: str) -> None:
     assert pod(mode)["spec"]["terminationGracePeriodSeconds"] >= DRAIN + 5
 
 
@@ -171,24 +155,61 @@ def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode:
         assert given[probe]["httpGet"] == {"path": path, "port": "status"}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PROXY_MODES)
+def test_the_command_knows_the_arguments_of_a_proxy(mode: str) -> None:
+    given = container(mode)
+    assert given["command"] == ["zoneward", "proxy"]
+    params = invoked("proxy", given["args"])
+    (env,) = given["env"]
+    assert env == {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    assert params["node"] == "$(NODE_NAME)"
+    ports = {each["name"]: each["containerPort"] for each in given["ports"]}
+    assert params["listen"] == f"127.0.0.1:{DEFAULT_PORT}"
+    assert params["healthz_listen"].endswith(f":{ports['healthz']}")
+    assert ports["status"] == DEFAULT_PORT
+    for probe, path, port in (
+        ("startupProbe", "/livez", "healthz"),
+        ("livenessProbe", "/livez", "healthz"),
+        ("readinessProbe", "/readyz", "status"),
+    ):
+        assert given[probe]["httpGet"] == {"host": "127.0.0.1", "path": path, "port": port}
+
+
+def test_a_proxy_serves_labelled_services_beside_kube_proxy_or_all_in_its_place() -> None:
+    beside, instead = (invoked("proxy", container(mode)["args"]) for mode in PROXY_MODES)
+    assert beside["proxy_name"] == "zoneward"
+    assert beside["healthz_listen"] != f":{HEALTHZ_PORT}"
+    assert (instead["proxy_name"], instead["healthz_listen"]) == (None, f":{HEALTHZ_PORT}")
+    (source,) = container(PROXY_MODES[1])["envFrom"]
+    assert not source["configMapRef"].get("optional")
+    # Who deploys makes it: nobody else knows the address of the API server.
+    assert f"create configmap {source['configMapRef']['name']}" in (DEPLOY / "README.md").read_text()
+
+
+@pytest.mark.parametrize("mode", PROXY_MODES)
+def test_a_proxy_may_write_its_own_leases_and_not_the_controllers(mode: str) -> None:
+    policy = the("ValidatingAdmissionPolicy", mode)
+    assert the("ValidatingAdmissionPolicyBinding", mode)["spec"]["policyName"] == policy["metadata"]["name"]
+    (condition,) = policy["spec"]["matchConditions"]
+    assert "'system:serviceaccount:zoneward-proxy:zoneward-proxy'" in condition["expression"]
+    (whole,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "whole")
+    (prefix,) = re.findall(r"^'(.+)' \+ variables.node$", whole)
+    for name in (proxy_lease_name("n1"), proxy_lease_name("n1", "zoneward"), proxy_lease_name("n" * 253)):
+        assert name.startswith(prefix)
+    (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
+    assert names == [ControllerConfiguration().lease_name]
+    assert not any(name.startswith(prefix) for name in names)
+    assert f"--lease-namespace={the('Role', mode)['metadata']['namespace']}" in container(mode)["args"]
+
+
+@pytest.mark.parametrize("mode", ALL)
 def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str) -> None:
     (file,) = re.findall(r"--config=(\S+)", "\n".join(container(mode)["args"]))
     folder, _, name = file.rpartition("/")
     assert container(mode)["volumeMounts"][0]["mountPath"] == folder
-    text = the("ConfigMap", mode)["data"][name]
-    assert configuration_from(yaml.safe_load(text)) == Configuration()
-
-
-def test_the_lease_that_may_be_written_is_the_one_that_is_written() -> None:
-    (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
-    assert names == [ControllerConfiguration().lease_name]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_image_is_of_this_version(mode: str) -> None:
-    assert container(mode)["image"] == f"zoneward:{zoneward.__version__}"
-    assert f"--tag zoneward:{zoneward.__version__}" in (DEPLOY / "Dockerfile").read_text()
+    document = yaml.safe_load(the("ConfigMap", mode)["data"][name])
+    assert configuration_from(document) == Configuration()
+    assert read_proxy_configuration(document.get("proxy", {})) == ProxyConfiguration()
 
 
 # --- the image --------------------------------------------------------------------------------------------------------
@@ -200,12 +221,15 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
-def test_the_image_is_made_of_files_that_are_there_and_sent() -> None:
+@pytest.mark.parametrize("mode", ALL)
+def test_the_image_is_of_this_version_and_has_what_it_needs(mode: str) -> None:
+    assert container(mode)["image"] == f"zoneward:{zoneward.__version__}"
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert f"--tag zoneward:{zoneward.__version__}" in text
+    assert re.search(r"^RUN apt-get .* libnftables1 ", text, re.MULTILINE)
     sent = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
-    copied = set()
-    for word, rest in instructions():
-        if word == "COPY" and not rest.startswith("--from"):
-            copied |= set(rest.split()[:-1])
+    copies = (rest for word, rest in instructions() if word == "COPY" and not rest.startswith("--from"))
+    copied = {name for rest in copies for name in rest.split()[:-1]}
     assert copied == sent
     assert all((ROOT / name).exists() for name in copied)
 

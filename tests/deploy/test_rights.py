@@ -1,18 +1,19 @@
 """The roles grant what a replica asks an API server for, and nothing else: all of it, as the server sees it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
+from tests.builders.objects import with_field
 from tests.client.calling import transport
+from tests.client.recording import until
 from tests.client.serving import access_to
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, Place, fill
-from tests.deploy.asking import OWNER, VERBS, Asked
-from tests.deploy.manifests import MODES, Object, Right, granted
+from tests.deploy.conftest import OWNER, VERBS, Asked
+from tests.deploy.manifests import MODES, Right, granted
 
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import ControllerProgram
@@ -26,11 +27,10 @@ from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 LEASE = ("kube-system", "zoneward-controller")
-PATIENCE = 30.0
 FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
 """Everybody who is known to a cluster may ask what they may do (the ClusterRole system:basic-user)."""
 ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "update", "delete")}
-"""A sandbox has no Endpoints; the end-to-end tests have."""
+"""Needed only for Services that were adopted."""
 
 
 @asynccontextmanager
@@ -54,62 +54,45 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
         await running
 
 
-async def until(met: Callable[[], bool], what: str) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not met():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE:g} s: {what}") from None
-
-
-def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked) -> None:
-    async def run() -> None:
-        registry = new_registry()
-        asked.watch_owners(registry)
-        async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
-            place = Place(registry, link)
-            fill(place, pods=12)
-            asked.is_older = True
-            async with a_replica(server.address, Mode.TAKE_OVER):
-                await until(lambda: len(place.listed()) == 12, "slices")
-            asked.is_older = False
-            async with a_replica(server.address, Mode.TAKE_OVER):
-                await _take_over(place, asked)
-
-    asyncio.run(run())
+async def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked) -> None:
+    registry = new_registry()
+    asked.watch_owners(registry)
+    async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
+        place = Place(registry, link)
+        fill(place, pods=12)
+        asked.is_older = True
+        async with a_replica(server.address, Mode.TAKE_OVER):
+            await until(lambda: len(place.listed()) == 12)
+        asked.is_older = False
+        async with a_replica(server.address, Mode.TAKE_OVER):
+            await _take_over(place, asked)
     assert asked.rights - {FREE} == granted("take-over") - ENDPOINTS
 
 
 async def _take_over(place: Place, asked: Asked) -> None:
-    groups = {names.SUBSETTING_ANNOTATION: "Auto"}
-    place.annotate("cart", groups)
-    await until(lambda: len(place.slices()) == 3, "a slice for each zone")
+    place.annotate("cart", {names.SUBSETTING_ANNOTATION: "Auto"})
+    await until(lambda: len(place.slices()) == 3)
     place.annotate("cart", {})
-    await until(lambda: len(place.slices()) == 1, "one slice for all")
+    await until(lambda: len(place.slices()) == 1)
+    # Events that hints are on, and off again, twice.
     for told, annotations in enumerate(2 * ({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, {}), 1):
         place.annotate("cart", annotations)
-        await until(partial(_has_told, place, told), "Events that hints are on, and off again, twice")
+        await until(partial(_has_told, place, told))
 
     def interfere(right: Right, name: str) -> None:
         """Somebody writes the slice at the same time: what we wrote is looked at."""
         if right == ("discovery.k8s.io", "endpointslices", "update"):
             asked.before = lambda _right, _name: None
-            label = {"touched": "true"}
-            place.change(KEPT, "default", name, lambda old: _labelled(old, label))
+            place.change(KEPT, "default", name, lambda old: with_field(old, "metadata.labels.touched", "true"))
 
     asked.before = interfere
     place.make_ready(0, False)
-    await until(lambda: len(place.listed()) == 11, "one endpoint that is not ready")
+    await until(lambda: len(place.listed()) == 11)
 
 
 def _has_told(place: Place, times: int) -> bool:
     told = [each for each in place.objects("events") if each["reason"].startswith("TopologyAwareRouting")]
     return bool(sum((each.get("series") or {"count": 1})["count"] for each in told) == times)
-
-
-def _labelled(thing: Object, labels: Object) -> Object:
-    return thing | {"metadata": thing["metadata"] | {"labels": thing["metadata"]["labels"] | labels}}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -125,29 +108,17 @@ def test_every_right_to_write_is_asked_for_at_the_start(mode: str) -> None:
     assert asked == needed - untold
 
 
-def test_a_service_that_was_adopted_needs_what_the_other_mode_adds(asked: Asked) -> None:
-    async def run() -> None:
-        async with a_shop() as shop:
-            await shop.adopting().adopt(endpoints_policy="keep")
-            asked.rights.clear()
-            async with a_replica(shop.kubeconfig["clusters"][0]["cluster"]["server"], Mode.ONLY_MARKED):
-                shop.make_ready(0, False)
-                shop.steady.discard("10.0.0.0")
-                await until(lambda: "10.0.0.0" not in shop.listed(), "our slices")
-                shop.change_service(_with_selector)
-                await until(lambda: not shop.slices(names.MANAGER), "a release")
-                await until(lambda: _is_unmarked(shop.words()), "marks that are gone")
-
-    asyncio.run(run())
+async def test_a_service_that_was_adopted_needs_what_the_other_mode_adds(asked: Asked) -> None:
+    async with a_shop() as shop:
+        await shop.adopting().adopt(endpoints_policy="keep")
+        asked.rights.clear()
+        async with a_replica(shop.kubeconfig["clusters"][0]["cluster"]["server"], Mode.ONLY_MARKED):
+            shop.make_ready(0, False)
+            shop.steady.discard("10.0.0.0")
+            await until(lambda: "10.0.0.0" not in shop.listed())
+            shop.change_service(lambda service: with_field(service, "spec.selector", {"app": "cart"}))
+            await until(lambda: not shop.slices(names.MANAGER))
+            await until(lambda: not any(name.startswith(names.DOMAIN) for name in shop.words()[1]))
     more = granted("only-marked") - granted("take-over")
     assert more
     assert more <= asked.rights - {FREE} <= granted("only-marked")
-
-
-def _with_selector(service: Object) -> Object:
-    return service | {"spec": service["spec"] | {"selector": {"app": "cart"}}}
-
-
-def _is_unmarked(words: Iterable[Any]) -> bool:
-    _, annotations, _ = words
-    return not any(name.startswith(names.DOMAIN) for name in annotations)

@@ -4,6 +4,7 @@
 """
 
 import ast
+import importlib
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import fields
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -26,9 +28,14 @@ from zoneward import sample
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
+from zoneward.controller.status.honored_condition import HonoredReason
+from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.objects import Condition, ServiceEvent
-from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
+from zoneward.proxy import proxy_events
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
 from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing import service_events as events
@@ -41,9 +48,11 @@ from zoneward.routing.selection.endpoint_selection import SelectionRule
 from zoneward.snapshots.cluster_snapshot import read_snapshot
 
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "zoneward"
 DOCS = ROOT / "docs"
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
 PAGES = tuple(ROOT / each / "README.md" for each in (".", "deploy", "examples")) + tuple(sorted(DOCS.glob("*.md")))
+_LOGGED = re.compile(r"\b_?log\.(?:info|warning|error)\(\s*\"([^\"]+)\"")
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -140,13 +149,6 @@ def test_every_command_prints_what_the_page_shows(page: Path) -> None:
     assert replayed(page) == page.read_text(), f"run: python {name_of(Path(__file__))} --update"
 
 
-def test_a_line_of_dots_stands_for_any_number_of_lines_and_for_nothing_else() -> None:
-    assert is_as_shown(["a", "b", "c"], ["a", "...", "c"])
-    assert is_as_shown(["a", "c"], ["a", "...", "c"])
-    assert not is_as_shown(["a", "b", "d"], ["a", "...", "c"])
-    assert not is_as_shown(["a", "b"], ["a"])
-
-
 # --- complete lists ---------------------------------------------------------------------------------------------------
 
 
@@ -162,8 +164,11 @@ def codes(text: str) -> list[str]:
 def rule_names() -> set[str]:
     """Every name that the code gives to a rule, found where rules are recorded."""
     found = set()
-    for path in (ROOT / "src" / "zoneward").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        if not re.search(r"\b(?:record|_passes|Rule|NumberAnnotation)\(", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -179,44 +184,33 @@ def rule_names() -> set[str]:
     return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 
 
-def test_the_rules_page_lists_every_rule_and_no_other() -> None:
+def test_the_rules_page_lists_every_rule_reason_and_message() -> None:
     names = rule_names()
     assert {"annotation", "gate-service-traffic-distribution", "overload-threshold", "slices-of-others"} < names
     section = text_of("rules.md").split("## The rules, one by one")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)) == names
-
-
-@pytest.mark.parametrize("reason", Reason)
-def test_the_rules_page_lists_the_reason(reason: Reason) -> None:
-    assert reason.value in listed("rules.md")
-
-
-@pytest.mark.parametrize("message", sorted({*events._MESSAGES.values(), *events._UPSTREAM_MESSAGES.values()}))
-def test_the_rules_page_shows_the_message_of_the_event(message: str) -> None:
-    assert message.format(endpoints="n", detail="...") in codes(text_of("rules.md"))
+    assert {reason.value for reason in Reason} <= set(listed("rules.md"))
+    messages = {*events._MESSAGES.values(), *events._UPSTREAM_MESSAGES.values()}
+    assert {message.format(endpoints="n", detail="...") for message in messages} <= set(codes(text_of("rules.md")))
 
 
 def configuration_keys() -> list[str]:
     """Every key that a configuration may have, as the refusal of an unknown one tells it."""
+    head, wrong = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}, {"?": 1}
+    sections: dict[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
+        "": (configuration_from, head | wrong),
+        **{name: (configuration_from, {**head, name: wrong}) for name in ("featureGates", "hints", "subsetting")},
+        "controller": (read_controller_configuration, wrong),
+        "controller.leaderElection": (read_controller_configuration, {"leaderElection": wrong}),
+        "proxy": (read_proxy_configuration, wrong),
+    }
     keys = ["apiVersion", "kind"]
-    for section in ("", "featureGates", "hints", "subsetting"):
-        document = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
+    for section, (read, document) in sections.items():
         with pytest.raises(ConfigurationError) as refused:
-            configuration_from({**document, **({section: {"?": 1}} if section else {"?": 1})})
+            read(document)
         known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
         keys += [f"{section}.{key}" if section else key for key in known]
-    sections: tuple[tuple[str, Callable[[object], object], object], ...] = (
-        ("controller", read_controller_configuration, {"?": 1}),
-        ("controller.leaderElection", read_controller_configuration, {"leaderElection": {"?": 1}}),
-        ("proxy", read_proxy_configuration, {"?": 1}),
-    )
-    for prefix, read, wrong in sections:
-        with pytest.raises(ConfigurationError) as refused:
-            read(wrong)
-        known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
-        keys += [f"{prefix}.{key}" for key in known]
-    names = ("featureGates", "hints", "subsetting", "controller", "controller.leaderElection", "proxy")
-    return [key for key in keys if key not in names]
+    return [key for key in keys if key not in sections]
 
 
 def test_the_configuration_page_lists_every_key_and_no_other() -> None:
@@ -265,14 +259,9 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
 VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, ServiceEvent, Condition, NodeRoutes, PortRoute)
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
-def test_the_commands_page_lists_every_field_of_the_json(view: type[msgspec.Struct]) -> None:
-    told = listed("commands.md")
-    assert [field.encode_name for field in msgspec.structs.fields(view) if field.encode_name not in told] == []
-
-
-def test_the_commands_page_lists_every_rule_of_selection() -> None:
-    assert {rule.value for rule in SelectionRule} <= set(listed("commands.md"))
+def test_the_commands_page_lists_every_field_of_the_json_and_every_rule_of_selection() -> None:
+    fields_of_views = {field.encode_name for view in VIEWS for field in msgspec.structs.fields(view)}
+    assert fields_of_views | {rule.value for rule in SelectionRule} <= set(listed("commands.md"))
 
 
 def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> None:
@@ -288,7 +277,90 @@ def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> 
         assert (int(total), possible) == (sum(needed), "yes" if sum(needed) <= int(endpoints) else "no"), endpoints
 
 
-# --- links and addresses ----------------------------------------------------------------------------------------------
+# --- single pages -----------------------------------------------------------------------------------------------------
+
+
+def section(page: str, heading: str) -> str:
+    return (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def test_the_architecture_has_a_line_for_every_package_and_names_paths_that_exist() -> None:
+    text, packages = (DOCS / "architecture.md").read_text(), SOURCE
+    rows = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
+    assert rows == {each.parent.name for each in packages.glob("*/__init__.py")} - {"sample"}
+    for path in set(re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", text)):
+        # The rooms of a package are named without it, in the line of the package.
+        assert (packages / path).exists() or (ROOT / path).exists() or list(packages.glob(f"*/{path}")), path
+
+
+OF_THE_CONTROLLER = {
+    "a list or watch broke off",
+    "an Event could not be written",
+    "a request could not be answered",
+    "ends at once",
+}
+
+
+def test_the_page_of_the_proxy_has_every_line_of_its_log_every_map_and_its_ports() -> None:
+    page = "run-the-proxy.md"
+    files = [*sorted((SOURCE / "proxy").rglob("*.py")), SOURCE / "cli" / "proxy.py"]
+    said = {
+        line
+        for file in files
+        for line in re.findall(r"\b_?log\.(?:info|warning|error)\(\s*\"([^\"]+)\"", file.read_text())
+    }
+    assert "all is in the kernel" in said
+    told = set(codes("\n".join(re.findall(r"^\| .*", section(page, "Troubleshooting"), re.MULTILINE))))
+    assert {line for line in said if line.split(":")[0] + ": ..." not in told} - OF_THE_CONTROLLER - told == set()
+    rows = re.findall(r"^\| (`.*)", section(page, "How it works"), re.MULTILINE)
+    named = {name for row in rows if "|" in row for name in re.findall(r"`([a-z-]+)`", row)}
+    assert named == set(base_sets("ip", RulesetOptions(count_connections=True)))
+    assert f"`127.0.0.1:{DEFAULT_PORT}` by default" in section(page, "Status")
+    assert f"`:{HEALTHZ_PORT}`" in section(page, "Health checks for load balancers")
+
+
+def service_events() -> Iterator[tuple[str, str]]:
+    """Type and reason wherever the controller's code makes an event."""
+    for path in sorted(path for part in ("routing", "controller", "daemon") for path in SOURCE.glob(f"{part}/**/*.py")):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "ServiceEvent(" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ServiceEvent" and len(node.args) > 1:
+                type_, reason = node.args[:2]
+                assert isinstance(type_, ast.Constant), path
+                if isinstance(reason, ast.Name):
+                    module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
+                    yield str(type_.value), str(getattr(module, reason.id))
+                else:
+                    yield str(type_.value), str(ast.literal_eval(reason))
+
+
+def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() -> None:
+    """Each event's row says what to do."""
+    page = "metrics-and-events.md"
+    of_controller = section(page, "Events").split("\n### ")[0]
+    of_proxy = section(page, "Events").split("\n### Events of the node proxy\n")[1]
+    rows = set(re.findall(r"^\| (Normal|Warning) \| `(\w+)` \|", of_controller, re.MULTILINE))
+    assert ("Warning", "TopologyAwareRoutingDisabled") in rows
+    assert rows == set(service_events())
+    told = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
+    assert set(told) == {
+        proxy_events.ADDRESS_CONTESTED,
+        proxy_events.NO_HEALTH_PORT,
+        proxy_events.NOT_PROGRAMMED,
+        proxy_events.PARTLY_PROGRAMMED,
+        UNREADABLE,
+    }
+    assert proxy_events.CONTROLLER in of_proxy
+    messages = re.findall(r"^\| Warning \| `\w+` \| `([^`]+)` \| \S", section(page, "Events"), re.MULTILINE)
+    assert {message.format(endpoints="n") for message in events._MESSAGES.values()} <= set(messages)
+    assert len(set(messages)) == len(messages)
+    # Of Services without conditions.
+    never = {Reason.NOT_ASKED_FOR, Reason.NO_SELECTOR}
+    known = {reason.value for reason in (*Reason, *HonoredReason) if reason not in never} | {*OWN_CONDITION_TYPES}
+    assert set(re.findall(r"^\| `([^`]+)` \|", section(page, "Conditions"), re.MULTILINE)) == known
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=name_of)
@@ -310,43 +382,6 @@ def anchors(page: Path) -> set[str]:
 def test_every_page_can_be_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [page.name for page in DOCS.glob("*.md") if f"docs/{page.name}" not in readme] == []
-
-
-PUBLIC_HOSTS = {"www.apache.org", "github.com", "kubernetes.io", "www.w3.org"}
-_URL = re.compile(r"\b(?:https?|ftp|git|oci|ssh)://([\w.-]*[\w-])")
-
-
-def committed_files() -> Iterator[Path]:
-    for path in ROOT.rglob("*"):
-        parts = path.relative_to(ROOT).parts
-        hidden = parts[0].startswith(".") and parts[0] not in (".ci", ".gitignore")
-        built = any(part in ("build", "dist", "__pycache__") or part.endswith(".egg-info") for part in parts)
-        if path.is_file() and not hidden and not built:
-            yield path
-
-
-def hosts_of_this_machine() -> set[str]:
-    """Proxies and package registries that this machine was told to use, by the environment."""
-    told = (value for name, value in os.environ.items() if re.search("proxy|index|registry|url", name, re.IGNORECASE))
-    hosts = {host for value in told for host in _URL.findall(value) if "." in host} - PUBLIC_HOSTS
-    # Numbers alone are no sign: tests are full of addresses of pods.
-    return {host if re.search("[a-z]", host) else f"//{host}" for host in hosts}
-
-
-def test_no_file_names_a_host_but_public_and_invented_ones() -> None:
-    """Invented: reserved names (``.example``), names inside a cluster, single words; loopback and private addresses."""
-    strange = set()
-    for path in committed_files():
-        try:
-            text = path.read_text()
-        except UnicodeDecodeError:
-            continue
-        strange |= {(name_of(path), host) for host in hosts_of_this_machine() if host in text}
-        for host in _URL.findall(text):
-            invented = host.endswith((".example", ".invalid", ".svc")) or host.startswith(("127.", "10."))
-            if host not in PUBLIC_HOSTS and "." in host and not invented:
-                strange.add((name_of(path), host))
-    assert strange == set()
 
 
 if __name__ == "__main__":

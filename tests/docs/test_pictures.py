@@ -2,13 +2,11 @@
 
 import runpy
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 DRAWN: dict[str, str] = runpy.run_path(str(PICTURES / "make.py"))["drawings"]()
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_there_is_a_picture_for_each_algorithm_and_no_other() -> None:
@@ -18,22 +16,4 @@ def test_there_is_a_picture_for_each_algorithm_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_is_what_the_algorithm_does_today(name: str) -> None:
-    """``python docs/pictures/make.py`` draws them again."""
-    assert (PICTURES / name).read_text() == DRAWN[name]
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_can_be_read_by_whoever_does_not_see_it(name: str) -> None:
-    root = ElementTree.fromstring(DRAWN[name])
-    assert root.tag == f"{SVG}svg"
-    assert root.findtext(f"{SVG}title") == name.removesuffix(".svg")
-    assert "Groups: " in (root.findtext(f"{SVG}desc") or "")
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_picture_shows_every_endpoint_twice(name: str) -> None:
-    """Where it is, on the left, and who gets it, on the right."""
-    root = ElementTree.fromstring(DRAWN[name])
-    middle = int(root.attrib["width"]) / 2
-    places = [float(each.attrib["cx"]) for each in root.iter(f"{SVG}circle")]
-    assert sum(x < middle for x in places) == sum(x > middle for x in places) > 0
+    assert (PICTURES / name).read_text() == DRAWN[name], "run: python docs/pictures/make.py"

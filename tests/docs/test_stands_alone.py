@@ -1,5 +1,6 @@
 """The repository stands alone: nothing in it reads or names what lies outside of it."""
 
+import os
 import re
 import subprocess
 from functools import cache
@@ -16,7 +17,8 @@ def texts() -> dict[Path, str]:
     return {path: (ROOT / path).read_text() for path in paths if b"\0" not in (ROOT / path).read_bytes()}
 
 
-def test_no_module_climbs_out_of_the_repository() -> None:
+def test_no_module_climbs_out_of_the_repository_or_names_the_folder_beside_it() -> None:
+    """Developers keep notes in that folder; a clone has none of them."""
     climbs = [
         (path, int(steps))
         for path, text in texts().items()
@@ -24,21 +26,37 @@ def test_no_module_climbs_out_of_the_repository() -> None:
     ]
     assert len(climbs) > 10
     assert [(path, steps) for path, steps in climbs if steps >= len(path.parts)] == []
-
-
-def test_the_folder_that_lies_beside_it_is_not_named() -> None:
-    """Developers keep notes there; a clone has none of them."""
     named = re.compile(r"\bshared" + "/")
     assert [path for path, text in texts().items() if named.search(text)] == []
 
 
 def test_every_page_that_a_module_names_is_in_it() -> None:
     pages = {path.name for path in texts()}
-    named = {
-        (path, name)
-        for path, text in texts().items()
-        if path.suffix == ".py"
-        for name in re.findall(r"[\w-]+\.md\b", text)
-    }
+    modules = {path: text for path, text in texts().items() if path.suffix == ".py"}
+    named = {(path, name) for path, text in modules.items() for name in re.findall(r"[\w-]+\.md\b", text)}
     assert named
     assert {(path, name) for path, name in named if name not in pages} == set()
+
+
+PUBLIC_HOSTS = {"www.apache.org", "github.com", "kubernetes.io", "www.w3.org"}
+_URL = re.compile(r"\b(?:https?|ftp|git|oci|ssh)://([\w.-]*[\w-])")
+
+
+def hosts_of_this_machine() -> set[str]:
+    """Proxies and package registries that this machine was told to use, by the environment."""
+    told = (value for name, value in os.environ.items() if re.search("proxy|index|registry|url", name, re.IGNORECASE))
+    hosts = {host for value in told for host in _URL.findall(value) if "." in host} - PUBLIC_HOSTS
+    # Numbers alone are no sign: tests are full of addresses of pods.
+    return {host if re.search("[a-z]", host) else f"//{host}" for host in hosts}
+
+
+def test_no_file_names_a_host_but_public_and_invented_ones() -> None:
+    """Invented: reserved names (``.example``), names inside a cluster, single words; loopback and private addresses."""
+    strange, ours = set(), hosts_of_this_machine()
+    for path, text in texts().items():
+        strange |= {(path, host) for host in ours if host in text}
+        for host in _URL.findall(text):
+            invented = host.endswith((".example", ".invalid", ".svc")) or host.startswith(("127.", "10."))
+            if host not in PUBLIC_HOSTS and "." in host and not invented:
+                strange.add((path, host))
+    assert strange == set()

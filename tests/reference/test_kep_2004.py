@@ -1,7 +1,6 @@
-"""The reference is held against the proposal's table, and the case files against the reference."""
+"""The reference is held against the proposal's table."""
 
 import ast
-import json
 import math
 import random
 from functools import cache
@@ -10,11 +9,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
-from tests.reference import kep_2004, make_cases
+from tests.reference import kep_2004
 from tests.reference.kep_2004 import ALGORITHMS, Group, Score, allocate, score
-from tests.reference.make_cases import CASES, content
 
-SAMPLE = 10_000
+SAMPLE = 6_000
 
 TABLE = {
     "random": Score(72.4785, 38.84, 100.00, 100.00, 100.00, 100.00),
@@ -26,9 +24,6 @@ TABLE = {
 }
 """The means over all 39,273,145 inputs: the total to four decimals, the rest as printed. That of ``local`` is the
 product's: the proposal's is ``local-kep-tool``."""
-
-BALANCING = ("local", "local-kep-tool", "local-shared")
-"""Those that may end in random."""
 
 Input = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -54,14 +49,10 @@ def drawn() -> list[Input]:
 
 
 def test_the_reference_shares_no_code_with_the_product() -> None:
-    """Nor do the scripts that write its cases."""
-    for module in (kep_2004, make_cases):
-        tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
-        imported = {alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names}
-        imported |= {each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
-        assert imported
-        assert not any(name.split(".")[0] == "zoneward" for name in imported)
-        assert {name for name in imported if name.startswith("tests")} <= {"tests.reference.kep_2004"}
+    tree = ast.parse(Path(kep_2004.__file__ or "").read_text(encoding="utf-8"))
+    imported = {alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names}
+    imported |= {each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
+    assert imported == {"math", "collections.abc", "dataclasses"}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -70,7 +61,9 @@ def test_groups_divide_the_endpoints_and_the_means_of_a_sample_are_those_of_the_
     for nodes, endpoints in drawn():
         groups = allocate(algorithm, nodes, endpoints)
         if groups is not None:
-            check_division(nodes, endpoints, groups)
+            assert all(group.size > 0 and min(group.located) >= 0 <= min(group.weights) for group in groups), groups
+            located = [sum(group.located[zone] for group in groups) for zone in range(len(nodes))]
+            assert located == list(endpoints), (nodes, endpoints)
         rows.append(score(groups, nodes, endpoints))
     for column in ("total", "in_zone", "max_overload", "mean_overload", "overload", "slices"):
         values = [getattr(row, column) for row in rows]
@@ -78,35 +71,6 @@ def test_groups_divide_the_endpoints_and_the_means_of_a_sample_are_those_of_the_
         # Half of the last digit that is printed comes on top: some columns hardly vary.
         expected = pytest.approx(getattr(TABLE[algorithm], column), abs=4 * standard_error + 0.005, rel=0)
         assert fmean(values) == expected, column
-
-
-def check_division(nodes: tuple[int, ...], endpoints: tuple[int, ...], groups: tuple[Group, ...]) -> None:
-    case = f"nodes {nodes}, endpoints {endpoints}"
-    assert all(count >= 0 for group in groups for count in group.located), case
-    assert all(group.size > 0 for group in groups), case
-    assert all(weight >= 0 for group in groups for weight in group.weights), case
-    assert [sum(group.located[zone] for group in groups) for zone in range(len(nodes))] == list(endpoints), case
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_case_files_are_what_the_reference_makes_today(algorithm: str) -> None:
-    written = (CASES / f"{algorithm}.json").read_text(encoding="utf-8")
-    # Not compared with == inside the assertion: the difference of two such texts takes pytest minutes to show.
-    same = written == content(algorithm)
-    assert same, "run: python -m tests.reference.make_cases"
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_case_files_hold_enough(algorithm: str) -> None:
-    cases = json.loads((CASES / f"{algorithm}.json").read_text(encoding="utf-8"))
-    assert len(cases) >= 320
-    assert {len(case["nodes"]) for case in cases} == {2, 3, 4, 5, 8, 12, 30}
-    random_ = sum(case["groups"] is None for case in cases)
-    assert (5 <= random_ <= 100) if algorithm in BALANCING else random_ == 0
-    for case in cases:
-        if case["groups"] is not None:
-            groups = tuple(Group(tuple(group["located"]), tuple(group["weights"])) for group in case["groups"])
-            check_division(tuple(case["nodes"]), tuple(case["endpoints"]), groups)
 
 
 def test_traffic_of_a_zone_that_no_endpoint_is_for_goes_to_all() -> None:

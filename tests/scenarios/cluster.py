@@ -1,6 +1,6 @@
 """The cluster of a scenario: what its steps do to it, as a user, a kubelet, or another version would have done it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 from tests.builders.objects import MANAGED_BY, SERVICE_NAME, ZONE, a_namespace, a_node, a_pod, a_service, a_slice
-from tests.contract.api import Object
-from tests.scenarios.client import Client
+from tests.contract.api import MERGE_PATCH, Api, Object, in_threads
 from tests.scenarios.history import APP, SLICES, History, addresses_of, path_in, service_of
 from tests.scenarios.scenario import Counts, NodeChange, Rewriting, Roll, ServiceChange, annotations_of
 
@@ -24,7 +23,7 @@ OTHER: Final = "somebody.example"
 class Cluster:
     """``zones`` by name of the node, and the Pods of each workload in the order of their creation."""
 
-    client: Client
+    api: Api
     namespace: str
     history: History
     ipv6: bool = False
@@ -34,132 +33,107 @@ class Cluster:
     _silent: set[str] = field(default_factory=set)
     _numbers: Any = field(default_factory=lambda: count(1))
 
-    # --- nodes --------------------------------------------------------------------------------------------------------
-
-    async def change_nodes(self, changes: Mapping[str, NodeChange | None]) -> None:
+    def change_nodes(self, changes: Mapping[str, NodeChange | None]) -> None:
         for name, change in changes.items():
             if change is None:
                 del self.zones[name]
                 # Pods on a node that is gone are on their way, whatever they say.
                 alone = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] == name]
                 self.history.excuse(address for pod in alone for address in addresses_of(pod))
-                await self.client.delete(_node(name))
-            elif name in self.zones:
-                await self._change_node(name, change)
-            else:
-                await self._add_node(name, change)
+                self.api.delete(_node(name))
+                continue
+            if name not in self.zones:
+                self.api.create(a_node(name, zone=None))
+                self.zones[name] = None
+            self._change_node(name, change)
 
-    async def _add_node(self, name: str, change: NodeChange) -> None:
-        zone = self.zones[name] = change.zone if change.zone is not UNSET else None
-        cpu = change.cpu if change.cpu is not UNSET else 4
-        node = a_node(name, zone=zone, cpu=str(cpu), ready=change.ready is not False)
-        node["metadata"]["labels"] |= change.labels
-        if cpu is None:
-            del node["status"]["allocatable"]["cpu"], node["status"]["capacity"]["cpu"]
-        await self.client.create(node)
-
-    async def _change_node(self, name: str, change: NodeChange) -> None:
+    def _change_node(self, name: str, change: NodeChange) -> None:
         labels: dict[str, str | None] = dict(change.labels)
         if change.zone is not UNSET:
             self.zones[name] = labels[ZONE] = change.zone
         if labels:
-            await self.client.patch(_node(name), {"metadata": {"labels": labels}})
+            self._patch(_node(name), {"metadata": {"labels": labels}})
         status: Object = {}
         if change.cpu is not UNSET:
-            cpu = None if change.cpu is None else str(change.cpu)
-            status |= {"allocatable": {"cpu": cpu}, "capacity": {"cpu": cpu}}
+            cpu = {"cpu": None if change.cpu is None else str(change.cpu)}
+            status = {"allocatable": cpu, "capacity": cpu}
         if change.ready is not UNSET:
             status["conditions"] = [_ready(change.ready)]
         if status:
-            await self.client.patch(_node(name), {"status": status}, subresource="status")
+            self._patch_status([_node(name)], status)
 
-    async def silence(self, zone: str) -> None:
-        """Its nodes are heard of no more; its Pods stay, and are not ready."""
-        await self._tell_zone(zone, ready=False)
-
-    async def wake(self, zone: str) -> None:
-        await self._tell_zone(zone, ready=True)
-
-    async def _tell_zone(self, zone: str, *, ready: bool) -> None:
+    def make_zone_ready(self, zone: str, *, ready: bool) -> None:
+        """Of one that is not, nothing is heard; its Pods stay."""
         nodes = {name for name, place in self.zones.items() if place == zone}
         self._silent = self._silent - nodes if ready else self._silent | nodes
-        condition = {"status": {"conditions": [_ready(ready)]}}
-        await self.client.patch_all(map(_node, sorted(nodes)), condition, subresource="status")
         pods = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] in nodes]
-        await self.client.patch_all(pods, condition, subresource="status")
+        self._patch_status([*map(_node, sorted(nodes)), *pods], {"conditions": [_ready(ready)]})
 
-    # --- Services -----------------------------------------------------------------------------------------------------
+    def _patch(self, thing: Object, change: Object) -> None:
+        self.api.patch(thing, change, content_type=MERGE_PATCH)
 
-    async def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
+    def _patch_status(self, things: list[Object], status: Object) -> None:
+        in_threads(lambda thing: self.api.patch(thing, {"status": status}, subresource="status"), things)
+
+    def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
         for name, change in changes.items():
             thing = a_service(name, namespace=self.namespace, selector={APP: name})
             if change is None:
                 self.services.discard(name)
                 self.history.deleted.add(name)
-                await self.client.delete(thing)
+                self.api.delete(thing)
             elif name in self.services:
-                patch = {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec}
-                await self.client.patch(thing, patch)
+                self._patch(thing, {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec})
             else:
                 self.services.add(name)
                 thing["metadata"]["annotations"] = annotations_of(change)
                 thing["spec"] |= change.spec
-                await self.client.create(thing)
+                self.api.create(thing)
 
-    # --- Pods ---------------------------------------------------------------------------------------------------------
-
-    async def scale(self, workload: str, counts: Counts) -> None:
+    def scale(self, workload: str, counts: Counts) -> None:
         """To so many Pods in a zone or on a node; the newest go first."""
-        new: list[Object] = []
-        gone: list[Object] = []
+        new, gone = list[Object](), list[Object]()
         for place, wanted in counts.items():
-            there = [pod for pod in self.pods[workload] if place in self._places(pod)]
+            there = self._there(workload, place)
             gone += there[wanted:]
             new += [self._pod(workload, place, number) for number in range(len(there), wanted)]
         self._replace(workload, gone, new)
-        await self.client.create(*new)
-        await self.client.delete(*gone)
+        self.api.create_all(new)
+        in_threads(self.api.delete, gone)
 
-    async def make_ready(self, workload: str, unready: Counts) -> None:
+    def make_ready(self, workload: str, unready: Counts) -> None:
         """So many Pods of a zone or node, the oldest, are not ready; all others of it are."""
         for place, number in unready.items():
-            there = [pod for pod in self.pods[workload] if place in self._places(pod)]
+            there = self._there(workload, place)
             for pods, ready in ((there[:number], False), (there[number:], True)):
-                await self.client.patch_all(pods, {"status": {"conditions": [_ready(ready)]}}, subresource="status")
+                self._patch_status(pods, {"conditions": [_ready(ready)]})
 
-    async def roll(self, workload: str, how: Roll) -> None:
+    def roll(self, workload: str, how: Roll) -> None:
         old = list(self.pods[workload])
-        to = how.to or self.count(workload)
+        to = how.to or Counter(self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"] for pod in old)
         new = [self._pod(workload, place, number) for place, wanted in to.items() for number in range(wanted)]
         if how.deletes_first and how.at_once < len(old):
             # In turn from all zones, as a Deployment's are.
             old.sort(key=lambda pod: pod["metadata"]["name"][::-1])
         self._replace(workload, old, new)
         for begin in range(0, max(len(old), len(new)), how.at_once):
-            coming, going = new[begin : begin + how.at_once], old[begin : begin + how.at_once]
+            end = begin + how.at_once
             if how.deletes_first:
-                await self.client.delete(*going)
-                await self.client.create(*coming)
-            else:
-                await self.client.create(*coming)
-                await self.client.delete(*going)
+                in_threads(self.api.delete, old[begin:end])
+            self.api.create_all(new[begin:end])
+            if not how.deletes_first:
+                in_threads(self.api.delete, old[begin:end])
 
-    def count(self, workload: str) -> Counts:
-        found: dict[str, int] = defaultdict(int)
-        for pod in self.pods[workload]:
-            found[self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"]] += 1
-        return found
-
-    def _places(self, pod: Object) -> tuple[str, str | None]:
-        node = pod["spec"]["nodeName"]
-        return node, self.zones.get(node)
+    def _there(self, workload: str, place: str) -> list[Object]:
+        """Its Pods of a zone or node."""
+        nodes = {place, *(name for name, zone in self.zones.items() if zone == place)}
+        return [pod for pod in self.pods[workload] if pod["spec"]["nodeName"] in nodes]
 
     def _pod(self, workload: str, place: str, number: int) -> Object:
         nodes = [name for name, zone in self.zones.items() if zone == place and name not in self._silent] or [place]
         unique = next(self._numbers)
         address = f"10.{unique // 62500 + 1}.{unique // 250 % 250}.{unique % 250 + 1}"
-        name = f"{workload}-{place}-{unique}"
-        node = nodes[number % len(nodes)]
+        name, node = f"{workload}-{place}-{unique}", nodes[number % len(nodes)]
         pod = a_pod(name, node=node, ips=[address], namespace=self.namespace, labels={APP: workload})
         if self.ipv6:
             pod["status"]["podIPs"].append({"ip": f"fd00:1::{unique:x}"})
@@ -169,67 +143,48 @@ class Cluster:
         names = {pod["metadata"]["name"] for pod in gone}
         self.pods[workload] = [pod for pod in self.pods[workload] if pod["metadata"]["name"] not in names] + new
 
-    # --- slices that another version wrote ----------------------------------------------------------------------------
-
-    async def rewrite(self, service: str, how: Rewriting) -> None:
-        path = path_in(self.namespace, SLICES)
-        found, _ = await self.client.items(path)
+    def rewrite(self, service: str, how: Rewriting) -> None:
+        found = self.api.get(path_in(self.namespace, SLICES))["items"]
         slices = [_whole(each) for each in found if service_of(each) == service]
         if how.beside is not None:
-            await self._write_beside(service, how.beside)
-            return
-        if how.by is not None:
-            await self._replaced_by(how.by, service, slices, how)
-            return
-        for each in slices[: how.only]:
-            if how.drop is not None:
-                if each["metadata"]["labels"].get(ZONE) == how.drop:
-                    await self.client.delete(each)
-                continue
-            changed = await self.client.replace(_rewritten(each, how))
-            self.history.ours.add(changed["metadata"]["resourceVersion"])
+            addresses = [f"10.200.0.{each}" for each in range(1, how.beside + 1)]
+            name = f"{service}-other"
+            other = a_slice(name, service=service, addresses=addresses, namespace=self.namespace, manager=OTHER)
+            self.api.create(other)
+            self.history.writes[service] -= 1
+        elif how.by is not None:
+            self._replaced_by(how.by, service, slices, how)
+        elif how.drop is not None:
+            in_threads(self.api.delete, [each for each in slices if each["metadata"]["labels"].get(ZONE) == how.drop])
+        else:
+            for each in slices[: how.only]:
+                changed = self.api.replace(_rewritten(each, how))
+                self.history.ours.add(changed["metadata"]["resourceVersion"])
 
-    async def _write_beside(self, service: str, number: int) -> None:
-        addresses = [f"10.200.0.{each}" for each in range(1, number + 1)]
-        other = a_slice(
-            f"{service}-other", service=service, addresses=addresses, namespace=self.namespace, manager=OTHER
-        )
-        await self.client.create(other)
-        self.history.writes[service] -= 1
-
-    async def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
+    def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
         endpoints = [endpoint for each in slices for endpoint in each.get("endpoints") or ()]
-        new = []
-        for number, begin in enumerate(range(0, max(len(endpoints), 1), PER_SLICE)):
-            name = f"{service}-{'xyz'[number]}7k2p"
-            labels = {SERVICE_NAME: service, MANAGED_BY: manager}
-            metadata = {"name": name, "namespace": self.namespace, "labels": labels}
-            owners = slices[0]["metadata"].get("ownerReferences")
-            one = slices[0] | {
-                "metadata": metadata | ({"ownerReferences": owners} if owners else {}),
-                "endpoints": endpoints[begin : begin + PER_SLICE],
-            }
-            new.append(_rewritten(one, how))
-        await self.client.create(*new)
-        await self.client.delete(*slices)
+        kept = {name: slices[0]["metadata"][name] for name in ("namespace", "ownerReferences")}
+        kept["labels"] = {SERVICE_NAME: service, MANAGED_BY: manager}
+        parts = range(0, max(len(endpoints), 1), PER_SLICE)
+        new = [
+            slices[0]
+            | {"metadata": kept | {"name": f"{service}-{letter}7k2p"}, "endpoints": endpoints[at : at + PER_SLICE]}
+            for letter, at in zip("xyz", parts, strict=False)
+        ]
+        self.api.create_all(_rewritten(each, how) for each in new)
+        in_threads(self.api.delete, slices)
 
-    # --- as a whole ---------------------------------------------------------------------------------------------------
-
-    async def end(self) -> None:
+    def end(self) -> None:
         """All that others would notice."""
-        await self.client.delete(*(_service(name, self.namespace) for name in self.services))
-        await self.client.delete(*(pod for each in self.pods.values() for pod in each))
-        slices, _ = await self.client.items(path_in(self.namespace, SLICES))
-        await self.client.delete(*map(_whole, slices))
-        await self.client.delete(*map(_node, self.zones), a_namespace(self.namespace))
+        services = [a_service(name, namespace=self.namespace) for name in self.services]
+        pods = [pod for each in self.pods.values() for pod in each]
+        in_threads(self.api.delete, [*services, *pods])
+        slices = self.api.get(path_in(self.namespace, SLICES))["items"]
+        in_threads(self.api.delete, [*map(_whole, slices), *map(_node, self.zones), a_namespace(self.namespace)])
 
 
 def _node(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-
-
-def _service(name: str, namespace: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}}
 
 
 def _ready(ready: bool) -> Object:
@@ -256,7 +211,5 @@ def _rewritten(slice_: Object, how: Rewriting) -> Object:
 
 
 def _hinted(endpoint: Object, hints: str) -> Object:
-    plain = {name: value for name, value in endpoint.items() if name != "hints"}
-    if hints == "none" or "zone" not in endpoint:
-        return plain
-    return plain | {"hints": {"forZones": [{"name": endpoint["zone"]}]}}
+    own = {"hints": {"forZones": [{"name": endpoint["zone"]}]}} if hints == "own-zone" and "zone" in endpoint else {}
+    return {name: value for name, value in endpoint.items() if name != "hints"} | own

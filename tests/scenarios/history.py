@@ -8,13 +8,14 @@ move of our own, and not one that a Pod asked for.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
+from threading import Thread
 from typing import Final
 
 from tests.builders.objects import SERVICE_NAME
-from tests.contract.api import Object
-from tests.scenarios.client import Client
+from tests.contract.api import Api, Object, Watch
 
 PODS: Final = "pods"
 SLICES: Final = "endpointslices"
@@ -46,20 +47,19 @@ class History:
     _now: dict[str, dict[str, Object]] = field(default_factory=lambda: {PODS: {}, SLICES: {}})
     _waiting: list[_Happened] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _pods: dict[str, Object] = field(default_factory=dict)
-    _slices: dict[str, Object] = field(default_factory=dict)
+    _looked_at: dict[str, dict[str, Object]] = field(default_factory=lambda: {PODS: {}, SLICES: {}})
     _excused: set[str] = field(default_factory=set)
 
-    async def follow(self, client: Client, namespace: str, plural: str, version: str) -> None:
-        async for event in client.watch(path_in(namespace, plural), version):
-            kind, thing = event["type"], event["object"]
-            name = thing["metadata"]["name"]
-            if kind == "DELETED":
-                self._now[plural].pop(name, None)
-            else:
-                self._now[plural][name] = thing
-            self._waiting.append((int(thing["metadata"]["resourceVersion"]), plural, kind, thing))
-            self._news.set()
+    def follow(self, watch: Watch, plural: str, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(EOFError, OSError, ValueError, HTTPException):
+            while True:
+                loop.call_soon_threadsafe(self._see, plural, watch.next())
+
+    def _see(self, plural: str, event: Object) -> None:
+        kind, thing = event["type"], event["object"]
+        _follow(self._now[plural], kind, thing)
+        self._waiting.append((int(thing["metadata"]["resourceVersion"]), plural, kind, thing))
+        self._news.set()
 
     async def caught_up(self, *, pods: Iterable[Object], slices: Iterable[Object]) -> None:
         """Until the watches have told of all that the lists have."""
@@ -79,54 +79,49 @@ class History:
 
     def _look_through(self) -> None:
         for version, plural, kind, thing in sorted(self._waiting, key=lambda each: each[0]):
-            if plural == PODS:
-                self._pod(kind, thing)
-            else:
-                self._slice(version, kind, thing)
+            service = service_of(thing)
+            before = listed(self._looked_at[SLICES], service)
+            _follow(self._looked_at[plural], kind, thing)
+            if plural == SLICES:
+                self._compare(str(version), service, before)
+            elif kind == "DELETED" or not is_ready(thing):
+                self.excuse(addresses_of(thing))
         self._waiting.clear()
 
-    def _pod(self, kind: str, pod: Object) -> None:
-        name = pod["metadata"]["name"]
-        if kind == "DELETED":
-            self._pods.pop(name, None)
-        else:
-            self._pods[name] = pod
-        if kind == "DELETED" or not is_ready(pod):
-            self.excuse(addresses_of(pod))
-
-    def _slice(self, version: int, kind: str, slice_: Object) -> None:
-        service, name = service_of(slice_), slice_["metadata"]["name"]
-        before = listed(self._slices, service)
-        if kind == "DELETED":
-            self._slices.pop(name, None)
-        else:
-            self._slices[name] = slice_
-        if str(version) not in self.ours:
-            self.writes[service] += 1
-        after = listed(self._slices, service)
+    def _compare(self, version: str, service: str, before: set[str]) -> None:
+        self.writes[service] += version not in self.ours
+        after = listed(self._looked_at[SLICES], service)
         if service not in self.deleted:
-            gone = sorted(before.keys() - after.keys() - self._excused)
+            gone = sorted(before - after - self._excused)
             self.missing += [f"{address} of {service} at version {version}" for address in gone]
-        self._excused -= (after.keys() - before.keys()) & self._ready()
+        self._excused -= (after - before) & self._ready()
 
     def _ready(self) -> set[str]:
-        return {address for pod in self._pods.values() if is_ready(pod) for address in addresses_of(pod)}
+        return {address for pod in self._looked_at[PODS].values() if is_ready(pod) for address in addresses_of(pod)}
 
 
 @asynccontextmanager
-async def following(client: Client, namespace: str) -> AsyncIterator[History]:
-    """A history of a namespace in which nothing has happened yet."""
-    history = History()
-    tasks = []
-    for plural in (PODS, SLICES):
-        _, version = await client.items(path_in(namespace, plural))
-        tasks.append(asyncio.create_task(history.follow(client, namespace, plural, version)))
-    try:
+async def following(api: Api, namespace: str) -> AsyncIterator[History]:
+    """A history of a namespace in which nothing has happened yet. Its watches are read by threads."""
+    history, loop = History(), asyncio.get_running_loop()
+    with ExitStack() as watches:
+        for plural in (PODS, SLICES):
+            path = path_in(namespace, plural)
+            version = (await asyncio.to_thread(api.get, path))["metadata"]["resourceVersion"]
+            opening = api.watch(path, {"resourceVersion": version}, patience=600)
+            watch = await asyncio.to_thread(watches.enter_context, opening)
+            thread = Thread(target=history.follow, args=(watch, plural, loop), daemon=True)
+            thread.start()
+            watches.callback(thread.join, 30)
+            watches.callback(watch.stop)
         yield history
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _follow(things: dict[str, Object], kind: str, thing: Object) -> None:
+    if kind == "DELETED":
+        things.pop(thing["metadata"]["name"], None)
+    else:
+        things[thing["metadata"]["name"]] = thing
 
 
 def is_ready(pod: Object) -> bool:
@@ -145,13 +140,9 @@ def service_of(slice_: Object) -> str:
     return str((slice_["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
 
 
-def listed(slices: Mapping[str, Object], service: str) -> Counter[str]:
-    """Ready addresses of a Service, and in how many slices each stands."""
-    return Counter(
-        address
-        for each in slices.values()
-        if service_of(each) == service
-        for endpoint in each.get("endpoints") or ()
-        if endpoint["conditions"].get("ready") is not False
-        for address in endpoint["addresses"]
-    )
+def listed(slices: Mapping[str, Object], service: str) -> set[str]:
+    """Ready addresses of a Service."""
+    of_service = (each for each in slices.values() if service_of(each) == service)
+    endpoints = (endpoint for each in of_service for endpoint in each.get("endpoints") or ())
+    ready = (each for each in endpoints if each["conditions"].get("ready") is not False)
+    return {address for each in ready for address in each["addresses"]}

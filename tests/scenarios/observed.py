@@ -1,18 +1,25 @@
-"""What is there when all is quiet: the objects as the server has them, what they come to, and what proxies use."""
+"""What is there when all is quiet, beside what a step expects; and what holds after every step of every scenario."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 from tests.contract.api import Object
+from tests.scenarios.cluster import OTHER
+from tests.scenarios.history import APP, addresses_of
+from tests.scenarios.history import is_ready as is_pod_ready
+from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
 from zoneward.cli.planned_services import PlannedServices
 from zoneward.cli.route import node_routes
 from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
+from zoneward.kube.objects import Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.demand import compute_demand
@@ -23,9 +30,10 @@ from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
+_GATES = {each.name.replace("_", ""): each.name for each in fields(FeatureGates)}
 
-@dataclass(frozen=True)
-class Lists:
+
+class Lists(NamedTuple):
     """As the server gave them, by plural."""
 
     nodes: list[Object]
@@ -37,20 +45,13 @@ class Lists:
 
 @dataclass(frozen=True)
 class Observed:
-    """``services`` alone are looked at; the lists may have others."""
-
     lists: Lists
     configuration: Configuration
-    services: frozenset[str]
 
     @cached_property
     def snapshot(self) -> Snapshot:
         return Snapshot(
-            services=tuple(
-                each
-                for each in msgspec.convert(self.lists.services, list[Service])
-                if each.metadata.name in self.services
-            ),
+            services=tuple(msgspec.convert(self.lists.services, list[Service])),
             nodes=tuple(msgspec.convert(self.lists.nodes, list[Node])),
             pods=tuple(msgspec.convert(self.lists.pods, list[Pod])),
             slices=tuple(msgspec.convert(self.lists.endpointslices, list[EndpointSlice])),
@@ -65,119 +66,225 @@ class Observed:
             configuration=self.configuration,
         )
 
+    def told(self) -> Counter[tuple[str, str]]:
+        """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
+        found: Counter[tuple[str, str]] = Counter()
+        for each in self.lists.events:
+            if each.get("reportingController") == CONTROLLER:
+                what = f"{each['type']} {each['reason']}: {each.get('note', '')}"
+                found[each["regarding"]["name"], what] += (each.get("series") or {}).get("count", 1)
+        return found
+
+
+@dataclass(frozen=True)
+class Found:
+    """One Service after a step. What an expectation names is an attribute of the same name."""
+
+    observed: Observed
+    service: Service
+    served: Mapping[str, tuple[str, ...]]
+    """What ``serves`` was before the step."""
+    events: list[str]
+    writes: int
+
     @cached_property
-    def plans(self) -> Mapping[str, ServicePlan]:
-        """What every Service would come to now, planned anew from what the server has."""
-        return {
-            service.metadata.name: plan_service(
-                service,
-                pods=self.snapshot.pods_of(service),
-                slices=self.snapshot.slices_of(service),
-                cluster_state=self.cluster_state,
-            )
-            for service in self.snapshot.services
-        }
+    def plan(self) -> ServicePlan:
+        """What it would come to now, planned anew from what the server has."""
+        return plan_service(
+            self.service,
+            pods=self.observed.snapshot.pods_of(self.service),
+            slices=self.all_slices,
+            cluster_state=self.observed.cluster_state,
+        )
 
-    def service(self, name: str) -> Service:
-        return next(each for each in self.snapshot.services if each.metadata.name == name)
+    @cached_property
+    def all_slices(self) -> tuple[EndpointSlice, ...]:
+        return self.observed.snapshot.slices_of(self.service)
 
-    def slices(self, name: str) -> tuple[EndpointSlice, ...]:
-        return self.snapshot.slices_of(self.service(name))
+    @cached_property
+    def ready(self) -> list[tuple[EndpointSlice, Endpoint]]:
+        return [(each, one) for each in self.all_slices for one in each.endpoints or () if is_ready(one)]
 
-    def condition(self, name: str, type_: str) -> Condition | None:
-        status = self.service(name).status
-        return find_condition((status.conditions or ()) if status is not None else (), type_)
-
-    # --- slices in figures --------------------------------------------------------------------------------------------
-
-    def ready(self, name: str) -> list[tuple[EndpointSlice, Endpoint]]:
-        return [(each, one) for each in self.slices(name) for one in each.endpoints or () if is_ready(one)]
-
-    def hints(self, name: str, *, nodes: bool = False) -> dict[str, int]:
-        """Ready endpoints by the zone, or the node, that they have a hint for."""
-        found: Counter[str] = Counter()
-        for _, one in self.ready(name):
-            if one.hints is not None:
-                found.update(each.name for each in (one.hints.for_nodes if nodes else one.hints.for_zones) or ())
-        return dict(found)
-
-    def groups(self, name: str) -> dict[str, int]:
-        """Ready endpoints by the zones of their group, ``a+b`` for one of two."""
-        found: Counter[str] = Counter()
-        for slice_, _ in self.ready(name):
-            group = group_of_slice(slice_)
-            if group is not None:
-                found["+".join(group.zones)] += 1
-        return dict(found)
-
-    def own_zone(self, name: str) -> int:
-        """Ready endpoints that serve the zone in which they are, by hints or by groups."""
-        number = 0
-        for slice_, one in self.ready(name):
-            group = group_of_slice(slice_)
-            zones = {each.name for each in (one.hints.for_zones if one.hints is not None else None) or ()}
-            number += one.zone in (zones or (group.zones if group is not None else ()))
-        return number
-
-    def serves(self, name: str) -> dict[str, tuple[str, ...]]:
+    @cached_property
+    def serves(self) -> dict[str, tuple[str, ...]]:
         """By address, the zones that use an endpoint; none where that is not said."""
         found = {}
-        for slice_, one in self.ready(name):
+        for slice_, one in self.ready:
             group = group_of_slice(slice_)
             hinted = tuple(each.name for each in (one.hints.for_zones if one.hints is not None else None) or ())
             found[(one.addresses or ("",))[0]] = hinted or (group.zones if group is not None else ())
         return found
 
-    # --- proxies ------------------------------------------------------------------------------------------------------
-
-    def node_of(self, place: str) -> str:
-        """A node by its name, or the first of a zone."""
-        nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
-        return next(node.metadata.name for node in nodes if place in (node.metadata.name, node_zone(node)))
-
-    def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
-        """What `zoneward route --as-is` says of the only port of a Service."""
-        plan = self.plans[name]
-        cluster_state = ClusterState(
-            demand=self.cluster_state.demand,
-            node_zones=self.cluster_state.node_zones,
-            configuration=replace(self.configuration, gates=gates),
-            consumer=CONSUMERS[consumer],
-        )
-        planned = PlannedServices(self.snapshot, cluster_state, (self.service(name),), {}, (), (plan,))
+    def route(self, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
+        """What `zoneward route --as-is` says of the only port, on a node or the first node of a zone."""
+        observed = self.observed
+        configuration = replace(observed.configuration, gates=gates)
+        cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
+        planned = PlannedServices(observed.snapshot, cluster_state, (self.service,), {}, (), (self.plan,))
         # Of several families the first: IPv4.
-        return node_routes(planned, node=self.node_of(place), as_is=True).ports[0]
+        node = min(
+            node.metadata.name for node in observed.snapshot.nodes if place in (node.metadata.name, node_zone(node))
+        )
+        return node_routes(planned, node=node, as_is=True).ports[0]
 
-    def places(self) -> list[str]:
-        """Nodes of which one stands for each zone, and every node without a zone."""
-        by_zone = {node_zone(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
-        return sorted(by_zone.values())
+    @property
+    def approach(self) -> object:
+        written = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in self.all_slices}
+        return written.pop() if len(written) == 1 else sorted(map(str, written))
+
+    @property
+    def reason(self) -> str:
+        return "+".join(sorted({family.decision.reason for family in self.plan.families}))
+
+    @property
+    def endpoints(self) -> int:
+        return len(self.ready)
+
+    @property
+    def hints(self) -> object:
+        return self._hinted("for_zones")
+
+    @property
+    def node_hints(self) -> object:
+        return self._hinted("for_nodes")
+
+    def _hinted(self, field: str) -> object:
+        hints = (one.hints for _, one in self.ready if one.hints is not None)
+        return _counted(each.name for hint in hints for each in getattr(hint, field) or ())
+
+    @property
+    def groups(self) -> object:
+        """By the zones of a group, ``a+b`` for one of two."""
+        groups = (group_of_slice(each) for each, _ in self.ready)
+        return _counted("+".join(group.zones) for group in groups if group is not None)
+
+    @property
+    def own_zone(self) -> int:
+        """Those that serve the zone in which they are, by hints or by groups."""
+        return sum(one.zone in self.serves[(one.addresses or ("",))[0]] for _, one in self.ready)
+
+    @property
+    def moved(self) -> int:
+        return sum(self.serves[address] != zones for address, zones in self.served.items() if address in self.serves)
+
+    @property
+    def slices(self) -> int:
+        return len(self.all_slices)
+
+    @property
+    def managers(self) -> list[str]:
+        return sorted({(each.metadata.labels or {}).get(names.MANAGED_BY_LABEL, "") for each in self.all_slices})
+
+    @property
+    def accepted(self) -> object:
+        return self._condition(names.ACCEPTED_CONDITION, reasons=False)
+
+    @property
+    def programmed(self) -> object:
+        return self._condition(names.PROGRAMMED_CONDITION, reasons=True)
+
+    def _condition(self, type_: str, *, reasons: bool) -> bool | str:
+        """True; or false, or the reason why."""
+        status = self.service.status
+        condition = find_condition((status.conditions or ()) if status is not None else (), type_)
+        if condition is None:
+            return "absent"
+        return True if condition.status == "True" else reasons and (condition.reason or "")
 
 
-def told(events: Iterable[Object]) -> Counter[tuple[str, str]]:
-    """How often we told each thing, by Service and ``<type> <reason>: <note>``."""
-    found: Counter[tuple[str, str]] = Counter()
-    for each in events:
-        if each.get("reportingController") != CONTROLLER:
-            continue
-        what = f"{each['type']} {each['reason']}: {each.get('note', '')}"
-        found[each["regarding"]["name"], what] += (each.get("series") or {}).get("count", 1)
-    return found
+def _counted(texts: Iterable[str]) -> object:
+    return dict(Counter(texts)) or NONE
 
 
-def accepted(condition: Condition | None) -> bool | str:
-    return "absent" if condition is None else condition.status == "True"
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def programmed(condition: Condition | None) -> bool | str:
-    """True, or the reason why not."""
-    if condition is None:
-        return "absent"
-    return True if condition.status == "True" else condition.reason or ""
+def check(found: Found, step: Step, where: str, *, at_work: bool) -> None:
+    where = f"{where}, {found.service.metadata.name}"
+    expected = step.expect.get(found.service.metadata.name, Expectation())
+    changed = {_GATES[name.lower()]: on for name, on in step.proxy_gates.items()}
+    gates = replace(found.observed.configuration.gates, **changed)
+    if at_work:
+        _check_rest(found, where)
+    _check_proxies(found, gates, where)
+    named = {name: getattr(expected, name) for name in expected.__struct_fields__ if name not in ("events", "route")}
+    wrong = {
+        name: f"{getattr(found, name)!r}, expected {wanted!r}"
+        for name, wanted in named.items()
+        if wanted is not UNSET and not _agree(name, getattr(found, name), wanted)
+    }
+    assert not wrong, f"{where}: {wrong}, events {found.events}"
+    _check_events(found.events, expected, where)
+    for consumer, places in expected.route.items():
+        for place, seen in places.items():
+            _check_route(found.route(consumer, place, gates), seen, f"{where}: {consumer} in {place}")
 
 
-def own_condition(observed: Observed, name: str) -> tuple[bool | str, bool | str]:
-    return (
-        accepted(observed.condition(name, names.ACCEPTED_CONDITION)),
-        programmed(observed.condition(name, names.PROGRAMMED_CONDITION)),
+def _agree(name: str, got: Any, wanted: Any) -> bool:
+    if name in ("writes", "moved"):
+        return bool(got <= wanted)
+    if not (isinstance(got, dict) and isinstance(wanted, dict)):
+        return bool(got == wanted)
+    return got.keys() == wanted.keys() and all(number in _range(wanted[place]) for place, number in got.items())
+
+
+def _range(figure: int | str) -> range:
+    least, _, most = str(figure).partition("-")
+    return range(int(least), int(most or least) + 1)
+
+
+def _check_events(got: list[str], expected: Expectation, where: str) -> None:
+    """Each that is named is the beginning of one that was told, and no other was.
+
+    With a star it may be told more than once, with a question mark any number of times.
+    """
+    rest = list(got)
+    for wanted in expected.events:
+        mark, what_is_told = (wanted[0], wanted[2:]) if wanted[:2] in ("* ", "? ") else ("", wanted)
+        alike = [what for what in rest if what.startswith(what_is_told)]
+        assert alike or mark == "?", f"{where}: events {got}, expected {expected.events}"
+        for what in alike if mark else alike[:1]:
+            rest.remove(what)
+    assert not rest, f"{where}: events {got}, expected {expected.events}"
+
+
+def _check_route(route: PortRoute, seen: int | Seen, where: str) -> None:
+    wanted = Seen(cluster=seen) if isinstance(seen, int) else seen
+    got = {"cluster": len(route.cluster or ()), "local": len(route.local or ()), "rule": str(route.rule)}
+    for name, value in got.items():
+        assert getattr(wanted, name) in (UNSET, value), f"{where}: {name} {value!r}, expected {wanted!r}"
+
+
+def _check_rest(found: Found, where: str) -> None:
+    """Every ready Pod is listed once, by slices that a plan made anew would leave as they are."""
+    observed, service = found.observed, found.service
+    addresses = Counter(
+        (one.addresses or ("",))[0]
+        for each, one in found.ready
+        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) != OTHER
     )
+    pods = {
+        address
+        for each in observed.lists.pods
+        for address in addresses_of(each)
+        if is_pod_ready(each)
+        and each["metadata"]["labels"].get(APP) == service.metadata.name
+        and each["spec"]["nodeName"] in observed.snapshot.node_zones
+        and ("IPv6" if ":" in address else "IPv4") in (service.spec.ip_families or ())
+    }
+    assert set(addresses.values()) <= {1}, f"{where}: listed twice {addresses.most_common(3)}"
+    for family in found.plan.families:
+        changes = family.changes
+        left = len(changes.create), len(changes.update), len(changes.delete)
+        assert left == (0, 0, 0), f"{where}: a new plan would create, update and delete {left}"
+    assert addresses.keys() == pods, f"{where}: listed {sorted(addresses)}, ready {sorted(pods)}"
+
+
+def _check_proxies(found: Found, gates: FeatureGates, where: str) -> None:
+    """No proxy of any age is left with nothing while there is a ready endpoint."""
+    nodes = found.observed.snapshot.nodes
+    # One node stands for all of its zone.
+    places = {node_zone(node) or node.metadata.name: node.metadata.name for node in nodes}
+    for consumer, place in product(CONSUMERS, places.values() if found.ready else ()):
+        route = found.route(consumer, place, gates)
+        assert route.cluster or route.cluster is None, f"{where}: {consumer} on {place} has no endpoint"

@@ -51,10 +51,7 @@ class ServiceChange(_Part, frozen=True, kw_only=True):
 
 
 class Roll(_Part, frozen=True, kw_only=True):
-    """All Pods are replaced, so many at a time, by new ones: as many by zone as before, or as ``to`` says.
-
-    Nobody waits for the controller in between.
-    """
+    """All Pods are replaced, without waiting for the controller in between."""
 
     at_once: int
     to: Counts | None = None
@@ -65,16 +62,12 @@ class Rewriting(_Part, frozen=True, kw_only=True):
     """What another version would have left: the slices of a Service, changed or replaced."""
 
     by: str | None = None
-    """Replaced by slices of this manager, one for up to a hundred endpoints."""
     hints: Literal["keep", "none", "own-zone"] = "keep"
     groups: Literal["keep", "none"] = "keep"
     approach: Literal["keep", "none"] = "keep"
     drop: str | None = None
-    """The slices of this zone are deleted."""
     beside: int | None = None
-    """Nothing is changed; somebody else writes a slice with so many ready endpoints and no hints beside them."""
     only: int | None = None
-    """So many slices are changed, the first by name."""
 
 
 class Seen(_Part, frozen=True, kw_only=True):
@@ -111,8 +104,6 @@ class Step(_Part, frozen=True, kw_only=True):
     row: str = ""
     controller: Literal["stays", "stops", "starts", "restarts"] = "stays"
     configuration: dict[str, Any] | None = None
-    live: bool = False
-    """The controller is at work meanwhile."""
     nodes: dict[str, NodeChange | None] = {}
     zone_down: str | None = None
     zone_up: str | None = None
@@ -122,7 +113,6 @@ class Step(_Part, frozen=True, kw_only=True):
     roll: dict[str, Roll] = {}
     slices: dict[str, Rewriting] = {}
     proxy_gates: dict[str, bool] = {}
-    changed_by: list[str] | UnsetType = UNSET
     expect: dict[str, Expectation] = {}
 
 
@@ -130,15 +120,12 @@ class Scenario(_Part, frozen=True, kw_only=True):
     source: str | list[str]
     holds: str
     zones: dict[str, list[int]]
-    """The nodes of each zone by their CPU: ``a1``, ``a2`` and so on."""
     nodes: dict[str, NodeChange] = {}
     services: dict[str, ServiceChange] = msgspec.field(default_factory=lambda: {"cart": ServiceChange()})
     pods: dict[str, Counts] = {}
     configuration: dict[str, Any] = {}
     ipv6: bool = False
-    """Pods have an address of each family."""
     batch_period: float | None = None
-    """Seconds, of ``--endpointslice-updates-batch-period``."""
     steps: list[Step]
 
     def all_nodes(self) -> Iterator[tuple[str, NodeChange]]:
@@ -146,10 +133,6 @@ class Scenario(_Part, frozen=True, kw_only=True):
             for number, cpu in enumerate(sizes, 1):
                 yield f"{zone}{number}", NodeChange(zone=zone, cpu=cpu)
         yield from self.nodes.items()
-
-    @property
-    def rolls(self) -> bool:
-        return any(step.roll for step in self.steps)
 
 
 def scenarios() -> dict[str, Path]:

@@ -34,7 +34,7 @@ def drawn(algorithm: str) -> Iterator[Input]:
 
 
 def _any(rng: random.Random) -> Input:
-    zones = rng.choice((2, 3, 3, 3, 3, 3, 3, 4, 5, 6, 7, 8))
+    zones = rng.choice((2, 3, 3, 3, 3, 3, 3, 4, 5, 6, 7, 8) * 8 + (12, 12, 30))
     one = rng.randint(1, 9)
     demand = rng.choice(
         (
@@ -45,7 +45,7 @@ def _any(rng: random.Random) -> Input:
             lambda: [rng.choice((250, 940, 1930, 3920, 7910)) * rng.randint(1, 9) for _ in range(zones)],  # milli-CPU
         )
     )()
-    most = rng.choice((1, 2, 5, 5, 15, 15, 60, 330 if zones <= 3 else 60))
+    most = rng.choice((1, 2, 5, 5, 15, 15, 60, 1000 if zones <= 3 else 60))
     supply = rng.choice(
         (
             lambda: [rng.randint(0, most) for _ in range(zones)],
