@@ -251,26 +251,20 @@ def _keep_allocated(spec: dict[str, Any], before: Spec) -> None:
 
 
 def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
-    """Fields that the new type does not use go, unless the client changed them (``dropTypeDependentFields``)."""
-    gone: list[str] = []
-    if before["type"] != "ExternalName" == spec["type"]:
-        gone += _ADDRESS_FIELDS
-    if _has_node_ports(before) and spec["type"] in ("ClusterIP", "ExternalName"):
+    """Fields that the type does not use go, unless the client changed them (``dropTypeDependentFields``)."""
+    gone = [] if _is_external(spec) else ["externalTrafficPolicy"]
+    if spec["type"] != "LoadBalancer":
+        gone += ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]
+    if spec["type"] == "ExternalName":
+        gone += [*_ADDRESS_FIELDS, "internalTrafficPolicy"]
+    for field in gone:
+        if spec.get(field) == before.get(field):
+            spec.pop(field, None)
+    if spec["type"] in ("ClusterIP", "ExternalName"):
         known = {port.get("nodePort") for port in before.get("ports") or ()}
         for port in spec.get("ports") or ():
             if port.get("nodePort") in known:
                 port.pop("nodePort", None)
-    if before["type"] == "LoadBalancer" != spec["type"]:
-        gone += ("allocateLoadBalancerNodePorts", "loadBalancerClass")
-    if _has_health_check(before) and not _has_health_check(spec):
-        gone.append("healthCheckNodePort")
-    if _is_external(before) and not _is_external(spec):
-        gone.append("externalTrafficPolicy")
-    if spec["type"] == "ExternalName":
-        gone.append("internalTrafficPolicy")
-    for field in gone:
-        if spec.get(field) == before.get(field):
-            spec.pop(field, None)
 
 
 def _choose_families(spec: dict[str, Any]) -> None:
