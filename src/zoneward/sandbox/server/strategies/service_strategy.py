@@ -254,7 +254,9 @@ def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
     """Fields that the type does not use go, unless the client changed them (``dropTypeDependentFields``)."""
     gone = [] if _is_external(spec) else ["externalTrafficPolicy"]
     if spec["type"] != "LoadBalancer":
-        gone += ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]
+        gone += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+    if not _has_health_check(spec):
+        gone.append("healthCheckNodePort")
     if spec["type"] == "ExternalName":
         gone += [*_ADDRESS_FIELDS, "internalTrafficPolicy"]
     for field in gone:
