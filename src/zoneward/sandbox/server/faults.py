@@ -70,6 +70,11 @@ _REFUSALS: Final = {
     FaultKind.SERVER_ERROR: (500, "InternalError", "Internal error occurred: fault on purpose"),
     FaultKind.UNAVAILABLE: (503, "ServiceUnavailable", "the server is currently unable to handle the request"),
 }
+_METHODS: Final = {
+    FaultKind.CONFLICT: ("PUT", "PATCH"),
+    FaultKind.LOST_ANSWER: ("POST", "PUT", "PATCH", "DELETE"),
+}
+"""Requests that a fault concerns; all others concern every request."""
 _FORM: Final = re.compile(r"([a-z0-9-]+)(?:=([^@]*))?(?:@(.*))?", re.ASCII)
 _PROBABILITY: Final = re.compile(r"[0-9]*\.?[0-9]+", re.ASCII)
 _SECONDS: Final = re.compile(r"[0-9]{1,4}s", re.ASCII)
@@ -128,7 +133,9 @@ class FaultInjector:
             return None
         latency, hit = 0.0, None
         for fault, chance in self._requests:
-            if not _concerns(fault.kind, method, is_watch=is_watch, is_continued=is_continued):
+            if method not in _METHODS.get(fault.kind, (method,)):
+                continue
+            if fault.kind is FaultKind.GONE and not (is_watch or is_continued):
                 continue
             # Always two numbers, so that a hit shifts nothing.
             drawn, amount = chance.random(), chance.random()
@@ -149,15 +156,3 @@ class FaultInjector:
         """The first of several wins."""
         hits = [fault for fault, chance in self._events if chance.random() < fault.probability]
         return hits[0].kind if hits else None
-
-
-def _concerns(kind: FaultKind, method: str, *, is_watch: bool, is_continued: bool) -> bool:
-    match kind:
-        case FaultKind.CONFLICT:
-            return method in ("PUT", "PATCH")
-        case FaultKind.LOST_ANSWER:
-            return method in ("POST", "PUT", "PATCH", "DELETE")
-        case FaultKind.GONE:
-            return is_watch or is_continued
-        case _:
-            return True

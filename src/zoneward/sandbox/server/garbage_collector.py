@@ -72,15 +72,12 @@ class GarbageCollector:
                 self._by_owner[owner].add(place)
         if change.new is None:
             if old is not None:
-                self._add(*sorted(self._by_owner.get(old.uid, ())))
+                self._pending |= dict.fromkeys(sorted(self._by_owner.get(old.uid, ())))
             namespace = self._registry.store.get(self._namespaces, ("", change.key[0])) if change.key[0] else None
             if namespace is not None and namespace.is_ending:
-                self._add((self._namespaces.resource, ("", change.key[0])))
+                self._pending[self._namespaces.resource, ("", change.key[0])] = None
         elif before != owners or (kind is self._namespaces and change.new.is_ending):
-            self._add(place)
-
-    def _add(self, *places: Place) -> None:
-        self._pending |= dict.fromkeys(places)
+            self._pending[place] = None
 
     def _collect(self, kind: Kind, key: Key, metadata: Object) -> None:
         owners = metadata.get("ownerReferences") or ()
@@ -109,7 +106,7 @@ class GarbageCollector:
             for key in going:
                 self._registry.delete(kind, *key, Deletion())
             if len(going) == _AT_ONCE:
-                self._add((self._namespaces.resource, ("", namespace)))
+                self._pending[self._namespaces.resource, ("", namespace)] = None
             left |= next(self._registry.store.records(kind, namespace=namespace), None) is not None
         if not left:
             finalize = Write(subresource="finalize")

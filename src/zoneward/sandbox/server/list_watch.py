@@ -47,15 +47,6 @@ class ObjectSelector:
         return not self.labels.requirements or self.labels.matches(record.labels)
 
 
-def selection(kind: Kind, *, labels: str, fields: str) -> ObjectSelector:
-    """From the texts of a request; empty ones select all. Raises StatusError."""
-    try:
-        wanted = parse_selector(labels)
-    except SelectorError as error:
-        raise bad_request(error.problem) from None
-    return ObjectSelector(wanted, tuple(_term(kind, term) for term in fields.split(",") if term.strip()))
-
-
 def _term(kind: Kind, text: str) -> tuple[str, str, bool]:
     found = _TERM.fullmatch(text.strip())
     if found is None:
@@ -105,9 +96,14 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "") -
     if query.get("resourceVersionMatch", "NotOlderThan") != "NotOlderThan":
         instead = "leave out resourceVersionMatch"
         raise unsupported(400, "BadRequest", "lists of one exact version", instead)
+    try:
+        labels = parse_selector(query.get("labelSelector", ""))
+    except SelectorError as error:
+        raise bad_request(error.problem) from None
+    terms = (term for term in query.get("fieldSelector", "").split(",") if term.strip())
     options = ListOptions(
         namespace=namespace if kind.is_namespaced else "",
-        selection=selection(kind, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")),
+        selection=ObjectSelector(labels, tuple(_term(kind, term) for term in terms)),
         limit=parse_number(query["limit"]) if query.get("limit") else 0,
         token=query.get("continue", ""),
         version=parse_number(query["resourceVersion"]) if query.get("resourceVersion") else None,
