@@ -1,4 +1,8 @@
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from tests.cli.live_cluster import Cluster, a_live_cluster
 from tests.cli.running import Commands
 
 
@@ -7,3 +11,11 @@ def zoneward(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     """Run a command as `zoneward` would, in this process."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     return Commands(capfd)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """The sample cluster, live, which the environment's kubeconfig names."""
+    with a_live_cluster(tmp_path) as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        yield cluster

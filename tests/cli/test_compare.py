@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections import Counter
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -41,16 +40,6 @@ def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
     assert total["slices"] == sum(each["slices"] for _, each in parts)
     assert total["changes"] == sum(each["create"] + each["update"] + each["delete"] for _, each in parts)
     assert (total["active"], total["best"]) == (2, 2)
-
-
-def test_each_approach_is_best_in_the_total_as_often_as_for_services(zoneward: Commands) -> None:
-    found = document(zoneward)
-    best = Counter(service["best"] for service in found["services"])
-    assert sum(best.values()) == len(found["services"])
-    assert len(best.keys() - {None}) > 1
-    today, *others = found["total"]
-    assert today["best"] == 0
-    assert {each["approach"]: each["best"] for each in others} == {name: best[name] for name in COMPARED}
 
 
 @pytest.mark.parametrize("approach", ["none", "local", "local-opt", "ProportionalZoneCPU"])
@@ -104,47 +93,9 @@ def test_the_table_marks_the_best_and_what_is_asked_for_today(zoneward: Commands
     assert max(map(len, lines)) <= 100
 
 
-def test_the_total_of_the_table_marks_the_best_and_says_for_how_many_each_is(zoneward: Commands) -> None:
-    lines = zoneward("compare", "--sample").out.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("TOTAL "))
-    found = document(zoneward)["total"]
-    rows = [line.removeprefix("TOTAL").split() for line in lines[at : at + len(found)]]
-    top = max(each["score"] for each in found[1:])
-    for row, each in zip(rows, found, strict=True):
-        assert row[0] == {"none": "cluster-wide"}.get(each["approach"], each["approach"])
-        if each["approach"] == "today":
-            assert not {"best", "for"} & {*row}
-        else:
-            assert row[-2:] == ["for", str(each["best"])]
-            assert ("best" in row) is (each["score"] == top)
-
-
-def test_what_would_not_be_active_stands_in_one_line_with_how_many_there_are(zoneward: Commands) -> None:
-    """With the first reason that there is."""
-    found = document(zoneward, "shop/wishlist")["services"][0]["approaches"]
-    idle = [each["approach"] for each in found if not each["active"] and each["approach"] != "none"]
-    assert len(idle) > 1
-    lines = zoneward("compare", "--sample", "shop/wishlist").out.splitlines()
-    block = lines[: next(number for number, line in enumerate(lines) if line.startswith("TOTAL "))]
-    assert sum(f" {len(idle)} others " in line for line in block) == 1
-    assert not any(f" {name} " in line for name in idle for line in block)
-
-
 def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
     found = document(zoneward, "shop/cart", "--only", "PreferSameZone,local", "--only", "none")
     assert [each["approach"] for each in found["services"][0]["approaches"]] == ["none", "PreferSameZone", "local"]
-
-
-def test_an_unknown_name_is_refused_in_one_line(zoneward: Commands) -> None:
-    result = zoneward("compare", "--sample", "--only", "local,nearest")
-    assert (result.status, result.out) == (2, "")
-    assert result.err.count("\n") == 1
-    assert "--only: expected names of none, ProportionalZoneCPU" in result.err
-    assert "got 'nearest'" in result.err
-
-
-def test_what_if_is_no_option_of_it(zoneward: Commands) -> None:
-    assert zoneward("compare", "--sample", "--what-if", "none").status == 2
 
 
 @pytest.mark.parametrize(
@@ -167,15 +118,3 @@ def test_services_are_sorted_the_largest_first(zoneward: Commands, sort: str, of
     assert found[: len(known)] == known, "those of which nothing is known come last"
     values = [of(each) for each in known]
     assert values == sorted(values, reverse=True)
-
-
-def test_services_are_sorted_by_name_else(zoneward: Commands) -> None:
-    names = [(each["namespace"], each["service"], each["addressType"]) for each in document(zoneward)["services"]]
-    assert names == sorted(names)
-
-
-def test_no_service_is_no_line_and_a_note(zoneward: Commands) -> None:
-    result = zoneward("compare", "--sample", "-n", "nowhere")
-    assert result.status == 0
-    assert "no Service to show" in result.err
-    assert document(zoneward, "-n", "nowhere") == {"services": [], "total": []}

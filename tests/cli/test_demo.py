@@ -1,7 +1,6 @@
 """``zoneward demo`` from beginning to end: what it tells, on a terminal and without, and how it ends."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -13,9 +12,6 @@ from typing import Any
 import pytest
 from tests.cli.running import Commands
 from tests.cli.test_watch import Terminal
-
-from zoneward import sample
-from zoneward.sandbox.play.play_file import play_from
 
 COMMAND = (sys.executable, "-m", "zoneward", "demo")
 FAST = ("--speed", "60")
@@ -98,12 +94,6 @@ def test_a_zone_that_goes_out_and_comes_back_is_told_with_what_it_does_to_traffi
     )
 
 
-def test_the_script_is_that_of_the_play(shown: Shown) -> None:
-    steps = play_from("the play", sample.play().read_bytes()).steps
-    told = [line.partition("script: ")[2] for line in shown.lines if "script: " in line]
-    assert len([line for line in told if re.search("is scaled|is rolled out|silent for", line)]) == len(steps)
-
-
 def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: Commands) -> None:
     """On the cluster as it was left: nothing is left to write, either."""
     table = zoneward("plan", "-f", shown.saved).out.splitlines()
@@ -119,13 +109,6 @@ def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: 
     assert re.findall(r"(\d+%)", summary) == [f"{row['inZoneTraffic']:.0%}" for row in total]
 
 
-def test_a_file_that_cannot_be_written_is_told_at_once(zoneward: Commands, tmp_path: Path) -> None:
-    result = zoneward("demo", "--save", tmp_path / "none" / "cluster.json")
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith("zoneward: --save: ")
-    assert result.err.count("\n") == 1
-
-
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
     saved = tmp_path / "cluster.json"
     with subprocess.Popen([*COMMAND, "--save", str(saved)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -139,19 +122,6 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert not list(tmp_path.iterdir())
-
-
-def test_it_ends_quietly_when_its_reader_goes_away() -> None:
-    with subprocess.Popen([*COMMAND, *FAST], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.stdout.close()
-            assert process.wait(PATIENCE) == 0
-            assert process.stderr is not None
-            assert process.stderr.read() == b""
-        finally:
-            process.kill()
 
 
 def test_a_terminal_shows_it_live_gets_its_screen_back_and_keeps_the_end() -> None:
@@ -176,11 +146,3 @@ def test_ctrl_c_on_a_terminal_leaves_the_screen_first() -> None:
     terminal.type(b"\x03")
     assert terminal.end() == 130
     assert terminal.seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
-
-
-def test_plain_lines_come_on_a_terminal_too_where_they_are_asked_for() -> None:
-    terminal = Terminal("--plain", command=COMMAND, lines=24, columns=80)
-    terminal.until(lambda: b"script: 16 nodes" in terminal.seen)
-    os.kill(terminal.process, signal.SIGINT)
-    assert terminal.end() == 130
-    assert b"\x1b[?1049h" not in terminal.seen

@@ -1,69 +1,12 @@
 """Commands on a running cluster: without a snapshot they read the API server that a kubeconfig names."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from tests.cli.running import SAMPLE, Commands
-from tests.client.a_server import KINDS, AServer
-
-PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
-
-
-@dataclass
-class Cluster:
-    """An API server with the sample cluster, in a thread of its own, and a kubeconfig for it."""
-
-    server: AServer
-    kubeconfig: Path
-
-
-def filled(server: AServer) -> AServer:
-    for document in yaml.safe_load_all(SAMPLE.read_text()):
-        for each in (one for one in document.get("items", [document]) if one["kind"] in PLURALS):
-            metadata = each["metadata"]
-            rest = {key: value for key, value in each.items() if key not in ("apiVersion", "kind")}
-            server.put(PLURALS[each["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)
-    return server
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    server = filled(AServer())
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(yaml.safe_dump(configuration(server.address)))
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        yield Cluster(server, kubeconfig)
-        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(10)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-def configuration(address: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "here",
-        "clusters": [{"name": "here", "cluster": {"server": address}}],
-        "users": [{"name": "me", "user": {"token": "secret"}}],
-        "contexts": [
-            {"name": "here", "context": {"cluster": "here", "user": "me", "namespace": "shop"}},
-            {"name": "there", "context": {"cluster": "here", "user": "me", "namespace": "payments"}},
-        ],
-    }
+from tests.cli.live_cluster import Cluster, configuration
+from tests.cli.running import Commands
 
 
 @pytest.mark.parametrize(
@@ -82,22 +25,6 @@ def test_a_cluster_gives_what_its_snapshot_gives(zoneward: Commands, command: tu
     live = zoneward(*command, "-A")
     assert live.status == 0, live.err
     assert live.out == zoneward(*command, "--sample").out
-
-
-@pytest.mark.usefixtures("cluster")
-def test_the_lab_scores_all_services_of_a_cluster(zoneward: Commands) -> None:
-    pytest.importorskip("numba")
-    live = zoneward("simulate", "-q", "-d", "cluster", "-a", "local")
-    assert live.status == 0, live.err
-    assert live.out == zoneward("simulate", "-q", "--sample", "-a", "local").out
-
-
-@pytest.mark.usefixtures("cluster")
-def test_a_saved_cluster_is_planned_as_the_cluster_is(zoneward: Commands, tmp_path: Path) -> None:
-    file = tmp_path / "cluster.json.gz"
-    saved = zoneward("snapshot", "-A", "-o", file)
-    assert saved.status == 0, saved.err
-    assert zoneward("plan", "-f", file, "-o", "json").out == zoneward("plan", "-A", "-o", "json").out
 
 
 def namespaces(out: str) -> tuple[str, ...]:

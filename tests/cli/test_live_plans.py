@@ -11,7 +11,7 @@ from tests.cli.running import SAMPLE
 
 from zoneward.cli import live_plans
 from zoneward.cli.cluster_input import filter_services
-from zoneward.cli.live_plans import LivePlans, service_ranking
+from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import build_cluster_state, with_what_if
 from zoneward.client.informer_cache import InformerCache
@@ -115,12 +115,6 @@ def with_ready(pod: Any, ready: bool) -> Any:
         {**each, "status": str(ready)} if each["type"] == "Ready" else each for each in pod["status"]["conditions"]
     ]
     return {**pod, "status": {**pod["status"], "conditions": conditions}}
-
-
-def test_the_first_update_plans_every_service_in_the_order_of_a_plan() -> None:
-    scene = Scene()
-    assert list(scene.told.values()) == scene.fresh()
-    assert [*scene.plans.order] == sorted({(kind[1], kind[2]) for kind in scene.objects if kind[0] == "Service"})
 
 
 def test_a_change_is_told_once_and_what_does_not_matter_is_not() -> None:
@@ -238,27 +232,3 @@ def test_after_any_changes_it_is_what_a_fresh_plan_says(seed: int, options: Opti
             # A named Service is gone: a plan would refuse the name.
             return
         assert ordered == sorted(scene.fresh(), key=lambda view: (view.namespace, view.service, view.address_type))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        Options(),
-        Options(namespace="shop"),
-        Options(selector="app.kubernetes.io/part-of!=x"),
-        Options(services=("search", "payments/api", "cart", "shop/search")),
-        Options(services=("cart",), namespace="shop"),
-    ],
-    ids=["all", "a namespace", "labels", "names", "a name in a namespace"],
-)
-def test_services_are_chosen_and_ordered_as_in_a_plan(options: Options) -> None:
-    decoded = [msgspec.json.decode(json.dumps(each), type=Service) for each in OBJECTS if each["kind"] == "Service"]
-    rank = service_ranking(options)
-    ranked = sorted(
-        (place, service.metadata.namespace, service.metadata.name)
-        for service in decoded
-        if (place := rank(service)) is not None
-    )
-    chosen = filter_services(Snapshot(services=tuple(decoded)), options)
-    assert [each[1:] for each in ranked] == [(each.metadata.namespace, each.metadata.name) for each in chosen]
-    assert ranked

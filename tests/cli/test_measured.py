@@ -42,11 +42,6 @@ def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[s
     return found
 
 
-def test_without_it_nothing_is_said_of_measurements(zoneward: Commands) -> None:
-    assert "measured" not in decision(zoneward, "shop/search")
-    assert "MEASURED" not in zoneward("plan", "-f", SAMPLE).out
-
-
 def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:
     lines = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "shop/cart").out.splitlines()
     columns = lines[1].split("  ")
@@ -55,12 +50,6 @@ def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) 
     assert lines[4].split()[4:6] == ["100%", "-"]
     assert lines[5].endswith("of the connections that 1 node in a, 1 node in b counted.")
     assert lines[6] == "Nothing is measured of c."
-
-
-def test_wide_tells_what_is_predicted_for_traffic_that_starts_like_that(zoneward: Commands) -> None:
-    result = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "-o", "wide")
-    assert "98% of 19k        98%" in result.out
-    assert "PREDICTED: " in result.out
 
 
 def test_json_has_the_numbers_of_each_zone_and_where_they_come_from(zoneward: Commands) -> None:

@@ -49,13 +49,6 @@ def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "out.known.making").is_symlink()
 
 
-def test_each_has_a_name_of_its_own_until_it_is_whole(tmp_path: Path) -> None:
-    with atomic_file(tmp_path / "out"), atomic_file(tmp_path / "out"):
-        assert len({each.name for each in tmp_path.iterdir()}) == 2
-        assert not (tmp_path / "out").exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["out"]
-
-
 @pytest.mark.usefixtures("_usual_umask")
 def test_what_is_private_is_for_its_owner_alone_from_the_first_moment(tmp_path: Path) -> None:
     with atomic_file(tmp_path / "out", private=True):

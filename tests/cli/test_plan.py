@@ -64,26 +64,12 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
     }
 
 
-def test_a_service_without_slices_is_skipped_by_name(zoneward: Commands) -> None:
-    result = zoneward("plan", "--sample", "-o", "json")
-    assert json.loads(result.out)["skipped"] == [
-        {"namespace": "shop", "service": "mail", "reason": "ExternalName: it has no endpoints"}
-    ]
-
-
 @pytest.mark.parametrize("output", ["table", "wide"])
 def test_the_table_has_a_line_for_every_service_and_says_how_to_see_more(zoneward: Commands, output: str) -> None:
     result = zoneward("plan", "--sample", "-o", output)
     for service in ("shop/search", "shop/cart", "payments/bank-gateway", "kube-system/kube-dns", "shop/mail"):
         assert re.search(rf"^{service} ", result.out, re.MULTILINE), service
     assert "-o json (every rule that was asked)" in result.out
-
-
-def test_the_table_fits_100_columns_with_a_line_a_service(zoneward: Commands) -> None:
-    lines = zoneward("plan", "--sample").out.splitlines()
-    assert max(map(len, lines)) <= 100
-    services = [line for line in lines if re.match(r"(shop|payments|kube-system)/", line)]
-    assert len(services) == len(decisions(zoneward, "--sample")) + 1  # and the ExternalName
 
 
 def test_colour_is_there_when_asked_for_and_only_then(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,16 +137,6 @@ def test_planning_again_with_the_first_plan_fed_back_changes_nothing(zoneward: C
         assert not any(each["slices"][change] for change in ("create", "update", "delete")), each["service"]
 
 
-def test_a_changed_annotation_changes_that_service_alone(zoneward: Commands, tmp_path: Path) -> None:
-    text = SAMPLE.read_text()
-    assert text.count("auto-zone") == 1
-    changed = tmp_path / "cluster.yaml"
-    changed.write_text(text.replace("auto-zone", "PreferZone"))
-    before, after = decisions(zoneward, "--sample"), decisions(zoneward, "-f", changed)
-    assert {name for name, each in after.items() if each != before[name]} == {"wishlist"}
-    assert (before["wishlist"]["active"], after["wishlist"]["active"]) == (False, True)
-
-
 @pytest.mark.parametrize("value", WHAT_IF_VALUES)
 def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str) -> None:
     heuristics = {"Auto": "ProportionalZoneCPU", "none": None}
@@ -170,15 +146,6 @@ def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str)
             assert each["heuristic"] == heuristics.get(value, value), each["service"]
 
 
-def test_services_are_chosen_by_namespace_label_and_name(zoneward: Commands) -> None:
-    everything = decisions(zoneward, "--sample", "-A")
-    assert set(decisions(zoneward, "--sample", "-n", "payments")) == {"api", "api IPv6", "bank-gateway", "ledger"}
-    assert set(decisions(zoneward, "--sample", "shop/cart", "search")) == {"cart", "search"}
-    labelled = decisions(zoneward, "--sample", "-l", "k8s-app=kube-dns")
-    assert set(labelled) == {"kube-dns"}
-    assert everything["cart"] == decisions(zoneward, "--sample", "cart")["cart"], "others have no say"
-
-
 def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-n", "nowhere", "-o", "json")
     assert (result.status, json.loads(result.out)) == (0, {"decisions": [], "skipped": []})
@@ -186,11 +153,6 @@ def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
         "zoneward: no Service to show; there are Services in the namespaces: kube-system, payments, shop\n"
     )
     assert zoneward("plan", "--sample", "-n", "nowhere", "-o", "json", "-q").err == ""
-
-
-def test_verbose_tells_what_was_skipped(zoneward: Commands) -> None:
-    assert zoneward("plan", "--sample").err == ""
-    assert "skipped 3 objects of kinds that are not needed: 3 v1/Namespace" in zoneward("plan", "--sample", "-v").err
 
 
 def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path) -> None:
@@ -203,28 +165,6 @@ def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path)
     assert not found["search"]["active"]
     assert found["catalog"]["slices"]["create"] == 5
     assert decisions(zoneward, "--sample", "--config", config, "--compat=upstream")["search"]["active"]
-
-
-def test_subsetting_in_the_configuration_is_for_services_that_ask_for_nothing(
-    zoneward: Commands, tmp_path: Path
-) -> None:
-    """Of the sample's, by default; those that ask for something get what they ask for."""
-    config = tmp_path / "zoneward.yaml"
-    config.write_text(
-        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndefaultApproach: Subsetting\n"
-        "subsetting: {algorithm: local-shared, startingThreshold: 2, padding: 0}\n"
-    )
-    before, after = decisions(zoneward, "--sample"), decisions(zoneward, "--sample", "--config", config)
-    assert zoneward("plan", "--sample", "--config", config).err == ""
-    for name, each in before.items():
-        # An unknown value counts as not set.
-        if each["reasonCode"] not in ("NotAskedFor", "UnknownValue"):
-            assert after[name] == each
-        else:
-            assert (after[name]["approach"], after[name]["heuristic"]) == ("Subsetting", "local-shared")
-            assert after[name]["active"] == (each["endpoints"] >= 6), "two for each of three zones"
-    assert after["inventory"]["slices"] == {"create": 3, "update": 0, "delete": 0, "unchanged": 0}
-    assert (before["inventory"]["inZoneTraffic"], after["inventory"]["inZoneTraffic"]) == (0.343352, 1.0)
 
 
 def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Path) -> None:
@@ -258,25 +198,6 @@ def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Pa
     )
     at = header.index("MOVED")
     assert line[at : at + len("MOVED")].strip() == "2"
-
-
-def test_what_makes_no_groups_has_none(zoneward: Commands) -> None:
-    for value in ("none", "ProportionalZoneCPU"):
-        assert decisions(zoneward, "--sample", "--what-if", value, "inventory")["inventory"]["groups"] is None
-
-
-def test_traffic_is_predicted_for_the_kind_of_proxy_that_is_asked_about(zoneward: Commands) -> None:
-    """A kube-proxy knows nothing of slice groups; the decision and the slices are the same."""
-    ours, current = (
-        decisions(zoneward, "--sample", "--what-if", "local", "--consumer", consumer, "inventory")["inventory"]
-        for consumer in ("zoneward", "current")
-    )
-    assert (ours["inZoneTraffic"], current["inZoneTraffic"]) == (1.0, 0.343352)
-    predicted = ("zones", "inZoneTraffic", "maxOverload", "meanOverload")
-    assert {name: ours[name] for name in ours if name not in predicted} == {
-        name: current[name] for name in current if name not in predicted
-    }
-    assert ours == decisions(zoneward, "--sample", "--what-if", "local", "inventory")["inventory"], "ours by default"
 
 
 def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:

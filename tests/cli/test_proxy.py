@@ -78,14 +78,6 @@ def test_a_mistake_in_the_configuration_is_one_line_with_the_file(
     assert [word for word in words if word not in result.err] == []
 
 
-def test_rules_are_printed_the_same_each_time(zoneward: Commands) -> None:
-    first, second = (zoneward(*PRINTED) for _ in range(2))
-    assert (first.status, first.err) == (0, "")
-    assert "add table ip zoneward" in first.out
-    assert "add table ip6 zoneward" in first.out
-    assert first.out == second.out
-
-
 def test_flags_win_over_the_configuration(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "zoneward.yaml"
     kind = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"

@@ -1,13 +1,10 @@
 """``zoneward route`` as people and scripts use it."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.running import SAMPLE, Commands
-
-from zoneward.routing.selection.endpoint_selection import CONSUMERS
 
 NODE = "worker-a2"
 
@@ -31,18 +28,6 @@ def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
     assert len(found["cart:http"]["cluster"]) == 1
 
 
-def test_headless_and_external_services_are_left_to_dns(zoneward: Commands) -> None:
-    services = {name.partition(":")[0] for name in ports(zoneward, "--sample")}
-    assert services.isdisjoint({"ledger", "mail"})
-
-
-def test_the_rule_says_why(zoneward: Commands) -> None:
-    found = ports(zoneward, "--sample")
-    assert found["kube-dns:dns"]["rule"] == "node-hints"
-    assert found["search:grpc"]["rule"] == "zone-hints"
-    assert found["checkout:http"]["rule"] == "all"
-
-
 @pytest.mark.parametrize(
     ("consumer", "rules"),
     [
@@ -55,12 +40,6 @@ def test_the_rule_says_why(zoneward: Commands) -> None:
 def test_older_proxies_heed_less(zoneward: Commands, consumer: str, rules: tuple[str, ...]) -> None:
     found = ports(zoneward, "--sample", "--consumer", consumer)
     assert tuple(found[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
-
-
-def test_every_consumer_is_explained(zoneward: Commands) -> None:
-    text = " ".join(zoneward("route", "--help").out.split())
-    for consumer in CONSUMERS.values():
-        assert consumer.about in text
 
 
 LOCAL_OPT = ("--sample", "--what-if", "local-opt", "shop/inventory")
@@ -85,15 +64,6 @@ def test_a_group_s_endpoints_have_their_weights(zoneward: Commands) -> None:
     assert ports(zoneward, "--sample", "--what-if", "local", "shop/inventory")["inventory:http"]["weights"] is None
 
 
-def test_the_table_says_where_endpoints_are_weighted(zoneward: Commands) -> None:
-    line = next(
-        each
-        for each in zoneward("route", "--node", NODE, *LOCAL_OPT).out.splitlines()
-        if each.startswith("shop/inventory:http ")
-    )
-    assert line.split()[1:6] == ["zone-slices", "6", "of", "13", "weighted"]
-
-
 @pytest.mark.parametrize(
     ("consumer", "rule", "used"),
     [("zoneward", "zone-slices", 6), ("zone-slices", "zone-slices", 6), ("current", "all", 12)],
@@ -113,43 +83,6 @@ def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
     assert len(found["bank-gateway:https"]["allReachable"]) == 2
 
 
-def test_as_is_hints_beside_topology_keys_are_ignored(zoneward: Commands, tmp_path: Path) -> None:
-    """As by a proxy of that time: the slices still have hints, from another controller or from before."""
-    used = {}
-    for keys in (None, ["kubernetes.io/hostname"]):
-        node = {"metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "a"}}}
-        service = {
-            "metadata": {"name": "cart", "namespace": "shop"},
-            "spec": {
-                "clusterIP": "10.96.0.1",
-                "selector": {"app": "cart"},
-                "ports": [{"name": "http", "port": 80}],
-                "topologyKeys": keys,
-            },
-        }
-        endpoints = [
-            {"addresses": [f"10.0.0.{number}"], "zone": zone, "hints": {"forZones": [{"name": zone}]}}
-            for number, zone in enumerate("ab")
-        ]
-        slice_ = {
-            "metadata": {"name": "cart-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "cart"}},
-            "addressType": "IPv4",
-            "endpoints": endpoints,
-            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
-        }
-        items = [
-            {"apiVersion": "v1", "kind": "Node"} | node,
-            {"apiVersion": "v1", "kind": "Service"} | service,
-            {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"} | slice_,
-        ]
-        file = tmp_path / "cluster.json"
-        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        result = zoneward("route", "-f", str(file), "--node", "n1", "--as-is", "-o", "json")
-        (port,) = json.loads(result.out)["ports"]
-        used[keys is None] = port["rule"], len(port["cluster"])
-    assert used == {True: ("zone-hints", 1), False: ("all", 2)}
-
-
 def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Commands) -> None:
     lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
     assert max(map(len, lines)) <= 100
@@ -164,11 +97,3 @@ def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:
         "zoneward: --node: expected one of the 24 Nodes in the snapshot"
         " (control-a1, worker-a1, worker-a2 and 21 more), got 'worker-z9'\n"
     )
-
-
-def test_a_mistake_is_told_and_nothing_else(zoneward: Commands, tmp_path: Path) -> None:
-    """What else there is to say about a snapshot comes only where nothing failed."""
-    path = tmp_path / "service.yaml"
-    path.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}}\n")
-    result = zoneward("route", "-f", str(path), "--node", "n1")
-    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)

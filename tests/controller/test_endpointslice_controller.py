@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
@@ -21,7 +21,6 @@ from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.play.driver import play
 from zoneward.sandbox.play.play_file import read_play
-from zoneward.sandbox.server.resource_registry import LocalClient
 
 Object = dict[str, Any]
 Work = Callable[[Place, EndpointSliceController], Coroutine[Any, Any, None]]
@@ -279,8 +278,7 @@ async def test_after_a_rollout_slices_are_as_planned_and_no_ready_endpoint_was_e
         async with at_work(place) as controller:
             await play(
                 replace(read_play(str(EXAMPLES / "rollout.yaml")), speed=30.0),
-                LocalClient(registry),
-                kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
+                registry,
                 clock=lambda: registry.now,
                 sleep=asyncio.sleep,
                 until=190.0,

@@ -86,6 +86,3 @@ def simulation_of(**changes: Any) -> Simulation:
         "plots": plots_of("random", "local"),
     }  # fmt: skip
     return Simulation(**{**values, **changes})
-
-
-EMPTY = Simulation(dataset="kep", rows=0, of=100, unscored=0, partial=False, seed=0, means=())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from msgspec.structs import replace
 
-from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
+from zoneward.report.decision_changes import DecisionChange, change_json, change_text
 from zoneward.report.plan_json import DecisionView, SlicesView, ZoneView
 from zoneward.routing.rules import Rule
 
@@ -47,22 +47,6 @@ def test_a_line_has_the_type_the_time_in_utc_and_the_decision_of_a_plan() -> Non
     assert [*document] == ["type", "time", "decision"]
     assert (document["type"], document["time"]) == ("ADDED", "2026-06-01T12:00:00.123Z")
     assert document["decision"]["inZoneTraffic"] == 0.97
-
-
-def test_the_types_follow_from_what_was_and_what_is() -> None:
-    other = replace(CART, endpoints=7)
-    pairs = [(None, CART), (CART, other), (CART, None)]
-    assert [DecisionChange(*pair).type for pair in pairs] == ["ADDED", "CHANGED", "REMOVED"]
-    assert [DecisionChange(*pair).view for pair in pairs] == [CART, other, CART]
-
-
-def test_the_end_of_the_beginning_has_numbers() -> None:
-    assert json.loads(synced_json(services=3, decisions=4, now=NOW)) == {
-        "type": "SYNCED",
-        "time": "2026-06-01T12:00:00.123Z",
-        "services": 3,
-        "decisions": 4,
-    }
 
 
 REASON = "no zone is more than 5 % above"

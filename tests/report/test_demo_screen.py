@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from tests.report.test_screens import REVERSE, plain, planned
 
-from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen
 from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
 
@@ -61,20 +61,6 @@ def test_the_newest_line_of_the_log_is_the_last_one_and_all_room_is_used() -> No
     assert sum("slices updated" in line for line in lines) > 2
 
 
-def test_a_short_log_is_shown_from_its_beginning() -> None:
-    script = LogLine(2.5, "", "zone eu-central-1b: silent for 10s")
-    lines = [plain(line).rstrip() for line in shown(height=40, log=[*LOG[1:2], script])]
-    assert lines[-2:] == ["  1.0  shop/cart  1 slices updated: 1 pods ready; so", "  2.5  script: " + script.text]
-
-
-def test_services_that_find_no_room_are_counted() -> None:
-    lines = [plain(line).rstrip() for line in shown(height=24, services=16)]
-    (said,) = (line for line in lines if re.fullmatch(r"and \d+ more", line))
-    rows = sum(line.startswith(("kube-system/", "payments/", "shop/")) for line in lines)
-    _, plans = planned()
-    assert rows + int(said.split()[1]) == sum(max(1, len(plan.families)) for plan in plans)
-
-
 def test_a_zone_without_ready_nodes_is_out_and_keeps_its_column() -> None:
     lines = [plain(line) for line in shown(height=40)]
     assert [line.rstrip().endswith("out") for line in lines[1:4]] == [False, True, False]
@@ -85,14 +71,3 @@ def test_a_zone_without_ready_nodes_is_out_and_keeps_its_column() -> None:
 def test_what_was_written_just_now_stands_out(color: bool) -> None:
     lines = shown(height=40, marked=(("payments", "api"),), color=color)
     assert {plain(line).split()[0] for line in lines if REVERSE.search(line)} == {"payments/api"}
-
-
-def test_a_line_of_the_log_has_its_time_its_service_and_what_was_done() -> None:
-    assert log_text(LogLine(9.31, "shop/cart", "1 slice updated"), names=13).plain == (
-        "  9.3  shop/cart      1 slice updated"
-    )
-    assert log_text(LogLine(120.0, "", "it is out")).plain == "120.0  script: it is out"
-
-
-def test_nothing_is_known_of_no_service() -> None:
-    assert (total_traffic(()).in_zone, total_traffic(()).worst) == (None, None)

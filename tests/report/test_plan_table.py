@@ -3,7 +3,7 @@
 import re
 
 from msgspec.structs import replace
-from tests.builders.structs import a_node, a_service, nodes_in, pods_in
+from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
 from zoneward.report.plan_table import plan_table
@@ -31,12 +31,6 @@ def test_zones_have_a_column_each_with_located_and_consumed() -> None:
     assert re.fullmatch(r"shop/cart\s+2>2\s+2>2\s+2>2\s+100%\s+\+0%\s+\+1\s+zones by their CPU", line)
 
 
-def test_many_zones_leave_the_columns_out_and_the_rest_in() -> None:
-    lines = lines_of(cluster_in("abcdefg"))
-    assert lines[1].split()[:3] == ["SERVICE", "IN", "ZONE"]
-    assert max(map(len, lines)) <= 100
-
-
 def test_zone_names_are_told_by_what_they_do_not_share() -> None:
     cluster = Cluster(
         service=a_service("Auto"),
@@ -46,12 +40,6 @@ def test_zone_names_are_told_by_what_they_do_not_share() -> None:
     lines = lines_of(cluster)
     assert lines[0].startswith("Demand: a = eu-west-1a 50%  b = eu-west-1b 50%")
     assert lines[1].split()[1:3] == ["a", "b"]
-
-
-def test_nodes_without_a_zone_have_their_share_in_the_heading() -> None:
-    cluster = cluster_in("ab")
-    with_one = cluster.with_(nodes=(*cluster.nodes, a_node("lost", None)))
-    assert "without a zone" in lines_of(with_one)[0]
 
 
 def test_without_ready_nodes_the_table_says_that_nothing_is_known() -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.kube.object_reader import read_objects
-from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
+from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
@@ -128,21 +128,3 @@ def test_traffic_that_becomes_another_without_a_write_is_told_as_that() -> None:
     cluster.lose("eu-central-1b")
     line = describe_write(before, cluster.plan())
     assert line.startswith("nothing to write: eu-central-1b has no ready node; in zone 34% > ")
-
-
-def test_hints_that_end_are_told_with_the_event_and_the_reason() -> None:
-    cluster = Cluster("search")
-    before = cluster.plan()
-    cluster.change(len(cluster.pods) - 2, gone)
-    line = describe_write(before, cluster.plan())
-    reason = "2 endpoints for 3 zones: fewer than one each"
-    assert f"hints off (TopologyAwareRoutingDisabled): {reason}" in line
-
-
-def test_another_setting_of_the_service_is_a_cause() -> None:
-    cluster = Cluster("inventory")
-    before = cluster.plan()
-    spec = replace(cluster.service.spec, traffic_distribution="PreferSameZone")
-    cluster.service = Service(metadata=cluster.service.metadata, spec=spec)
-    line = describe_write(before, cluster.plan())
-    assert line.startswith("1 slice updated: it asks for TrafficDistribution/PreferSameZone; hints on")

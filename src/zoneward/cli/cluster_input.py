@@ -11,8 +11,7 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
-from zoneward.kube.input_error import ConfigurationError, InputError, MalformedText, show
-from zoneward.kube.input_files import read_small
+from zoneward.kube.input_error import ConfigurationError, InputError, show
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 INSECURE_WARNING: Final = (
     "the server's certificate is not checked (insecure-skip-tls-verify): any server that answers gets the credentials"
 )
-_LARGEST: Final = 1 << 20
-"""Bytes. A configuration file is about a page; a larger file is something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +47,12 @@ def load_configuration(options: Options) -> Configuration:
 def read_configuration(name: str) -> ConfigurationFile:
     """Raises InputError with the file and the field."""
     from zoneward.controller.controller_configuration import SECTION, read_controller_configuration
+    from zoneward.kube.yaml_documents import read_document
     from zoneward.proxy.proxy_configuration import SECTION as PROXY
     from zoneward.proxy.proxy_configuration import read_proxy_configuration
 
-    document = _document(name)
+    # A configuration file is about a page; a larger file is something else.
+    document = read_document(name, what="configuration", most=1)
     if not isinstance(document, dict):
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
@@ -66,25 +65,6 @@ def read_configuration(name: str) -> ConfigurationFile:
         )
     except ConfigurationError as error:
         raise InputError(name, str(error)) from error
-
-
-def _document(name: str) -> object:
-    from zoneward.kube.yaml_documents import whole_documents
-
-    try:
-        data = read_small(name, most=_LARGEST)
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(name, f"expected a readable file, got: {problem}") from error
-    if len(data) > _LARGEST:
-        raise InputError(name, "expected a configuration, got more than 1 MiB")
-    try:
-        documents = whole_documents(data)
-    except MalformedText as error:
-        raise InputError(name, f"line {error.line}, column {error.column}", error.problem) from None
-    if len(documents) != 1:
-        raise InputError(name, f"expected one document, got {len(documents)}")
-    return documents[0]
 
 
 # --- clusters and snapshots -------------------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from zoneward import sample
 from zoneward.cli.demo_views import DemoStory, StoryMetrics, demo_view
@@ -34,10 +35,9 @@ from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
-from zoneward.sandbox.play.play_file import play_from
-from zoneward.sandbox.play.play_model import Outage, Play
+from zoneward.sandbox.play.play_file import Play, play_from
 from zoneward.sandbox.server.persistence import new_registry, save_objects
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.comparison import compare_service
@@ -132,8 +132,7 @@ def _moments(play: Play) -> Iterator[float]:
     """The moments at which something begins that the viewer should see on its own."""
     for step in play.steps:
         yield step.at
-        outage = step.action
-        if isinstance(outage, Outage):
+        if (outage := step.outage) is not None:
             noticed = step.at + outage.noticed_after
             yield from (noticed, noticed + outage.evicted_after)
             if outage.duration is not None:
@@ -161,8 +160,7 @@ async def _run_play(
 
     await perform(
         play,
-        LocalClient(registry),
-        kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
+        registry,
         clock=WaitingClock([moment / play.speed for moment in _moments(play)], is_done=is_done),
         sleep=sleep,
         on_line=record_line,

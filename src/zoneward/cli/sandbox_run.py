@@ -16,9 +16,9 @@ import yaml
 
 from zoneward.cli.output import atomic_file, print_line
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
-from zoneward.kube.input_error import InputError, MalformedText
-from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file, read_small
-from zoneward.kube.yaml_documents import whole_documents
+from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file
+from zoneward.kube.yaml_documents import read_document
 from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import load_objects, new_registry, save_objects
@@ -27,12 +27,10 @@ from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer
 
 if TYPE_CHECKING:
     from zoneward.cli.sandbox import SandboxOptions
-    from zoneward.sandbox.play.play_model import Play
+    from zoneward.sandbox.play.play_file import Play
 
 _SAVING: Final = 5.0
 """Seconds between two saves while objects change; longer where a save takes long."""
-_LARGEST_KUBECONFIG: Final = 1 << 20
-"""Bytes. A larger file is no kubeconfig of a sandbox."""
 _SHARE: Final = 20
 """At most one part in so many of the time is spent on saving."""
 
@@ -94,17 +92,15 @@ async def _serve(
 async def _played(play: "Play", registry: Registry, options: "SandboxOptions", end: asyncio.Event) -> None:
     """Run the play until cancelled. If the server refuses a step, the sandbox ends."""
     from zoneward.sandbox.play.driver import play as perform
-    from zoneward.sandbox.server.resource_registry import LocalClient
 
-    kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     try:
         await perform(
             play,
-            LocalClient(registry),
-            kinds=kinds,
+            registry,
             clock=lambda: registry.now,
             sleep=asyncio.sleep,
             on_line=lambda line: _print_notes(options, line),
+            source=options.play or "play",
         )
     except BaseException:
         end.set()
@@ -197,10 +193,10 @@ def _refuse_other_kubeconfig(file: Path) -> None:
     file waits for this sandbox.
     """
     try:
-        (known,) = whole_documents(read_small(file, most=_LARGEST_KUBECONFIG))
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError, MalformedText):
+        known = read_document(str(file), what="kubeconfig", most=1)
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return
         known = None
     contexts = known.get("contexts") if isinstance(known, dict) else None
     if not isinstance(contexts, list) or [each.get("name") for each in contexts if isinstance(each, dict)] != [CONTEXT]:

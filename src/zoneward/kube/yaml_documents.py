@@ -26,7 +26,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from zoneward.kube.input_error import MalformedText, show
+from zoneward.kube.input_error import InputError, MalformedText, show
+from zoneward.kube.input_files import read_small
 from zoneward.kube.struct_decoder import FieldTree
 
 Take = Callable[[str, object], object]
@@ -72,6 +73,32 @@ def whole_documents(data: bytes | bytearray) -> list[object]:
     """Each document of a small file with all of its fields. Raises MalformedText."""
     with _malformed(data, 0):
         return list(_loaded(data, 0))
+
+
+def read_document(file: str, *, what: str, most: int) -> object:
+    """The one document of a small file, None where it is empty. Raises InputError with what is wrong and where.
+
+    ``what`` is what the file should be, ``most`` how many MiB that may have.
+    """
+    try:
+        data = read_small(file, most=most << 20)
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(file, f"expected a readable file, got: {problem}") from error
+    if len(data) > most << 20:
+        raise InputError(file, f"expected a {what}, got more than {most} MiB")
+    return one_document(file, data)
+
+
+def one_document(source: str, data: bytes) -> object:
+    """As `read_document`, of data that errors call ``source``."""
+    try:
+        documents = whole_documents(data)
+    except MalformedText as error:
+        raise InputError(source, f"line {error.line}, column {error.column}", error.problem) from None
+    if len(documents) > 1:
+        raise InputError(source, f"expected one document, got {len(documents)}")
+    return documents[0] if documents else None
 
 
 @contextmanager

@@ -1,19 +1,15 @@
 """Times as people write them: ``90s``, ``1m30s``, ``250ms``, and from one to another: ``5s-15s``."""
 
 import re
-from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 _UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|[dhms])", re.ASCII)
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
-EXPECTED: Final = "a time such as 90s, 1m30s or 250ms"
-EXPECTED_SPAN: Final = "a time such as 10s, or two such as 5s-15s"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Seconds, at least and at most."""
 
     least: float
@@ -28,7 +24,7 @@ def parse_duration(text: str) -> float:
     if text == "0":
         return 0.0
     if not _WHOLE.fullmatch(text):
-        raise ValueError(EXPECTED)
+        raise ValueError("a time such as 90s, 1m30s or 250ms")
     return sum(float(part[1]) * _UNITS[part[2]] for part in _PART.finditer(text))
 
 
@@ -38,7 +34,7 @@ def parse_span(text: str) -> Span:
     try:
         span = Span(parse_duration(least), parse_duration(most if dash else least))
     except ValueError:
-        raise ValueError(EXPECTED_SPAN) from None
+        raise ValueError("a time such as 10s, or two such as 5s-15s") from None
     if span.least > span.most:
         raise ValueError("the shorter time first, such as 5s-15s")
     return span
@@ -46,13 +42,9 @@ def parse_span(text: str) -> Span:
 
 def written(seconds: float) -> str:
     """``1m30s``, ``2h``, ``0.25s``: as short as it can be, to hundredths of a second."""
-    rest = round(seconds, 2)
-    parts = []
+    rest, text = round(seconds, 2), ""
     for unit in "dhm":
         count, rest = divmod(rest, _UNITS[unit])
-        if count:
-            parts.append(f"{count:.0f}{unit}")
+        text += f"{count:.0f}{unit}" if count else ""
     rest = round(rest, 2)
-    if rest or not parts:
-        parts.append(f"{rest:g}s")
-    return "".join(parts)
+    return f"{text}{rest:g}s" if rest or not text else text

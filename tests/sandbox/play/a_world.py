@@ -2,141 +2,119 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from random import Random
 from typing import Any
 
-from zoneward.sandbox.durations import Span
-from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Message, Patch, patched
-from zoneward.sandbox.play.play_model import NodeGroup, Play, PlayStep, StepAction, Workload
+from zoneward.sandbox.play.play_file import NodeGroup, Play, Step, Workload
 from zoneward.sandbox.play.played_cluster import PlayedCluster
+from zoneward.sandbox.play.timeline import Action, Create, Delete, Key, Patch
+from zoneward.sandbox.server.patches import strategic_merge_patch
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.schema import type_of
 
 Object = dict[str, Any]
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ZONES = ("a", "b", "c")
 CART = "shop/cart"
 """The one workload of `a_play`."""
+_KINDS = {kind.kind: kind for kind in new_registry().kinds.values()}
 
 
 def nodes(*counts: int, cpu: int = 4_000, pods: int = 110) -> tuple[NodeGroup, ...]:
     """So many in each zone; those of zone a are called ``a-1`` and so on."""
-    return tuple(
-        NodeGroup(name=zone, zone=zone, region="r", count=count, cpu=cpu, pods=pods)
-        for zone, count in zip(ZONES, counts, strict=False)
-        if count
-    )
+    counted = zip(ZONES, counts, strict=False)
+    return tuple(NodeGroup(zone=zone, count=count, cpu=cpu, pods=pods) for zone, count in counted if count)
 
 
 def a_workload(name: str = "cart", **fields: Any) -> Workload:
-    return Workload(
-        **{
-            "name": name,
-            "namespace": "shop",
-            "labels": {"app": name},
-            "startup": Span(2, 4),
-            "termination": Span(1, 3),
-            **fields,
-        }
-    )
+    return Workload(**{"name": name, "namespace": "shop", "startup": "2s-4s", "termination": "1s-3s", **fields})
 
 
-def a_play(*happenings: StepAction, **fields: object) -> Play:
-    """Six nodes in three zones, nine pods; what happens does so after 20, 40, ... seconds."""
-    steps = tuple(PlayStep(at=20 * (i + 1), action=each) for i, each in enumerate(happenings))
-    defaults: dict[str, object] = {"nodes": nodes(2, 2, 2), "workloads": (a_workload(replicas=9),), "steps": steps}
-    return Play(**{**defaults, **fields})  # type: ignore[arg-type]
+def a_play(*actions: dict[str, Any], **fields: Any) -> Play:
+    """Six nodes in three zones, nine pods; an action each after 20, 40, ... seconds."""
+    steps = tuple(Step(at=20 * number, **action) for number, action in enumerate(actions, start=1))
+    defaults = {"nodes": nodes(2, 2, 2), "workloads": (a_workload(replicas=9),), "steps": steps}
+    return Play(api_version="zoneward.dev/v1alpha1", kind="Play", **{**defaults, **fields})
 
 
 def cluster_of(play: Play) -> PlayedCluster:
-    return PlayedCluster(play, Random(play.seed), start=START)
+    return PlayedCluster(play, start=START)
 
 
 class World:
     """Takes actions, and no senseless ones: nothing is created twice, nothing is changed that is not there."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str, str], Object] = {}
+        self.objects: dict[Key, Object] = {}
         self.lines: list[str] = []
 
     def take(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            if isinstance(action, Message):
-                self.lines.append(action.line)
-                continue
-            key = (action.kind, action.namespace, action.name)
             match action:
-                case Create(thing=thing):
+                case str():
+                    self.lines.append(action)
+                case Create(key=key, thing=thing):
                     assert key not in self.objects, key
                     self.objects[key] = thing
-                case Patch(patch=patch, is_status=is_status):
-                    assert ("status" in patch) == is_status
-                    self.objects[key] = patched(self.objects[key], patch)
-                case Bind(node=node):
-                    assert "nodeName" not in self.objects[key]["spec"], key
-                    self.objects[key] = patched(self.objects[key], {"spec": {"nodeName": node}})
-                case Delete(grace=grace):
-                    if action.kind == "Node" or grace == 0:
-                        del self.objects[key]
-                    else:
-                        assert "deletionTimestamp" not in self.objects[key]["metadata"], key
-                        assert self.objects[key]["spec"]["nodeName"], key
-                        self.objects[key] = patched(self.objects[key], {"metadata": {"deletionTimestamp": "then"}})
+                case Patch(key=key, patch=patch):
+                    self._patch(key, patch)
+                case Delete(key=key, grace=None) if key[0] == "Pod":
+                    assert "deletionTimestamp" not in self.objects[key]["metadata"], key
+                    self._patch(key, {"metadata": {"deletionTimestamp": "then"}})
+                case Delete(key=key):
+                    del self.objects[key]
+
+    def _patch(self, key: Key, patch: Object) -> None:
+        self.objects[key] = strategic_merge_patch(self.objects[key], patch, type_of(_KINDS[key[0]]))
 
     def of(self, kind: str) -> list[Object]:
         return [thing for (each, _, _), thing in self.objects.items() if each == kind]
 
     def pods(self, workload: str = "") -> list[Object]:
         """Those that are not terminating."""
-        return [
-            pod
-            for pod in self.of("Pod")
-            if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"].startswith(workload)
-        ]
+        found = [pod for pod in self.of("Pod") if pod["metadata"]["name"].startswith(workload)]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def ready_pods(self, workload: str = "") -> list[Object]:
-        return [pod for pod in self.pods(workload) if is_ready(pod)]
+    def ready_pods(self) -> list[Object]:
+        return [pod for pod in self.pods() if is_ready(pod)]
 
-    def zones(self, workload: str = "") -> dict[str, int]:
+    def names(self) -> set[str]:
+        return {pod["metadata"]["name"] for pod in self.pods()}
+
+    def zones(self) -> dict[str, int]:
         """Pods by zone."""
-        zone_of = {node["metadata"]["name"]: node["metadata"]["name"].split("-")[0] for node in self.of("Node")}
-        found = [zone_of[pod["spec"]["nodeName"]] for pod in self.pods(workload) if "nodeName" in pod["spec"]]
+        found = [pod["spec"]["nodeName"][0] for pod in self.pods()]
         return {zone: found.count(zone) for zone in sorted(set(found))}
 
     def check(self) -> None:
         """What holds at all times, whatever happens."""
-        nodes_ = {node["metadata"]["name"]: node for node in self.of("Node")}
+        known = {node["metadata"]["name"]: node for node in self.of("Node")}
         addresses = [pod["status"]["podIP"] for pod in self.of("Pod") if "podIP" in pod.get("status", {})]
         assert len(addresses) == len(set(addresses))
-        used: dict[str, int] = {}
+        used = dict.fromkeys(known, 0)
         for pod in self.of("Pod"):
-            on = pod["spec"].get("nodeName")
-            if on is None:
-                assert not is_ready(pod)
-                continue
-            assert on in nodes_, "a pod on a node that is no more"
-            assert is_ready(nodes_[on]) or not is_ready(pod), "a ready pod on a silent node"
+            on = pod["spec"]["nodeName"]
+            assert on in known, "a pod on a node that is no more"
+            assert is_ready(known[on]) or not is_ready(pod), "a ready pod on a silent node"
             assert "podIP" in pod.get("status", {}) or not is_ready(pod), "a ready pod without an address"
-            used[on] = used.get(on, 0) + int(
-                pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m")
-            )
+            cpu = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            used[on] += int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
         for on, milli in used.items():
-            assert milli <= 1000 * int(nodes_[on]["status"]["allocatable"]["cpu"]), "more than there is room for"
+            assert milli <= 1000 * int(known[on]["status"]["allocatable"]["cpu"]), "more than there is room for"
 
 
 def is_ready(thing: Object) -> bool:
-    return status_of(thing, "Ready") == "True"
+    return bool(condition(thing, "Ready")["status"] == "True")
 
 
-def status_of(thing: Object, condition: str) -> str:
-    """Empty where there is no such condition."""
+def condition(thing: Object, kind: str) -> Object:
     conditions = thing.get("status", {}).get("conditions", ())
-    return next((each["status"] for each in conditions if each["type"] == condition), "")
+    return next((each for each in conditions if each["type"] == kind), {"status": ""})
 
 
 def moments(cluster: PlayedCluster, *, until: float) -> Iterator[tuple[float, list[Action]]]:
     """Each time at which something is due, and what is."""
-    while cluster.next is not None and cluster.next <= until:
-        now = cluster.next
-        yield now, cluster.advance(now)
+    while (now := cluster.timeline.next) is not None and now <= until:
+        yield now, cluster.timeline.run(now)
 
 
 def played(play: Play, *, until: float = 1_000) -> World:
@@ -146,7 +124,3 @@ def played(play: Play, *, until: float = 1_000) -> World:
         world.take(actions)
         world.check()
     return world
-
-
-def names(world: World) -> set[str]:
-    return {pod["metadata"]["name"] for pod in world.pods()}

@@ -1,79 +1,63 @@
 """Whatever is played, the cluster stays sound, and what happens depends on the seed alone."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sandbox.play.a_world import (
-    CART,
-    ZONES,
-    World,
-    a_play,
-    a_workload,
-    cluster_of,
-    moments,
-    names,
-    nodes,
-    played,
-)
+from tests.sandbox.play.a_world import CART, ZONES, World, a_play, a_workload, cluster_of, moments, nodes, played
 
-from zoneward.sandbox.play.actions import Action
-from zoneward.sandbox.play.play_model import (
-    AddNodes,
+from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
-    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
     Outage,
     Play,
-    PlayStep,
-    PodSpread,
-    RemoveNodes,
     RollOut,
     Scale,
-    StepAction,
+    Step,
 )
+from zoneward.sandbox.play.timeline import Action
 
-which = st.one_of(
-    st.builds(NodeSelection, zone=st.sampled_from(ZONES), count=st.sampled_from([None, 1])),
-    st.builds(NodeSelection, nodes=st.lists(st.sampled_from(["a-1", "b-1", "b-2"]), min_size=1, max_size=2).map(tuple)),
-)
+zones = st.fixed_dictionaries({"zone": st.sampled_from(ZONES), "count": st.sampled_from([None, 1])})
+names = st.lists(st.sampled_from(["a-1", "b-1", "b-2"]), min_size=1, max_size=2)
+which: st.SearchStrategy[dict[str, Any]] = st.one_of(zones, st.fixed_dictionaries({"nodes": names.map(tuple)}))
 workloads = st.sampled_from([CART, "shop/search"])
 lasting = st.sampled_from([3.0, 20.0, 70.0])
-happenings: st.SearchStrategy[StepAction] = st.one_of(
-    st.builds(Scale, workload=workloads, replicas=st.integers(0, 14)),
-    st.builds(RollOut, workload=workloads),
-    st.builds(Flap, workload=workloads, pods=st.integers(1, 4), period=st.just(4.0), duration=lasting),
-    st.builds(
-        Outage,
-        which=which,
-        duration=lasting,
-        noticed_after=st.sampled_from([0.0, 10.0]),
-        evicted_after=st.sampled_from([0.0, 25.0]),
-    ),
-    st.builds(Drain, which=which, duration=lasting),
-    st.builds(AddNodes, group=st.sampled_from(nodes(1, 1, 1, pods=5))),
-    st.builds(RemoveNodes, which=which),
-    st.builds(
-        Autoscale,
-        workload=workloads,
-        points=st.just((CurvePoint(0, 3), CurvePoint(30, 10), CurvePoint(60, 5))),
-        each=st.just(4.0),
-        noise=st.just(0.3),
-    ),
+curve = (CurvePoint(at=0, replicas=3), CurvePoint(at=30, replicas=10), CurvePoint(at=60, replicas=5))
+outages = st.fixed_dictionaries(
+    {
+        "duration": lasting,
+        "noticed_after": st.sampled_from([0.0, 10.0]),
+        "evicted_after": st.sampled_from([0.0, 25.0]),
+    }
 )
-steps = st.builds(PlayStep, at=st.integers(0, 60).map(float), action=happenings)
+actions: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries({"scale": st.builds(Scale, workload=workloads, replicas=st.integers(0, 14))}),
+    st.fixed_dictionaries({"rollout": st.builds(RollOut, workload=workloads)}),
+    st.builds(
+        lambda path, pods, duration: {"flap": Flap(workload=path, pods=pods, period=4, duration=duration)},
+        workloads,
+        st.integers(1, 4),
+        lasting,
+    ),
+    st.builds(lambda nodes_, outage: {"outage": Outage(**nodes_, **outage)}, which, outages),
+    st.fixed_dictionaries({"add_nodes": st.sampled_from(nodes(1, 1, 1, pods=5))}),
+    st.builds(lambda nodes_: {"remove_nodes": NodeSelection(**nodes_)}, which),
+    st.builds(lambda path: {"autoscale": Autoscale(workload=path, points=curve, each=4, noise="30%")}, workloads),
+)
+steps = st.builds(lambda at, action: Step(at=at, **action), st.integers(0, 60).map(float), actions)
 
 
 @st.composite
 def any_plays(draw: st.DrawFn) -> Play:
-    return Play(
+    return a_play(
         seed=draw(st.integers(0, 9)),
-        events=False,
         nodes=nodes(draw(st.integers(1, 2)), 2, 2, cpu=2_000, pods=draw(st.sampled_from([4, 110]))),
         workloads=(
             a_workload(replicas=draw(st.integers(0, 10)), cpu=200),
-            a_workload("search", replicas=3, spread=draw(st.sampled_from(PodSpread)), zones=("b", "c")),
+            a_workload("search", replicas=3, spread=draw(st.sampled_from(["even", "random"]))),
         ),
         steps=tuple(draw(st.lists(steps, max_size=6))),
     )
@@ -83,53 +67,46 @@ def any_plays(draw: st.DrawFn) -> Play:
 @settings(max_examples=60)
 def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play) -> None:
     cluster, world = cluster_of(play), World()
-    for _, actions in moments(cluster, until=2_000):
-        world.take(actions)
+    for _, done in moments(cluster, until=2_000):
+        world.take(done)
         world.check()
-    assert cluster.next is None
-    assert cluster.is_over
-    waiting = [pod for pod in world.pods() if "nodeName" not in pod["spec"]]
-    assert len(world.ready_pods()) + len(waiting) == len(world.of("Pod")), "each pod is ready, or waits for room"
+    assert cluster.timeline.next is None
+    assert len(world.ready_pods()) == len(world.of("Pod"))
     for workload in play.workloads:
-        if any(pod["metadata"]["name"].startswith(workload.name) for pod in waiting):
-            continue  # a rollout that has no room for its surge stays where it is
-        asked = [step.action.workload for step in play.steps if isinstance(step.action, Scale | Autoscale)]
-        if workload.path not in asked:
-            assert len(world.pods(workload.name)) == workload.replicas
-        assert len({pod["metadata"]["labels"]["pod-template-hash"] for pod in world.pods(workload.name)}) <= 1
+        pods = world.pods(workload.name)
+        scaled = [step for step in play.steps if getattr(step.scale or step.autoscale, "workload", "") == workload.path]
+        has_room = [node["status"]["allocatable"]["pods"] for node in world.of("Node")].count("110") > 2
+        if has_room and not scaled:
+            assert len(pods) == workload.replicas
+            assert len({pod["metadata"]["labels"]["pod-template-hash"] for pod in pods}) <= 1
 
 
 @given(play=any_plays(), stride=st.sampled_from([0.7, 5.0, 2_000.0]))
 @settings(max_examples=15)
 def test_what_happens_depends_on_the_seed_and_not_on_how_often_time_moves_on(play: Play, stride: float) -> None:
-    def strided() -> list[Action]:
-        cluster, done, now = cluster_of(play), [], 0.0
-        while now < 200:
-            done += cluster.advance(now)
-            now += stride
-        return done + cluster.advance(2_000)
-
-    assert strided() == [action for _, actions in moments(cluster_of(play), until=2_000) for action in actions]
+    timeline, done, now = cluster_of(play).timeline, list[Action](), 0.0
+    while now < 200:
+        done += timeline.run(now)
+        now += stride
+    done += timeline.run(2_000)
+    assert done == [action for _, each in moments(cluster_of(play), until=2_000) for action in each]
 
 
 def test_another_seed_is_another_play() -> None:
-    assert names(played(a_play(), until=5)) != names(played(a_play(seed=2), until=5))
+    assert played(a_play(), until=5).names() != played(a_play(seed=2), until=5).names()
 
 
 def test_nodes_that_come_and_go_for_a_long_time_keep_to_their_address_ranges() -> None:
-    group = NodeGroup(name="spot", zone="a", region="r")
     play = a_play(
         nodes=nodes(0, 1),
         steps=(
-            PlayStep(at=0, every=10, until=5_000, action=AddNodes(group=group)),
-            PlayStep(at=5, every=10, until=5_005, action=RemoveNodes(which=NodeSelection(zone="a"))),
+            Step(at=0, every=10, add_nodes=NodeGroup(name="spot", zone="a")),
+            Step(at=5, every=10, remove_nodes=NodeSelection(zone="a")),
         ),
-        events=False,
     )
-    world = World()
-    observe: dict[str, str] = {}
-    for _, actions in moments(cluster_of(play), until=5_100):
-        world.take(actions)
-        observe |= {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in world.of("Node")}
-    assert len(observe) == 502
-    assert len(set(observe.values())) <= 3
+    world, ranges = World(), dict[str, str]()
+    for _, done in moments(cluster_of(play), until=1_100):
+        world.take(done)
+        ranges |= {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in world.of("Node")}
+    assert len(ranges) == 112
+    assert len(set(ranges.values())) <= 3

@@ -18,11 +18,10 @@ from zoneward.client.auth.client_config import (
 )
 from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT, in_cluster_config
 from zoneward.kube.document_fields import DocumentFields
-from zoneward.kube.input_error import InputError, MalformedText, show
-from zoneward.kube.input_files import read_small
+from zoneward.kube.input_error import InputError, show
 
-_LARGEST: Final = 16 << 20
-"""Bytes. Large companies have thousands of clusters in theirs; what is larger is another file."""
+_LARGEST: Final = 16
+"""MiB. Large companies have thousands of clusters in theirs; what is larger is another file."""
 _SECTIONS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
@@ -127,26 +126,16 @@ class _MergedKubeconfig:
 
 def _document(file: str, *, must_exist: bool) -> DocumentFields | None:
     """A file's one document; None for a file that need not exist and does not."""
-    from zoneward.kube.yaml_documents import whole_documents
+    from zoneward.kube.yaml_documents import read_document
 
     try:
-        data = read_small(file, most=_LARGEST)
-    except FileNotFoundError:
-        if not must_exist:
-            return None
-        raise InputError(file, "expected a kubeconfig file, got none") from None
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(file, f"expected a readable file, got: {problem}") from None
-    if len(data) > _LARGEST:
-        raise InputError(file, "expected a kubeconfig, got more than 16 MiB")
-    try:
-        documents = whole_documents(data)
-    except MalformedText as error:
-        raise InputError(file, f"line {error.line}, column {error.column}", error.problem) from None
-    if len(documents) > 1:
-        raise InputError(file, f"expected one document, got {len(documents)}")
-    return DocumentFields(documents[0] if documents else None, source=file)
+        return DocumentFields(read_document(file, what="kubeconfig", most=_LARGEST), source=file)
+    except InputError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        if must_exist:
+            raise InputError(file, "expected a kubeconfig file, got none") from None
+        return None
 
 
 # --- entries: what client-go refuses is refused, and the error names the field ----------------------------------------

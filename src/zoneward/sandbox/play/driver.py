@@ -1,19 +1,19 @@
 """A play on a server: its actions are done as they are due, and what others change is taken as it is."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
-from random import Random
-from typing import Any, Final, Protocol
+from typing import Final
 
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Message, Patch, patched
-from zoneward.sandbox.play.play_model import Play
-from zoneward.sandbox.play.played_cluster import PlayedCluster, Watched
+from zoneward.sandbox.play.play_file import Play
+from zoneward.sandbox.play.played_cluster import PlayedCluster
+from zoneward.sandbox.play.timeline import Action, Create, Delete, Key, Object, Patch
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.patches import strategic_merge_patch
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.schema import type_of
 from zoneward.sandbox.server.status_errors import StatusError
-
-Object = dict[str, Any]
 
 POLL_SECONDS: Final = 1.0
 """Seconds (of the day, not of the play) between looks at what others did."""
@@ -22,56 +22,36 @@ _BATCH: Final = 50
 _SHORTEST: Final = 0.001
 """Seconds. Actions due within them are done at once: a clock may not resolve shorter times."""
 _OBJECTS_A_LOOK: Final = 500
-_ATTEMPTS: Final = 3
-
-
-class PlayClient(Protocol):
-    """The server, as a play sees it. All raise StatusError."""
-
-    def create(self, kind: Kind, namespace: str, thing: Object) -> Object: ...
-
-    def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object: ...
-
-    def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object: ...
-
-    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None: ...
-
-    def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None: ...
-
-    def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
 
 
 async def play(
     play: Play,
-    registry: PlayClient,
+    registry: Registry,
     *,
-    kinds: Mapping[tuple[str, str], Kind],
     clock: Callable[[], datetime],
     sleep: Callable[[float], Awaitable[None]],
     on_line: Callable[[str], None] = lambda _line: None,
     until: float | None = None,
+    source: str = "play",
 ) -> None:
     """Play until cancelled, or until a time of the play: also after the last step, pods that go are replaced.
 
-    ``kinds`` by apiVersion and kind; ``on_line`` gets a line for each step. Raises InputError where the server refuses
-    what stands in the play's file.
+    ``on_line`` gets a line for each step. Raises InputError where the server refuses what stands in the play's file,
+    ``source``.
     """
     start = clock()
-    cluster = PlayedCluster(play, Random(play.seed), start=start)
-    runner = _ActionRunner(registry, kinds, cluster, on_line)
-    was_over = False
+    cluster = PlayedCluster(play, start=start)
+    kinds = {kind.kind: kind for kind in registry.kinds.values() if kind.api == "v1"}
+    runner = _ActionRunner(LocalClient(registry), kinds, cluster, on_line, source)
     polled, now = start, 0.0
     while True:
-        for number, action in enumerate(cluster.advance(now)):
+        for number, action in enumerate(cluster.timeline.run(now)):
             runner.run_action(action)
             if number % _BATCH == _BATCH - 1:
                 await sleep(0)
-        if cluster.is_over and not was_over and play.steps:
-            was_over = True
-            on_line("The play is over; pods that are deleted are still replaced.")
         if until is not None and now >= until:
             return
-        wait = POLL_SECONDS if cluster.next is None else min(POLL_SECONDS, (cluster.next - now) / play.speed)
+        wait = POLL_SECONDS if (due := cluster.timeline.next) is None else min(POLL_SECONDS, (due - now) / play.speed)
         await sleep(max(_SHORTEST, wait))
         time = clock()
         if (time - polled).total_seconds() >= POLL_SECONDS:
@@ -83,101 +63,64 @@ async def play(
             now = min(now, until)
 
 
+@dataclass(slots=True)
 class _ActionRunner:
-    def __init__(
-        self,
-        registry: PlayClient,
-        kinds: Mapping[tuple[str, str], Kind],
-        cluster: PlayedCluster,
-        on_line: Callable[[str], None],
-    ) -> None:
-        self._registry, self._kinds, self._cluster, self._on_line = registry, kinds, cluster, on_line
-        self._polled_until = 0
-        self._reported: set[str] = set()
+    client: LocalClient
+    kinds: Mapping[str, Kind]
+    cluster: PlayedCluster
+    on_line: Callable[[str], None]
+    source: str
+    _polled_until: int = 0
+    _reported: set[str] = field(default_factory=set)
 
     def run_action(self, action: Action) -> None:
-        if isinstance(action, Message):
-            self._on_line(action.line)
+        if isinstance(action, str):
+            self.on_line(action)
             return
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._try(action)
-                return
-            except StatusError as refusal:
-                if refusal.reason != "Conflict" or attempt == _ATTEMPTS - 1:
-                    self._refused(action, refusal)
-                    return
+        kind, namespace, name = action.key
+        try:
+            match action:
+                case Create(thing=thing):
+                    self.client.create(self.kinds[kind], namespace, thing)
+                case Patch(patch=patch):
+                    write = self.client.patch_status if "status" in patch else self.client.update
+                    type_ = type_of(self.kinds[kind])
+                    write(self.kinds[kind], namespace, name, lambda old: strategic_merge_patch(old, patch, type_))
+                case Delete(grace=grace):
+                    self.client.delete(self.kinds[kind], namespace, name, grace=grace)
+        except StatusError as refusal:
+            self._refused(action, refusal)
 
     async def look(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """At a part of the objects, where they are many: the next part the next time."""
-        watched = list(self._cluster.watched())
+        watched = self.cluster.watched()
         begin = self._polled_until if self._polled_until < len(watched) else 0
         self._polled_until = begin + _OBJECTS_A_LOOK
-        for number, (kind, namespace, name) in enumerate(islice(watched, begin, self._polled_until)):
-            self._poll_object(kind, namespace, name)
+        for number, key in enumerate(watched[begin : self._polled_until]):
+            self.cluster.observe(key, self._found(key))
             if number % _BATCH == _BATCH - 1:
                 await sleep(0)
 
-    def _poll_object(self, kind: Watched, namespace: str, name: str) -> None:
+    def _found(self, key: Key) -> Object | None:
+        kind, namespace, name = key
         try:
-            thing = self._registry.get(self._kinds["v1", kind], namespace, name)
-        except StatusError as refusal:
-            if refusal.code == 404:
-                self._cluster.observe(kind, namespace, name, None)
-            return
-        self._cluster.observe(kind, namespace, name, thing)
-
-    def _try(self, action: Create | Patch | Bind | Delete) -> None:
-        match action:
-            case Create(thing=thing):
-                kind = self._kinds[thing["apiVersion"], thing["kind"]]
-                created = self._registry.create(kind, action.namespace, self._complete(thing))
-                if kind.has_status and "status" in thing and created.get("status") != thing["status"]:
-                    # Of some kinds what is created has no status yet.
-                    status = {"status": thing["status"]}
-                    self._registry.patch_status(kind, action.namespace, action.name, lambda old: patched(old, status))
-            case Patch(kind=name, patch=patch, is_status=is_status):
-                write = self._registry.patch_status if is_status else self._registry.update
-                write(
-                    self._kinds["v1", name],
-                    action.namespace,
-                    action.name,
-                    lambda old: patched(old, patch),
-                )
-            case Bind(namespace=namespace, name=name, node=node):
-                self._registry.bind(self._kinds["v1", "Pod"], namespace, name, node=node)
-            case Delete(kind=name, grace=grace):
-                self._registry.delete(self._kinds["v1", name], action.namespace, action.name, grace=grace)
-
-    def _complete(self, thing: Object) -> Object:
-        """An Event with the UID of what it is about, which only the server knows."""
-        about = thing.get("involvedObject")
-        if thing["kind"] != "Event" or not about or "uid" in about:
-            return thing
-        kind = self._kinds.get((about["apiVersion"], about["kind"]))
-        if kind is None:
-            return thing
-        try:
-            found = self._registry.get(kind, about.get("namespace", ""), about["name"])
+            return self.client.get(self.kinds[kind], namespace, name)
         except StatusError:
-            return thing
-        return thing | {"involvedObject": about | {"uid": found["metadata"]["uid"]}}
+            return None
 
-    def _refused(self, action: Create | Patch | Bind | Delete, refusal: StatusError) -> None:
+    def _refused(self, action: Create | Patch | Delete, refusal: StatusError) -> None:
+        kind, _, name = action.key
+        if refusal.code == 404 and not isinstance(action, Create):
+            self.cluster.observe(action.key, None)
+            return
         if isinstance(action, Create):
-            if action.kind == "Event":
-                return
-            if refusal.reason == "AlreadyExists" and (action.place or action.kind != "Pod"):
+            if refusal.reason == "AlreadyExists" and kind != "Pod":
                 return
             if action.place:
-                raise InputError(self._cluster.play.source, action.place, refusal.message)
-        elif refusal.code == 404:
-            if isinstance(action, Patch | Bind):
-                self._cluster.observe(action.kind, action.namespace, action.name, None)
-            return
-        self._cluster.refused(action)
+                raise InputError(self.source, action.place, refusal.message)
+            self.cluster.refused(action.key)
         # The same problem of every pod of a workload is reported once.
         problem = refusal.message.partition("\n")[0]
-        if problem.replace(action.name, "") not in self._reported:
-            self._reported.add(problem.replace(action.name, ""))
-            self._on_line(f"The server refused {action.kind} {action.name}: {problem}")
+        if problem.replace(name, "") not in self._reported:
+            self._reported.add(problem.replace(name, ""))
+            self.on_line(f"The server refused {kind} {name}: {problem}")

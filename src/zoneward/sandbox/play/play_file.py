@@ -1,489 +1,296 @@
-"""A play's file, ``kind: Play``, to a play. docs/plays.md has every field."""
+"""A play's file, ``kind: Play``: its fields, as values, and how it is read. docs/plays.md describes every field."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator
+from math import ceil
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from zoneward.kube import formats, quantity
-from zoneward.kube.document_fields import DocumentFields
-from zoneward.kube.input_error import InputError, MalformedText, show
-from zoneward.kube.input_files import read_small
+import msgspec
+from msgspec import Meta, Struct, field
+
+from zoneward.kube import quantity
+from zoneward.kube.input_error import InputError, show
 from zoneward.kube.names import DOMAIN
-from zoneward.sandbox.durations import EXPECTED_SPAN, Span, parse_duration, parse_span
-from zoneward.sandbox.play.node_pool import MOST_PODS
-from zoneward.sandbox.play.play_model import (
-    MAX_NODES,
-    MAX_REPLICAS,
-    STARTUP,
-    TERMINATION,
-    AddNodes,
-    Autoscale,
-    CountOrPercent,
-    CurvePoint,
-    Drain,
-    Flap,
-    NodeGroup,
-    NodeSelection,
-    Outage,
-    Play,
-    PlayStep,
-    PodSpread,
-    RemoveNodes,
-    RollOut,
-    Rollout,
-    Scale,
-    StepAction,
-    Wave,
-    Workload,
-    WorkloadService,
-)
+from zoneward.sandbox.durations import parse_duration, parse_span
 
-API_VERSION: Final = f"{DOMAIN}/v1alpha1"
-_LARGEST: Final = 1 << 20
-"""Bytes: manifests for a small cluster have room."""
+MAX_REPLICAS: Final = 5_000
+MAX_NODES: Final = 1_000
 
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "": ("apiVersion", "kind", "seed", "speed", "events", "nodes", "workloads", "objects", "steps"),
-    "nodes": ("zone", "region", "name", "count", "cpu", "pods", "labels"),
-    "workloads": (
-        "name",
-        "namespace",
-        "replicas",
-        "labels",
-        "port",
-        "cpu",
-        "zones",
-        "spread",
-        "rollout",
-        "startup",
-        "termination",
-        "service",
-    ),
-    "workloads.rollout": ("maxSurge", "maxUnavailable"),
-    "workloads.service": ("port", "annotations", "trafficDistribution"),
-    "scale": ("workload", "replicas"),
-    "rollout": ("workload",),
-    "autoscale": ("workload", "points", "wave", "noise", "each", "for"),
-    "autoscale.points": ("at", "replicas"),
-    "autoscale.wave": ("low", "high", "period"),
-    "flap": ("workload", "pods", "period", "for"),
-    "outage": ("zone", "count", "nodes", "for", "noticedAfter", "evictedAfter"),
-    "drain": ("zone", "count", "nodes", "for"),
-    "addNodes": ("zone", "region", "name", "count", "cpu", "pods", "labels"),
-    "removeNodes": ("zone", "count", "nodes"),
-}
-"""The fields of each mapping; a step has those of `STEP`, and one of `STEP_ACTIONS`."""
-STEP: Final = ("at", "every", "until")
-STEP_ACTIONS: Final = ("scale", "rollout", "autoscale", "flap", "outage", "drain", "addNodes", "removeNodes")
-SERVED: Final = (
-    ("v1", "Service"),
-    ("v1", "Node"),
-    ("v1", "Pod"),
-    ("v1", "Event"),
-    ("v1", "Namespace"),
-    ("v1", "Endpoints"),
-    ("discovery.k8s.io/v1", "EndpointSlice"),
-    ("events.k8s.io/v1", "Event"),
-    ("coordination.k8s.io/v1", "Lease"),
-)
-"""What a whole manifest may be."""
-_SERVERS_OWN: Final = ("resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "selfLink")
-_CLUSTER_WIDE: Final = ("Node", "Namespace")
+# --- the types of values ----------------------------------------------------------------------------------------------
 
 
-# --- fields of the file -----------------------------------------------------------------------------------------------
-
-_Value = TypeVar("_Value")
-_LONGEST = 10 * 365 * 86_400.0
-
-
-class PlayFields:
-    """A mapping with a known set of fields. Every method raises InputError, as those of `DocumentFields` do."""
-
-    def __init__(self, fields: DocumentFields, known: Sequence[str]) -> None:
-        self.fields = fields
-        for name in fields.names():
-            if name not in known:
-                raise fields.error("", f"one of {', '.join(known)}", show(name))
-
-    def __contains__(self, name: str) -> bool:
-        return self.fields.raw(name) is not None
-
-    def wrong(self, name: str, expected: str) -> Exception:
-        value = self.fields.raw(name)
-        return self.fields.error(name, expected, "none" if value is None else show(value))
-
-    def text(self, name: str, default: str) -> str:
-        return self.fields.text(name) or default
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        return self.fields.flag(name) if name in self else default
-
-    def whole(self, name: str, default: int | None, *, least: int, most: int) -> int:
-        """A whole number; without a default it is required."""
-        value = self.fields.raw(name)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.wrong(name, f"a whole number from {least} to {most}")
-        return value
-
-    def number(self, name: str, default: float, *, most: float) -> float:
-        """Above 0."""
-        value = self.fields.raw(name)
-        if value is None:
-            return default
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
-            raise self.wrong(name, f"a number above 0, up to {most:g}")
-        return float(value)
-
-    def seconds(self, name: str, default: float | None = None, *, above: float | None = None) -> float:
-        """A time; a bare number is seconds. Without a default it is required."""
-        if name not in self and default is not None:
-            return default
-        value = self._parsed(name, parse_duration)
-        if above is not None and value <= above:
-            raise self.wrong(name, f"a time above {above:g}")
-        return value
-
-    def maybe_seconds(self, name: str, *, above: float | None = None) -> float | None:
-        return self.seconds(name, above=above) if name in self else None
-
-    def span(self, name: str, default: Span) -> Span:
-        if name not in self:
-            return default
-        span = self._parsed(name, parse_span)
-        if span.most <= 0:
-            raise self.wrong(name, EXPECTED_SPAN)
-        return span
-
-    def cpu(self, name: str, default: int) -> int:
-        """Thousandths."""
-        value = self.fields.raw(name)
-        if value is None:
-            return default
-        try:
-            milli = quantity.in_milli(quantity.parse(value)) if isinstance(value, str | int | float) else 0
-        except ValueError:
-            milli = 0
-        if isinstance(value, bool) or not 0 < milli <= 10**7:
-            raise self.wrong(name, "CPUs such as 4 or 250m")
-        return milli
-
-    def choice(self, name: str, default: str, choices: Iterable[str]) -> str:
-        value = self.text(name, default)
-        listed = list(choices)
-        if value not in listed:
-            raise self.wrong(name, f"one of {', '.join(listed)}")
-        return value
-
-    def label(self, name: str, default: str | None) -> str:
-        """A DNS label, short enough for names made of it; without a default it is required."""
-        value = self.text(name, default or "")
-        if len(value) > 40 or next(formats.label_problems(value), None):
-            raise self.wrong(name, "lower case letters, digits and '-', 1 to 40 of them")
-        return value
-
-    def zone(self, name: str) -> str:
-        return self._zone(name, self.fields.text(name))
-
-    def zones(self, name: str) -> tuple[str, ...]:
-        return tuple(self._zone(f"{name}[{i}]", zone) for i, zone in enumerate(self.fields.texts(name)))
-
-    def labels(self, name: str) -> dict[str, str]:
-        found = self.strings(name)
-        inner = self.fields.inner(name)
-        for key, value in found.items():
-            if next(formats.qualified_name_problems(key), None):
-                raise inner.error("", "keys that labels can have", show(key))
-            if next(formats.label_value_problems(value), None):
-                raise inner.error(key, "a value that labels can have", show(value))
-        return found
-
-    def strings(self, name: str) -> dict[str, str]:
-        inner = self.fields.inner(name)
-        return {key: inner.text(key) for key in inner.names()}
-
-    def inner(self, name: str, known: Sequence[str]) -> "PlayFields":
-        return PlayFields(self.fields.inner(name), known)
-
-    def items(self, name: str, known: Sequence[str]) -> Iterator["PlayFields"]:
-        return (PlayFields(item, known) for item in self.fields.items(name))
-
-    def _zone(self, name: str, zone: str) -> str:
-        if not zone or next(formats.label_value_problems(zone), None):
-            raise self.fields.error(name, "the name of a zone", show(zone) if zone else "none")
-        return zone
-
-    def _parsed(self, name: str, parse: Callable[[str], _Value]) -> _Value:
-        value = self.fields.raw(name)
-        text = f"{value:f}s" if isinstance(value, int | float) and not isinstance(value, bool) else value
-        try:
-            parsed = parse(text if isinstance(text, str) else "")
-        except ValueError as error:
-            raise self.wrong(name, str(error)) from None
-        longest = parsed.most if isinstance(parsed, Span) else parsed
-        if isinstance(longest, float) and longest > _LONGEST:
-            raise self.wrong(name, "a time of no more than ten years")
-        return parsed
+if TYPE_CHECKING:
+    Seconds = float
+    Interval = float
+    MilliCpu = int
+    SpanText = str
+else:
+    # `_parse` makes these for msgspec. An interval is above 0.
+    Seconds, Interval = type("Seconds", (float,), {}), type("Interval", (float,), {})
+    MilliCpu, SpanText = type("MilliCpu", (int,), {}), type("SpanText", (str,), {})
+_Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
+_Zone = Annotated[str, Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+_Replicas = Annotated[int, Meta(ge=0, le=MAX_REPLICAS)]
+_Percent = Annotated[str, Meta(pattern="^[0-9]{1,3}%$")]
 
 
-# --- the file ---------------------------------------------------------------------------------------------------------
+def _parse(type_: Any, value: object) -> Any:
+    """For msgspec, which adds the place to a ValueError. A bare number is seconds."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    text = f"{value:f}s" if is_number else value if isinstance(value, str) else ""
+    try:
+        if type_ is MilliCpu:
+            milli = quantity.in_milli(quantity.parse(text.removesuffix("s")))
+            if not 0 < milli <= 10**7:
+                raise ValueError
+            return MilliCpu(milli)
+        longest = parse_span(text).most if type_ is SpanText else parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"Expected {'CPUs such as 4 or 250m' if type_ is MilliCpu else error}") from None
+    if longest > 10 * 365 * 86_400 or (not longest and type_ is not Seconds):
+        raise ValueError("Expected a time above 0 and of no more than ten years")
+    return type_(text if type_ is SpanText else longest)
+
+
+# --- the fields -------------------------------------------------------------------------------------------------------
+
+
+class _Fields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    pass
+
+
+class NodeGroup(_Fields, frozen=True, kw_only=True):
+    """Equal nodes of one zone, called ``<name>-1`` and so on."""
+
+    zone: _Zone
+    name: _Name = ""
+    count: Annotated[int, Meta(ge=1, le=MAX_NODES)] = 1
+    cpu: MilliCpu = 4_000
+    """Allocatable, in thousandths of a CPU."""
+    pods: Annotated[int, Meta(ge=1, le=255)] = 110
+
+    @property
+    def prefix(self) -> str:
+        return self.name or re.sub("[^a-z0-9-]+", "-", self.zone.lower()).strip("-")[:40].strip("-")
+
+    @property
+    def region(self) -> str:
+        lettered = re.fullmatch(r"(.*[0-9])[a-z]", self.zone)
+        return lettered[1] if lettered else self.zone
+
+
+class RollingUpdate(_Fields, frozen=True, kw_only=True):
+    """As ``spec.strategy.rollingUpdate`` of a Deployment."""
+
+    max_surge: _Replicas | _Percent = "25%"
+    max_unavailable: _Replicas | _Percent = "25%"
+
+    def bounds(self, replicas: int) -> tuple[int, int]:
+        """The pods allowed above ``replicas``, and the ready pods allowed below; never both 0: a rollout would hang."""
+        surge, unavailable = (
+            part if isinstance(part, int) else int(part[:-1]) * replicas / 100
+            for part in (self.max_surge, self.max_unavailable)
+        )
+        return ceil(surge), int(unavailable) or (0 if surge else 1)
+
+
+class WorkloadService(_Fields, frozen=True, kw_only=True):
+    """In front of a workload, with its name."""
+
+    annotations: dict[str, str] = field(default_factory=dict)
+    traffic_distribution: str = ""
+
+
+class Workload(_Fields, frozen=True, kw_only=True):
+    """Equal pods, held at a number: a Deployment, but the sandbox serves no such kind."""
+
+    name: _Name
+    namespace: _Name = "default"
+    replicas: _Replicas = 1
+    cpu: MilliCpu = 100
+    """The request of a pod, in thousandths of a CPU."""
+    spread: Annotated[str, Meta(pattern="^(even|random)$")] = "even"
+    rollout: RollingUpdate = RollingUpdate()
+    startup: SpanText = "5s-10s"
+    """From a pod's node until it is ready."""
+    termination: SpanText = "2s-5s"
+    """From the deletion until it is gone."""
+    service: WorkloadService | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NodeSelection(_Fields, frozen=True, kw_only=True):
+    """Nodes: by name, or of a zone, all of them or ``count``, the newest first."""
+
+    zone: _Zone | None = None
+    count: Annotated[int, Meta(ge=1)] | None = None
+    nodes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.nodes) == bool(self.zone) or (self.nodes and self.count):
+            raise ValueError("expected either zone, with or without count, or nodes")
+
+    def __str__(self) -> str:
+        if self.nodes:
+            return f"node{'s' * (len(self.nodes) > 1)} {', '.join(self.nodes)}"
+        return f"zone {self.zone}" if self.count is None else f"zone {self.zone}, {self.count} of its nodes"
+
+
+class Scale(_Fields, frozen=True, kw_only=True):
+    """Ends autoscaling of the workload."""
+
+    workload: str
+    replicas: _Replicas
+
+
+class RollOut(_Fields, frozen=True, kw_only=True):
+    """Every pod is replaced, a few at a time."""
+
+    workload: str
+
+
+class CurvePoint(_Fields, frozen=True, kw_only=True):
+    at: Seconds
+    replicas: _Replicas
+
+
+class Wave(_Fields, frozen=True, kw_only=True):
+    """A sine that begins at ``low``."""
+
+    low: _Replicas
+    high: _Replicas
+    period: Interval
+
+
+class Autoscale(_Fields, frozen=True, kw_only=True):
+    """Replicas follow a curve from the step on: straight lines between points, or a wave without an end."""
+
+    workload: str
+    points: tuple[CurvePoint, ...] = ()
+    wave: Wave | None = None
+    noise: _Percent = "0%"
+    """Up to this part more or less."""
+    each: Interval = 30.0
+
+    def __post_init__(self) -> None:
+        if bool(self.points) == (self.wave is not None):
+            raise ValueError("expected either points or wave")
+        if any(after.at <= before.at for before, after in zip(self.points, self.points[1:], strict=False)):
+            raise ValueError("expected points in the order of their times")
+
+
+class Flap(_Fields, frozen=True, kw_only=True):
+    """Some ready pods are ready for half a period and not for the other half."""
+
+    workload: str
+    pods: Annotated[int, Meta(ge=1)] = 1
+    period: Interval = 20.0
+    duration: Interval = field(name="for", default=60.0)
+
+
+class Outage(NodeSelection, frozen=True, kw_only=True):
+    """Nodes fall silent."""
+
+    duration: Interval | None = field(name="for", default=None)
+    """None: for good."""
+    noticed_after: Seconds = 40.0
+    """Until the Node is ``Unknown`` and its pods are not ready (kube-controller-manager's grace period)."""
+    evicted_after: Seconds = 300.0
+    """From then until the pods are deleted, and so replaced (a pod's ``tolerationSeconds``)."""
+
+
+StepAction = Scale | RollOut | Autoscale | Flap | Outage | NodeGroup | NodeSelection
+
+
+class Step(_Fields, frozen=True, kw_only=True):
+    """One of the actions, at a time."""
+
+    at: Seconds
+    every: Interval | None = None
+    """Again and again, this long after."""
+    scale: Scale | None = None
+    rollout: RollOut | None = None
+    autoscale: Autoscale | None = None
+    flap: Flap | None = None
+    outage: Outage | None = None
+    add_nodes: NodeGroup | None = None
+    remove_nodes: NodeSelection | None = None
+
+    def __post_init__(self) -> None:
+        names = [name for name in self.__struct_fields__ if name not in ("at", "every")]
+        if len(found := [name for name in names if getattr(self, name) is not None]) != 1:
+            raise ValueError(f"expected one action, got {' and '.join(found) or 'none'}")
+
+    @property
+    def action(self) -> StepAction:
+        nodes = (self.outage, self.add_nodes, self.remove_nodes)
+        return next(each for each in (self.scale, self.rollout, self.autoscale, self.flap, *nodes) if each is not None)
+
+
+class Play(_Fields, frozen=True, kw_only=True):
+    api_version: Annotated[str, Meta(pattern=f"^{DOMAIN}/v1alpha1$")]
+    kind: Annotated[str, Meta(pattern="^Play$")]
+    seed: Annotated[int, Meta(ge=0)] = 1
+    speed: Annotated[float, Meta(gt=0, le=100_000)] = 1
+    """Seconds of the play in a second."""
+    nodes: tuple[NodeGroup, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def read_play(file: str) -> Play:
     """Raises InputError with the file, the field, what was expected and what was found."""
-    try:
-        data = read_small(file, most=_LARGEST)
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(file, f"expected a readable file, got: {problem}") from None
-    if len(data) > _LARGEST:
-        raise InputError(file, "expected a play, got more than 1 MiB")
-    return play_from(file, data)
+    from zoneward.kube.yaml_documents import read_document
+
+    return _play(file, read_document(file, what="play", most=1))
 
 
 def play_from(source: str, data: bytes) -> Play:
     """A play from YAML; ``source`` is what errors call it. Raises InputError."""
-    from zoneward.kube.yaml_documents import whole_documents
+    from zoneward.kube.yaml_documents import one_document
 
+    return _play(source, one_document(source, data))
+
+
+def _play(source: str, document: object) -> Play:
     try:
-        documents = whole_documents(data)
-    except MalformedText as error:
-        raise InputError(source, f"line {error.line}, column {error.column}", error.problem) from None
-    if len(documents) != 1:
-        raise InputError(source, f"expected one document, got {len(documents) or 'none'}")
-    return _play(DocumentFields(documents[0], source=source))
+        play = msgspec.convert(document, Play, dec_hook=_parse)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).replace("`", "").partition(" - at $")
+        raise InputError(source, place.removeprefix("."), problem[0].lower() + problem[1:]) from None
+    for place, expected, got in _problems(play):
+        raise InputError(source, place, f"expected {expected}, got {got}")
+    return play
 
 
-def _play(fields: DocumentFields) -> Play:
-    for name, value in (("apiVersion", API_VERSION), ("kind", "Play")):
-        if fields.raw(name) != value:
-            raise fields.error(name, value, "none" if fields.raw(name) is None else show(fields.raw(name)))
-    form = PlayFields(fields, FIELDS[""])
-    nodes = tuple(_group(item) for item in form.items("nodes", FIELDS["nodes"]))
-    if sum(group.count for group in nodes) > MAX_NODES:
-        raise fields.error("nodes", f"no more than {MAX_NODES} in all", str(sum(group.count for group in nodes)))
-    workloads: dict[str, Workload] = {}
-    for item in form.items("workloads", FIELDS["workloads"]):
-        workload = _workload(item)
-        if workload.path in workloads:
-            raise item.fields.error("name", "a name of its own in its namespace", show(workload.name))
-        workloads[workload.path] = workload
-    steps = _StepReader(workloads, nodes)
-    items = [(item, PlayFields(item, (*STEP, *STEP_ACTIONS))) for item in fields.items("steps")]
-    for _, item_form in items:
-        steps.note_groups(item_form)
-    for number, item in enumerate(form.items("workloads", FIELDS["workloads"])):
-        for place, zone in enumerate(item.zones("zones")):
-            if zone not in steps.zones:
-                raise fields.error(f"workloads[{number}].zones[{place}]", _one_of("zones", steps.zones), show(zone))
-    return Play(
-        source=fields.source,
-        seed=form.whole("seed", 1, least=0, most=1 << 53),
-        speed=form.number("speed", 1, most=100_000),
-        events=form.flag("events", default=True),
-        nodes=nodes,
-        workloads=tuple(workloads.values()),
-        objects=tuple(_object(item) for item in fields.items("objects")),
-        steps=tuple(steps.step(item_form) for _, item_form in items),
-    )
+def _problems(play: Play) -> Iterator[tuple[str, str, str]]:
+    """What is wrong between parts of a play: the place, what was expected and what was found."""
+    groups = [*play.nodes, *(step.add_nodes for step in play.steps if step.add_nodes is not None)]
+    zones, stems = {group.zone for group in groups}, {group.prefix for group in groups}
+    if (count := sum(group.count for group in play.nodes)) > MAX_NODES:
+        yield "nodes", f"no more than {MAX_NODES} in all", str(count)
+    paths = set[str]()
+    for number, workload in enumerate(play.workloads):
+        if workload.path in paths:
+            yield f"workloads[{number}].name", "a name of its own in its namespace", show(workload.name)
+        paths.add(workload.path)
+    for number, step in enumerate(play.steps):
+        place, action = f"steps[{number}]", step.action
+        if isinstance(action, Scale | RollOut | Autoscale | Flap) and action.workload not in paths:
+            yield place, _one_of("workloads", paths), show(action.workload)
+        if isinstance(action, NodeSelection):
+            if action.zone and action.zone not in zones:
+                yield place, _one_of("zones", zones), show(action.zone)
+            for name in action.nodes:
+                if name.rpartition("-")[0] not in stems:
+                    yield place, _one_of("nodes", {f"{stem}-1" for stem in stems}), show(name)
 
 
-def _group(form: PlayFields) -> NodeGroup:
-    zone = form.zone("zone")
-    lettered = re.fullmatch(r"(.*[0-9])[a-z]", zone)
-    default = re.sub("[^a-z0-9-]+", "-", zone.lower()).strip("-")[:40].strip("-")
-    return NodeGroup(
-        name=form.label("name", default),
-        zone=zone,
-        region=form.text("region", lettered[1] if lettered else zone),
-        count=form.whole("count", 1, least=1, most=MAX_NODES),
-        cpu=form.cpu("cpu", 4_000),
-        pods=form.whole("pods", 110, least=1, most=MOST_PODS // 2),
-        labels=form.labels("labels"),
-    )
-
-
-def _workload(form: PlayFields) -> Workload:
-    name = form.label("name", None)
-    rollout = form.inner("rollout", FIELDS["workloads.rollout"])
-    limits = Rollout(
-        max_surge=_part(rollout, "maxSurge", most=None), max_unavailable=_part(rollout, "maxUnavailable", most=100)
-    )
-    if not limits.max_surge.number and not limits.max_unavailable.number:
-        raise rollout.fields.error("maxUnavailable", "more than 0, where maxSurge is 0", "0")
-    return Workload(
-        name=name,
-        namespace=form.label("namespace", "default"),
-        replicas=form.whole("replicas", 1, least=0, most=MAX_REPLICAS),
-        labels=form.labels("labels") or {"app": name},
-        port=form.whole("port", 8080, least=1, most=65_535),
-        cpu=form.cpu("cpu", 100),
-        zones=form.zones("zones"),
-        spread=PodSpread(form.choice("spread", "even", list(PodSpread))),
-        rollout=limits,
-        startup=form.span("startup", STARTUP),
-        termination=form.span("termination", TERMINATION),
-        service=_service(form.inner("service", FIELDS["workloads.service"])) if "service" in form else None,
-    )
-
-
-def _service(form: PlayFields) -> WorkloadService:
-    return WorkloadService(
-        port=form.whole("port", 80, least=1, most=65_535),
-        annotations=form.strings("annotations"),
-        traffic_distribution=form.text("trafficDistribution", ""),
-    )
-
-
-def _part(form: PlayFields, name: str, *, most: int | None) -> CountOrPercent:
-    value = form.fields.raw(name)
-    if value is None:
-        return CountOrPercent(25, is_percent=True)
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    match = re.fullmatch(r"([0-9]{1,4})(%?)", text, re.ASCII)
-    if match is None or (match[2] and int(match[1]) > (most or 9_999)):
-        raise form.wrong(name, "pods such as 1, or a part of them such as 25%")
-    return CountOrPercent(int(match[1]), is_percent=bool(match[2]))
-
-
-def _object(fields: DocumentFields) -> dict[str, Any]:
-    api, kind = fields.required("apiVersion"), fields.required("kind")
-    if (api, kind) not in SERVED:
-        known = ", ".join(dict.fromkeys(kind for _, kind in SERVED))
-        raise fields.error("kind", f"a kind that the sandbox serves ({known})", show(f"{api} {kind}"))
-    metadata = fields.inner("metadata")
-    metadata.required("name")
-    thing: dict[str, Any] = {name: fields.raw(name) for name in fields.names()}
-    # Output of kubectl is accepted: drop what only a server sets.
-    kept = {name: metadata.raw(name) for name in metadata.names() if name not in _SERVERS_OWN}
-    if kind not in _CLUSTER_WIDE:
-        kept["namespace"] = metadata.text("namespace") or "default"
-    return thing | {"metadata": kept}
-
-
-# --- steps ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _StepReader:
-    """What steps may name: workloads, zones and nodes of the play."""
-
-    workloads: Mapping[str, Workload]
-    groups: tuple[NodeGroup, ...]
-
-    @property
-    def zones(self) -> list[str]:
-        return list(dict.fromkeys(group.zone for group in self.groups))
-
-    def note_groups(self, form: PlayFields) -> None:
-        """Nodes that come later count as well."""
-        if "addNodes" in form:
-            self.groups += (_group(form.inner("addNodes", FIELDS["addNodes"])),)
-
-    def step(self, form: PlayFields) -> PlayStep:
-        found = [name for name in STEP_ACTIONS if name in form]
-        if len(found) != 1:
-            got = " and ".join(found) or "none"
-            raise form.fields.error("", f"one of {', '.join(STEP_ACTIONS)}", got)
-        readers: dict[str, Callable[[PlayFields], StepAction]] = {
-            "scale": self._scale,
-            "rollout": lambda inner: RollOut(workload=self._workload(inner)),
-            "autoscale": self._autoscale,
-            "flap": self._flap,
-            "outage": self._outage,
-            "drain": lambda inner: Drain(which=self._which(inner), duration=inner.maybe_seconds("for", above=0)),
-            "addNodes": lambda inner: AddNodes(group=_group(inner)),
-            "removeNodes": lambda inner: RemoveNodes(which=self._which(inner)),
-        }
-        name = found[0]
-        if "until" in form and "every" not in form:
-            raise form.wrong("until", "it only together with every")
-        return PlayStep(
-            at=form.seconds("at"),
-            every=form.maybe_seconds("every", above=0),
-            until=form.maybe_seconds("until"),
-            action=readers[name](form.inner(name, FIELDS[name])),
-        )
-
-    def _scale(self, form: PlayFields) -> Scale:
-        replicas = form.whole("replicas", None, least=0, most=MAX_REPLICAS)
-        return Scale(workload=self._workload(form), replicas=replicas)
-
-    def _autoscale(self, form: PlayFields) -> Autoscale:
-        if ("points" in form) == ("wave" in form):
-            raise form.fields.error("", "either points or wave", "both" if "wave" in form else "none")
-        points = tuple(
-            CurvePoint(item.seconds("at"), item.whole("replicas", None, least=0, most=MAX_REPLICAS))
-            for item in form.items("points", FIELDS["autoscale.points"])
-        )
-        for i in range(1, len(points)):
-            if points[i].at <= points[i - 1].at:
-                raise form.fields.error(f"points[{i}].at", "a time after that of the point before", "an earlier one")
-        if "points" in form and not points:
-            raise form.wrong("points", "a point at least")
-        noise = form.fields.raw("noise")
-        match = re.fullmatch(r"([0-9]{1,2}|100)%", noise, re.ASCII) if isinstance(noise, str) else None
-        if noise is not None and match is None:
-            raise form.wrong("noise", "a part such as 10%")
-        return Autoscale(
-            workload=self._workload(form),
-            points=points,
-            wave=self._wave(form.inner("wave", FIELDS["autoscale.wave"])) if "wave" in form else None,
-            noise=int(match[1]) / 100 if match else 0,
-            each=form.seconds("each", 30, above=0),
-            duration=form.maybe_seconds("for", above=0),
-        )
-
-    @staticmethod
-    def _wave(form: PlayFields) -> Wave:
-        low = form.whole("low", None, least=0, most=MAX_REPLICAS)
-        high = form.whole("high", None, least=low, most=MAX_REPLICAS)
-        return Wave(low=low, high=high, period=form.seconds("period", above=0))
-
-    def _flap(self, form: PlayFields) -> Flap:
-        return Flap(
-            workload=self._workload(form),
-            pods=form.whole("pods", 1, least=1, most=MAX_REPLICAS),
-            period=form.seconds("period", 20, above=0),
-            duration=form.seconds("for", 60, above=0),
-        )
-
-    def _outage(self, form: PlayFields) -> Outage:
-        return Outage(
-            which=self._which(form),
-            duration=form.maybe_seconds("for", above=0),
-            noticed_after=form.seconds("noticedAfter", 40),
-            evicted_after=form.seconds("evictedAfter", 300),
-        )
-
-    def _workload(self, form: PlayFields) -> str:
-        text = form.fields.text("workload")
-        path = text if "/" in text else f"default/{text}"
-        if path not in self.workloads:
-            raise form.wrong("workload", _one_of("workloads", self.workloads))
-        return path
-
-    def _which(self, form: PlayFields) -> NodeSelection:
-        names = form.fields.texts("nodes")
-        if bool(names) == ("zone" in form) or (names and "count" in form):
-            raise form.fields.error("", "either zone, with or without count, or nodes", "none" if not names else "both")
-        for i, name in enumerate(names):
-            stem, _, number = name.rpartition("-")
-            if not number.isdigit() or all(group.name != stem for group in self.groups):
-                expected = _one_of("nodes", [f"{group.name}-1" for group in self.groups])
-                raise form.fields.error(f"nodes[{i}]", expected, show(name))
-        if names:
-            return NodeSelection(nodes=names)
-        zone = form.zone("zone")
-        if zone not in self.zones:
-            raise form.wrong("zone", _one_of("zones", self.zones))
-        count = form.whole("count", 1, least=1, most=MAX_NODES) if "count" in form else None
-        return NodeSelection(zone=zone, count=count)
-
-
-def _one_of(what: str, known: Mapping[str, object] | list[str]) -> str:
-    listed = ", ".join(list(known)[:5]) + (", ..." if len(known) > 5 else "")
-    return f"one of the {what} ({listed or 'there are none'})"
+def _one_of(what: str, known: set[str]) -> str:
+    return f"one of the {what} ({', '.join(sorted(known)[:5]) or 'there are none'})"

@@ -1,35 +1,29 @@
 """A played cluster: what to do at a time. No clock, no I/O; the same seed makes the same cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime
+from itertools import pairwise
+from math import cos, pi
 from random import Random
-from typing import Final, Literal
 
-from zoneward.kube.names import DOMAIN
 from zoneward.sandbox.durations import written
-from zoneward.sandbox.play.actions import Action, Bind, Create, Object
-from zoneward.sandbox.play.node_lifecycle import NodeLifecycle
-from zoneward.sandbox.play.node_pool import NodePool, PlayedNode, PlayedPod
-from zoneward.sandbox.play.play_model import (
-    AddNodes,
+from zoneward.sandbox.play.play_file import (
+    MAX_NODES,
+    MAX_REPLICAS,
     Autoscale,
-    Drain,
+    CurvePoint,
     Flap,
+    NodeGroup,
     NodeSelection,
     Outage,
     Play,
-    PlayStep,
-    RemoveNodes,
     RollOut,
     Scale,
-    Workload,
+    Step,
 )
-from zoneward.sandbox.play.timeline import Timeline, counted
-from zoneward.sandbox.play.workload_controller import PlayedWorkload, WorkloadController, replicas_at
-
-REPLICAS_ANNOTATION: Final = f"{DOMAIN}/replicas"
-"""On a workload's Service: scales the workload."""
-Watched = Literal["Pod", "Node", "Service"]
+from zoneward.sandbox.play.pods_and_nodes import PlayedNode, PlayedPod, service_manifest
+from zoneward.sandbox.play.timeline import Create, Delete, Key, Object, Patch, Timeline, counted
+from zoneward.sandbox.play.workload_controller import WorkloadController
 
 
 class PlayedCluster:
@@ -38,250 +32,267 @@ class PlayedCluster:
     The driver does the actions, and reports refusals and changes by other clients: `refused` and `observe`.
     """
 
-    def __init__(self, play: Play, chance: Random, *, start: datetime) -> None:
-        self.play = play
-        self._timeline = Timeline(chance, start=start, speed=play.speed, events=play.events)
-        self._node_pool = NodePool()
-        self._workloads = WorkloadController(self._timeline, self._node_pool, play.workloads)
-        self._nodes = NodeLifecycle(self._timeline, self._node_pool, self._workloads)
-        self._ahead = 0
-        self._timeline.after(0, self._set_up)
-
-    def advance(self, now: float) -> list[Action]:
-        """What is to be done by then, in order. Time never goes back."""
-        return self._timeline.run(now)
-
-    @property
-    def next(self) -> float | None:
-        """When something is due; None: nothing ever will be, unless others change things."""
-        return self._timeline.next
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all steps have been taken."""
-        return not self._ahead
+    def __init__(self, play: Play, *, start: datetime) -> None:
+        self._play = play
+        self.timeline = Timeline(Random(play.seed), start=start, speed=play.speed)
+        self._nodes: dict[str, PlayedNode] = {}
+        self._named: dict[str, int] = {}
+        """How many nodes there have been of each prefix."""
+        self._workloads = WorkloadController(self.timeline, self._nodes, play.workloads)
+        self.timeline.after(0, self._set_up)
 
     # --- what others do -----------------------------------------------------------------------------------------------
 
-    def watched(self) -> Iterator[tuple[Watched, str, str]]:
-        """The objects for `observe`: kind, namespace and name."""
-        for name in self._node_pool.nodes:
-            yield "Node", "", name
-        for state in self._workloads.by_path.values():
-            workload = state.workload
-            if workload.service is not None:
-                yield "Service", workload.namespace, workload.name
-            for name in state.pods:
-                yield "Pod", workload.namespace, name
+    def watched(self) -> list[Key]:
+        """The objects for `observe`."""
+        return [*(node.key for node in self._nodes.values()), *self._workloads.pods]
 
-    def observe(self, kind: Watched, namespace: str, name: str, thing: Object | None) -> None:
+    def observe(self, key: Key, thing: Object | None) -> None:
         """An object as it is now; None: it does not exist."""
-        match kind:
-            case "Pod":
-                pod = self._pod(namespace, name)
-                if pod is not None:
-                    self._see_pod(pod, thing)
-            case "Node":
-                node = self._node_pool.nodes.get(name)
-                if node is not None:
-                    self._see_node(node, thing)
-            case "Service":
-                path = f"{namespace}/{name}"
-                for state in self._workloads.by_path.values():
-                    if thing is not None and state.workload.path == path and state.workload.service is not None:
-                        annotations = thing["metadata"].get("annotations") or {}
-                        self._workloads.read_annotation(state, annotations.get(REPLICAS_ANNOTATION))
+        if key in self._workloads.pods:
+            self._observe_pod(self._workloads.pods[key], thing)
+        elif key[0] == "Node" and key[2] in self._nodes:
+            self._observe_node(self._nodes[key[2]], thing)
 
-    def refused(self, action: Action) -> None:
-        """The server would not do it, but not because the object is gone: that is for `observe`."""
-        if not isinstance(action, Create | Bind) or action.kind != "Pod":
-            return
-        pod = self._pod(action.namespace, action.name)
-        if pod is None:
-            return
-        if isinstance(action, Create):
-            self._workloads.refuse(pod)
-        else:
-            # A pod that cannot be bound (another client bound it) makes room for a new one.
-            self._workloads.discard(pod)
-            self._workloads.reconcile(self._workloads.state_of(pod))
+    def refused(self, key: Key) -> None:
+        """The server would not create the object."""
+        if key in self._workloads.pods:
+            self._workloads.refused(self._workloads.pods[key])
 
-    def _see_pod(self, pod: PlayedPod, thing: Object | None) -> None:
-        state = self._workloads.state_of(pod)
+    def _observe_pod(self, pod: PlayedPod, thing: Object | None) -> None:
         if thing is None:
             self._workloads.forget(pod)
-            self._workloads.reconcile(state)
         elif "deletionTimestamp" in thing["metadata"] and not pod.is_terminating:
-            self._timeline.report(f"pod {pod.namespace}/{pod.name} was deleted by another client and is replaced")
+            self.timeline.report(f"pod {pod.name} was deleted by another client and is replaced")
             self._workloads.end(pod)
-            self._workloads.reconcile(state)
+        else:
+            return
+        self._workloads.reconcile(self._workloads.state_of(pod))
 
-    def _see_node(self, node: PlayedNode, thing: Object | None) -> None:
+    def _observe_node(self, node: PlayedNode, thing: Object | None) -> None:
         if thing is None:
-            self._timeline.report(f"node {node.name} was deleted by another client")
-            self._nodes.forget(node)
+            self.timeline.report(f"node {node.name} was deleted by another client")
+            self._forget(node)
             return
         is_cordoned = bool((thing.get("spec") or {}).get("unschedulable"))
         if is_cordoned != node.is_cordoned:
-            self._timeline.report(f"node {node.name} was {'' if is_cordoned else 'un'}cordoned by another client")
-            self._nodes.cordon(node, is_cordoned=is_cordoned)
-
-    def _pod(self, namespace: str, name: str) -> PlayedPod | None:
-        workloads = (state for state in self._workloads.by_path.values() if state.workload.namespace == namespace)
-        return next((state.pods[name] for state in workloads if name in state.pods), None)
+            self.timeline.report(f"node {node.name} was {'' if is_cordoned else 'un'}cordoned by another client")
+            self._cordon(node, is_cordoned=is_cordoned)
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        for thing in _missing_namespaces(self.play):
-            self._timeline.do(Create(thing=thing))
-        # Namespaces first, whatever their place in the file.
-        for number, thing in sorted(enumerate(self.play.objects), key=lambda each: each[1]["kind"] != "Namespace"):
-            self._timeline.do(Create(thing=thing, place=f"objects[{number}]"))
-        for number, workload in enumerate(self.play.workloads):
+        for namespace in dict.fromkeys(workload.namespace for workload in self._play.workloads):
+            thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            self.timeline.do(Create(("Namespace", "", namespace), thing))
+        for number, workload in enumerate(self._play.workloads):
             if workload.service is not None:
                 place = f"workloads[{number}].service"
-                self._timeline.do(Create(thing=_service_object(workload), place=place))
-        for group in self.play.nodes:
-            self._nodes.add(group)
+                key = ("Service", workload.namespace, workload.name)
+                self.timeline.do(Create(key, service_manifest(workload), place))
+        for group in self._play.nodes:
+            self._add_nodes(group)
         for state in self._workloads.by_path.values():
             self._workloads.reconcile(state)
-        counts = {
-            "node": len(self._node_pool.nodes),
-            "workload": len(self._workloads.by_path),
-            "pod": sum(state.replicas for state in self._workloads.by_path.values()),
-        }
-        self._timeline.report(", ".join(counted(count, what) for what, count in counts.items()))
-        for step in self.play.steps:
+        pods = sum(workload.replicas for workload in self._play.workloads)
+        counts = ((len(self._nodes), "node"), (len(self._play.workloads), "workload"), (pods, "pod"))
+        self.timeline.report(", ".join(counted(count, what) for count, what in counts))
+        for step in self._play.steps:
             self._plan(step, step.at)
 
-    def _plan(self, step: PlayStep, at: float) -> None:
-        self._ahead += 1
-
+    def _plan(self, step: Step, at: float) -> None:
         def take() -> None:
-            self._ahead -= 1
-            again = None if step.every is None else at + step.every
-            if again is not None and (step.until is None or again <= step.until):
-                self._plan(step, again)
+            if step.every is not None:
+                self._plan(step, at + step.every)
             self._take(step)
 
-        self._timeline.after(at - self._timeline.now, take)
+        self.timeline.after(at - self.timeline.now, take)
 
-    def _take(self, step: PlayStep) -> None:
+    def _take(self, step: Step) -> None:
+        report = self.timeline.report
         match step.action:
             case Scale(workload=path, replicas=replicas):
-                self._timeline.report(f"{path} is scaled to {replicas}")
+                report(f"{path} is scaled to {replicas}")
                 state = self._workloads.by_path[path]
                 state.curve += 1
-                self._workloads.scale(state, replicas)
+                state.replicas = replicas
+                self._workloads.reconcile(state)
             case RollOut(workload=path):
-                self._timeline.report(f"{path} is rolled out")
+                report(f"{path} is rolled out")
                 self._workloads.roll_out(self._workloads.by_path[path])
             case Autoscale() as curve:
-                self._timeline.report(f"{curve.workload} is autoscaled")
+                report(f"{curve.workload} is autoscaled")
                 self._autoscale(curve)
             case Flap() as flap:
                 self._flap(flap)
-            case Outage(which=which) as outage:
-                duration = "for good" if outage.duration is None else f"for {written(outage.duration)}"
-                self._timeline.report(f"{which}: silent {duration}")
-                self._nodes.fail(self._node_pool.select_nodes(which), outage)
-            case Drain(which=which, duration=duration):
-                self._timeline.report(f"{which}: drained")
-                self._drain(which, duration)
-            case AddNodes(group=group):
-                self._timeline.report(f"zone {group.zone} gets nodes: {group.count}")
-                self._nodes.add(group)
-            case RemoveNodes(which=which):
-                self._timeline.report(f"{which}: drained and removed")
-                self._nodes.remove(self._node_pool.select_nodes(which))
-
-    def _drain(self, which: NodeSelection, duration: float | None) -> None:
-        chosen = self._node_pool.select_nodes(which)
-        self._nodes.drain(chosen)
-        if duration is None:
-            return
-
-        def uncordon() -> None:
-            self._timeline.report(f"{which}: takes pods again")
-            for node in chosen:
-                if node.name in self._node_pool.nodes:
-                    self._nodes.cordon(node, is_cordoned=False)
-
-        self._timeline.after(duration, uncordon)
+            case Outage(duration=duration) as outage:
+                report(f"{outage}: silent {'for good' if duration is None else f'for {written(duration)}'}")
+                self._fail(self._selected(outage), outage)
+            case NodeGroup() as group:
+                report(f"zone {group.zone} gets nodes: {group.count}")
+                self._add_nodes(group)
+            case NodeSelection() as which:
+                report(f"{which}: drained and removed")
+                self._remove(self._selected(which))
 
     def _autoscale(self, curve: Autoscale) -> None:
         state = self._workloads.by_path[curve.workload]
         state.curve += 1
-        number, start = state.curve, self._timeline.now
-        end = curve.duration
-        if end is None and curve.wave is None:
-            end = curve.points[-1].at
-        self._ahead += 1
+        number, start = state.curve, self.timeline.now
+        end = curve.points[-1].at if curve.points else None
 
         def follow() -> None:
-            elapsed = self._timeline.now - start
+            elapsed = self.timeline.now - start
             if state.curve != number:
-                self._ahead -= 1
                 return
-            self._rescale(state, replicas_at(curve, elapsed, self._timeline.chance))
-            if end is not None and elapsed >= end:
-                self._ahead -= 1
-                return
-            self._timeline.after(curve.each if end is None else min(curve.each, end - elapsed), follow)
+            replicas = replicas_at(curve, elapsed, self.timeline.chance)
+            if replicas != state.replicas:
+                self.timeline.report(f"{curve.workload}: {state.replicas} -> {replicas} pods")
+                state.replicas = replicas
+                self._workloads.reconcile(state)
+            if end is None or elapsed < end:
+                self.timeline.after(curve.each if end is None else min(curve.each, end - elapsed), follow)
 
         follow()
-
-    def _rescale(self, state: PlayedWorkload, replicas: int) -> None:
-        if replicas != state.replicas:
-            self._timeline.report(f"{state.workload.path}: {state.replicas} -> {replicas} pods")
-            self._workloads.scale(state, replicas)
 
     def _flap(self, flap: Flap) -> None:
         state = self._workloads.by_path[flap.workload]
         steady = [pod for pod in state.live() if pod.is_reported_ready and not pod.is_flapping]
-        chosen = self._timeline.chance.sample(steady, min(flap.pods, len(steady)))
-        self._timeline.report(f"{len(chosen)} of {flap.workload} flap for {written(flap.duration)}")
+        chosen = self.timeline.chance.sample(steady, min(flap.pods, len(steady)))
+        self.timeline.report(f"{len(chosen)} of {flap.workload} flap for {written(flap.duration)}")
         for pod in chosen:
-            self._flap_one(pod, flap, self._timeline.now + flap.duration)
+            self._flap_one(pod, flap, self.timeline.now + flap.duration)
 
     def _flap_one(self, pod: PlayedPod, flap: Flap, end: float) -> None:
-        pod.is_flapping = True
-
         def turn() -> None:
             if pod.is_terminating or pod.node is None:
                 return
-            is_last = self._timeline.now >= end
-            pod.is_ready = is_last or not pod.is_ready
-            pod.is_flapping = not is_last
-            self._workloads.kubelets.report_readiness(pod)
-            if not is_last:
-                self._timeline.after(min(flap.period / 2, end - self._timeline.now), turn)
+            pod.is_flapping = self.timeline.now < end
+            pod.is_ready = not (pod.is_ready and pod.is_flapping)
+            self._workloads.report_readiness(pod)
+            if pod.is_flapping:
+                self.timeline.after(min(flap.period / 2, end - self.timeline.now), turn)
 
+        pod.is_flapping = True
         turn()
 
+    # --- nodes --------------------------------------------------------------------------------------------------------
 
-def _missing_namespaces(play: Play) -> Iterator[Object]:
-    """Those that the play needs and has no manifests for."""
-    needed = [workload.namespace for workload in play.workloads]
-    needed += [thing["metadata"].get("namespace", "") for thing in play.objects]
-    own = {thing["metadata"]["name"] for thing in play.objects if thing["kind"] == "Namespace"}
-    for name in dict.fromkeys(needed):
-        if name and name not in own:
-            yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    def _selected(self, which: NodeSelection) -> list[PlayedNode]:
+        if which.nodes:
+            return [node for name in which.nodes if (node := self._nodes.get(name)) is not None and not node.is_leaving]
+        here = [node for node in self._nodes.values() if node.group.zone == which.zone and not node.is_leaving]
+        return here if which.count is None else here[::-1][: which.count]
+
+    def _add_nodes(self, group: NodeGroup) -> None:
+        """No more than `MAX_NODES` in all. Names count on where the last group of that name ended."""
+        for _ in range(min(group.count, MAX_NODES - len(self._nodes))):
+            number = self._named[group.prefix] = self._named.get(group.prefix, 0) + 1
+            used = {node.number for node in self._nodes.values()}
+            free = next(each for each in range(MAX_NODES) if each not in used)
+            node = PlayedNode(number=free, name=f"{group.prefix}-{number}", group=group)
+            self._nodes[node.name] = node
+            self.timeline.do(Create(node.key, node.manifest(self.timeline.stamp())))
+        self._workloads.use_room()
+
+    def _fail(self, nodes: list[PlayedNode], outage: Outage) -> None:
+        """Their kubelets fall silent, those of nodes that are out already for as long as they were to be."""
+        out: list[tuple[PlayedNode, int]] = []
+        for node in nodes:
+            if node.is_alive:
+                node.is_alive = False
+                node.outage += 1
+                out.append((node, node.outage))
+
+        def still_out() -> list[PlayedNode]:
+            return [
+                node for node, number in out if not node.is_alive and node.outage == number and node.name in self._nodes
+            ]
+
+        def notice() -> None:
+            silent = still_out()
+            pods = sum(pod.is_reported_ready for node in silent for pod in node.pods.values())
+            if silent:
+                self.timeline.report(f"{counted(len(silent), 'node')} and {counted(pods, 'pod')} no longer ready")
+            for node in silent:
+                self._set_ready(node, is_ready=False)
+                for pod in list(node.pods.values()):
+                    self._workloads.mark_unreachable(pod)
+            self.timeline.after(outage.evicted_after, evict)
+
+        def evict() -> None:
+            silent = still_out()
+            pods = sum(not pod.is_terminating for node in silent for pod in node.pods.values())
+            if pods:
+                self.timeline.report(f"{counted(pods, 'pod')} of silent nodes replaced")
+            self._end_pods(silent, self._workloads.delete)
+
+        def resume() -> None:
+            back = still_out()
+            if back:
+                self.timeline.report(f"{counted(len(back), 'node')} back")
+            for node in back:
+                node.is_alive = True
+                if not node.is_ready:
+                    self._set_ready(node, is_ready=True)
+                    self._workloads.use_room()
+                self._workloads.resume(node)
+
+        self.timeline.after(outage.noticed_after, notice)
+        if outage.duration is not None:
+            self.timeline.after(outage.duration, resume)
+
+    def _set_ready(self, node: PlayedNode, *, is_ready: bool) -> None:
+        node.is_ready = is_ready
+        self.timeline.do(Patch(node.key, node.status(self.timeline.stamp())))
+
+    def _cordon(self, node: PlayedNode, *, is_cordoned: bool) -> None:
+        if node.is_cordoned != is_cordoned:
+            node.is_cordoned = is_cordoned
+            self.timeline.do(Patch(node.key, {"spec": {"unschedulable": is_cordoned or None}}))
+            self._workloads.use_room()
+
+    def _remove(self, nodes: list[PlayedNode]) -> None:
+        """Each once its pods are gone; at once, where no kubelet ends them."""
+        # All are cordoned before the first pod looks for another place.
+        for node in nodes:
+            node.is_leaving = True
+            self._cordon(node, is_cordoned=True)
+        self._end_pods(nodes, self._workloads.delete)
+        for node in nodes:
+            if node.name in self._nodes and not (node.is_alive and node.pods):
+                self.timeline.do(Delete(node.key))
+                self._forget(node)
+
+    def _forget(self, node: PlayedNode) -> None:
+        """It is no more, and what was on it is collected."""
+        self._nodes.pop(node.name, None)
+        node.is_leaving, node.is_alive = False, False
+        self._end_pods([node], self._workloads.discard)
+
+    def _end_pods(self, nodes: list[PlayedNode], end: Callable[[PlayedPod], None]) -> None:
+        pods = [pod for node in nodes for pod in node.pods.values()]
+        states = dict.fromkeys(self._workloads.state_of(pod) for pod in pods)
+        for pod in pods:
+            end(pod)
+        for state in states:
+            self._workloads.reconcile(state)
 
 
-def _service_object(workload: Workload) -> Object:
-    service = workload.service
-    assert service is not None
-    metadata: Object = {"name": workload.name, "namespace": workload.namespace, "labels": dict(workload.labels)}
-    if service.annotations:
-        metadata["annotations"] = dict(service.annotations)
-    spec: Object = {
-        "ports": [{"name": "http", "port": service.port, "protocol": "TCP", "targetPort": "http"}],
-        "selector": dict(workload.labels),
-        "type": "ClusterIP",
-    }
-    if service.traffic_distribution:
-        spec["trafficDistribution"] = service.traffic_distribution
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+def replicas_at(curve: Autoscale, elapsed: float, chance: Random) -> int:
+    """What the curve says so many seconds after its start. Draws one number, whatever the noise."""
+    if curve.wave is not None:
+        low, high = curve.wave.low, curve.wave.high
+        exact = low + (high - low) * (1 - cos(2 * pi * elapsed / curve.wave.period)) / 2
+    else:
+        exact = _between(curve.points, elapsed)
+    noisy = exact * (1 + int(curve.noise[:-1]) / 100 * chance.uniform(-1, 1))
+    return min(MAX_REPLICAS, max(0, round(noisy)))
+
+
+def _between(points: tuple[CurvePoint, ...], elapsed: float) -> float:
+    for before, after in pairwise(points):
+        if before.at <= elapsed < after.at:
+            part = (elapsed - before.at) / (after.at - before.at)
+            return before.replicas + (after.replicas - before.replicas) * part
+    return points[0 if elapsed < points[0].at else -1].replicas

@@ -1,17 +1,47 @@
-"""The play's time, what is due when, and what is to be done: the floor that a played cluster stands on."""
+"""What a play wants done to the objects of the server, as values; and the play's time: what is due when."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from itertools import count
 from random import Random
+from typing import Any
 
 from zoneward.sandbox.durations import written
-from zoneward.sandbox.play.actions import Action, Create, Message
 from zoneward.sandbox.server.schema import as_time
 
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+"""Kind, namespace and name."""
 
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    key: Key
+    thing: Object
+    place: str = ""
+    """Where it stands in the play's file; empty: nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A strategic merge patch: of the status, or of all else."""
+
+    key: Key
+    patch: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """``grace``: seconds; None: the pod's own, 0: at once."""
+
+    key: Key
+    grace: int | None = None
+
+
+Action = Create | Patch | Delete | str
+"""Text is a line to report."""
 
 
 class Timeline:
@@ -21,26 +51,20 @@ class Timeline:
     no difference.
     """
 
-    def __init__(self, chance: Random, *, start: datetime, speed: float, events: bool) -> None:
-        self.chance = chance
-        self.now = 0.0
-        self._start, self._speed, self._events = start, speed, events
+    def __init__(self, chance: Random, *, start: datetime, speed: float) -> None:
+        self.chance, self.now = chance, 0.0
+        self._start, self._speed = start, speed
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._done: list[Action] = []
-        self._numbers = 0
+        self.numbers = count()
 
     @property
     def next(self) -> float | None:
-        """When something is due; None: never."""
+        """When something is due; None: never, unless others change things."""
         return self._due[0][0] if self._due else None
 
-    def number(self) -> int:
-        """A new number each time."""
-        self._numbers += 1
-        return self._numbers
-
     def after(self, seconds: float, act: Callable[[], None]) -> None:
-        heappush(self._due, (self.now + seconds, self.number(), act))
+        heappush(self._due, (self.now + seconds, next(self.numbers), act))
 
     def run(self, now: float) -> list[Action]:
         """What was done since the last call, and what is due until ``now``."""
@@ -51,46 +75,16 @@ class Timeline:
         done, self._done = self._done, []
         return done
 
-    def do(self, action: Action) -> None:
+    def do(self, action: Create | Patch | Delete) -> None:
         self._done.append(action)
 
     def report(self, line: str) -> None:
-        self.do(Message(f"{written(self.now)}: {line}"))
+        self._done.append(f"{written(self.now)}: {line}")
 
     def stamp(self) -> str:
         """The time of day, as Kubernetes writes it."""
         return as_time(self._start + timedelta(seconds=self.now / self._speed))
 
-    def event(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        reason: str,
-        message: str,
-        *,
-        component: str,
-        is_warning: bool = False,
-    ) -> None:
-        """Create an Event about an object, if Events are wanted; the driver adds the object's UID."""
-        if not self._events:
-            return
-        about = {"apiVersion": "v1", "kind": kind, "name": name}
-        if namespace:
-            about["namespace"] = namespace
-        stamp = self.stamp()
-        thing = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            # Upstream's end in the nanoseconds of the time; here nothing must depend on when a play began.
-            "metadata": {"name": f"{name}.{0x18A0 << 48 | self.number():016x}", "namespace": namespace or "default"},
-            "involvedObject": about,
-            "reason": reason,
-            "message": message,
-            "source": {"component": component},
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
-            "count": 1,
-            "type": "Warning" if is_warning else "Normal",
-        }
-        self.do(Create(thing=thing))
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

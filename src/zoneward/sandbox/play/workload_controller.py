@@ -1,50 +1,47 @@
-"""The workloads of a play, each with its pods held at a number, as Deployments do it."""
+"""The workloads of a play, each with its pods held at a number, as Deployments do it; and the kubelets of the pods."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from math import cos, pi
-from random import Random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
 
-from zoneward.kube.input_error import show
-from zoneward.sandbox.play import played_objects
-from zoneward.sandbox.play.actions import Bind, Create, Delete, Patch
-from zoneward.sandbox.play.kubelets import Kubelets
-from zoneward.sandbox.play.node_pool import NodePool, Phase, PlayedPod
-from zoneward.sandbox.play.play_model import MAX_REPLICAS, Autoscale, CurvePoint, Workload
-from zoneward.sandbox.play.timeline import Timeline
+from zoneward.sandbox.durations import parse_span
+from zoneward.sandbox.play.play_file import Workload
+from zoneward.sandbox.play.pods_and_nodes import PlayedNode, PlayedPod, choose_node
+from zoneward.sandbox.play.timeline import Create, Delete, Key, Patch, Timeline
 
-_PATIENCE = 1.0
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""What Kubernetes makes names of."""
+_PATIENCE: Final = 1.0
 """Seconds until a pod that the server refused is tried again."""
+_RUNS_AFTER: Final = 0.5
+"""Of the startup: the rest is what the application takes until its probe succeeds."""
+_SERVES_FOR: Final = 0.6
+"""Of the termination: until then a pod finishes requests."""
+_CLEANUP: Final = 1.0
+"""Seconds that a kubelet which comes back takes to find out that a pod was deleted."""
 
 
 class PlayedWorkload:
     """A workload and its pods by name, those that are terminating too."""
 
     def __init__(self, workload: Workload, *, template: str) -> None:
-        self.workload, self.template = workload, template
-        self.replicas = workload.replicas
+        self.workload, self.template, self.replicas = workload, template, workload.replicas
         self.pods: dict[str, PlayedPod] = {}
         self.curve = 0
         """Counts what rules the replicas, so that an earlier curve ends."""
-        self.annotation: str | None = None
-        """The annotation, as last seen."""
-        self.is_backing_off = False
+        self.lacks_room = False
 
     def live(self) -> list[PlayedPod]:
         return [pod for pod in self.pods.values() if not pod.is_terminating]
 
 
 class WorkloadController:
-    def __init__(self, timeline: Timeline, node_pool: NodePool, workloads: Iterable[Workload]) -> None:
-        self._timeline, self._node_pool = timeline, node_pool
-        self.kubelets = Kubelets(timeline, changed=self._changed, gone=self.forget)
-        self.by_path = {each.path: PlayedWorkload(each, template=self._letters(10)) for each in workloads}
-        self._waiting: dict[str, PlayedPod] = {}
-        """Pods without a node, by namespace and name."""
+    """``nodes``, by name, is the played cluster's."""
 
-    def pods(self) -> Iterator[PlayedPod]:
-        for state in self.by_path.values():
-            yield from state.pods.values()
+    def __init__(self, timeline: Timeline, nodes: dict[str, PlayedNode], workloads: Iterable[Workload]) -> None:
+        self._timeline, self._nodes = timeline, nodes
+        self.by_path = {each.path: PlayedWorkload(each, template=self._letters(10)) for each in workloads}
+        self.pods: dict[Key, PlayedPod] = {}
 
     def state_of(self, pod: PlayedPod) -> PlayedWorkload:
         return self.by_path[pod.workload.path]
@@ -53,245 +50,173 @@ class WorkloadController:
         state.template = self._letters(10)
         self.reconcile(state)
 
-    def scale(self, state: PlayedWorkload, replicas: int) -> None:
-        state.replicas = replicas
-        self.reconcile(state)
-
-    def read_annotation(self, state: PlayedWorkload, text: str | None) -> None:
-        """Scale the workload if the annotation on its Service has changed."""
-        if text == state.annotation:
-            return
-        state.annotation = text
-        if text is None:
-            return
-        if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MAX_REPLICAS):
-            self._timeline.report(f"{state.workload.path}: expected 0 to {MAX_REPLICAS} replicas, got {show(text)}")
-            return
-        state.curve += 1
-        self._timeline.report(f"{state.workload.path} is scaled to {int(text)}, as its Service says")
-        self.scale(state, int(text))
-
     def reconcile(self, state: PlayedWorkload) -> None:
         """Create and delete pods until nothing is left to do but to wait."""
-        while True:
+        is_changed = True
+        while is_changed:
             live = state.live()
             new = [pod for pod in live if pod.template == state.template]
-            old = [pod for pod in live if pod.template != state.template]
-            ready, unready = (
-                [pod for pod in old if pod.is_reported_ready],
-                [pod for pod in old if not pod.is_reported_ready],
-            )
+            ready = [pod for pod in live if pod.template != state.template and pod.is_reported_ready]
+            unready = [pod for pod in live if pod.template != state.template and not pod.is_reported_ready]
             surge, unavailable = state.workload.rollout.bounds(state.replicas)
-            change = change_of(
+            create, *deleted = change_of(
                 replicas=state.replicas,
                 surge=surge,
                 unavailable=unavailable,
-                new=len(new),
-                new_ready=sum(pod.is_reported_ready for pod in new),
-                old=len(old),
-                old_ready=len(ready),
+                new=(len(new), sum(pod.is_reported_ready for pod in new)),
+                old=(len(ready) + len(unready), len(ready)),
             )
-            for pod in (
-                *_dispensable(new)[: change.delete_new],
-                *_dispensable(unready)[: change.delete_old_unready],
-                *_dispensable(ready)[: change.delete_old_ready],
-            ):
-                self.delete(pod)
-            created = 0 if state.is_backing_off else change.create
-            for _ in range(created):
-                self._create(state)
-            if not (created or change.delete_new or change.delete_old_unready or change.delete_old_ready):
-                return
+            for pods, count in zip((new, unready, ready), deleted, strict=True):
+                for pod in _dispensable(pods)[:count]:
+                    self.delete(pod)
+            created = [self._create(state) for _ in range(create)]
+            state.lacks_room = not all(created)
+            is_changed = any(created) or any(deleted)
+
+    def use_room(self) -> None:
+        """Create the pods that no node had room for."""
+        for state in self.by_path.values():
+            if state.lacks_room:
+                self.reconcile(state)
 
     # --- one pod ------------------------------------------------------------------------------------------------------
 
-    def delete(self, pod: PlayedPod, *, component: str = "kubelet") -> None:
-        """With grace, if it is on a node; what takes its place is for `settle` to say."""
-        if pod.node is None:
-            self.discard(pod)
-            return
-        self._timeline.do(Delete(kind="Pod", namespace=pod.namespace, name=pod.name))
-        self._timeline.event("Pod", pod.namespace, pod.name, "Killing", "Stopping container app", component=component)
-        self.end(pod)
+    def delete(self, pod: PlayedPod) -> None:
+        """With grace; what takes its place is for `reconcile` to say."""
+        if not pod.is_terminating:
+            self._timeline.do(Delete(pod.key))
+            self.end(pod)
 
     def end(self, pod: PlayedPod) -> None:
-        """The pod has a deletion timestamp."""
+        """The pod has a deletion timestamp, which its kubelet sees."""
         pod.is_terminating = True
-        self.kubelets.stop(pod)
+        pod.course += 1
+        termination = parse_span(pod.workload.termination).draw(self._timeline.chance)
+        self._later(pod, termination * _SERVES_FOR, self._end_containers)
+        self._later(pod, termination, self.discard)
 
     def discard(self, pod: PlayedPod) -> None:
         """Away with it, at once."""
-        self._timeline.do(Delete(kind="Pod", namespace=pod.namespace, name=pod.name, grace=0))
+        self._timeline.do(Delete(pod.key, grace=0))
         self.forget(pod)
 
     def forget(self, pod: PlayedPod) -> None:
         """It is no more."""
         pod.course += 1
-        state = self.state_of(pod)
-        del state.pods[pod.name]
-        self._waiting.pop(f"{pod.namespace}/{pod.name}", None)
-        node = pod.node
-        if node is not None:
-            node.drop(pod)
-            pod.node = None
-            self.place_waiting()
-        if node is not None and node.is_leaving and not node.pods:
-            self._timeline.do(Delete(kind="Node", name=node.name))
-            self._node_pool.nodes.pop(node.name, None)
+        del self.pods[pod.key], self.state_of(pod).pods[pod.name]
+        node, pod.node = pod.node, None
+        if node is None:
+            return
+        node.drop(pod)
+        self.use_room()
+        if node.is_leaving and not node.pods:
+            self._timeline.do(Delete(node.key))
+            self._nodes.pop(node.name, None)
 
-    def refuse(self, pod: PlayedPod) -> None:
-        """The server refused the pod: try another one later."""
-        state = self.state_of(pod)
+    def refused(self, pod: PlayedPod) -> None:
+        """The server refused to create the pod: try another one later."""
         self.forget(pod)
-        if state.is_backing_off:
-            return
-        state.is_backing_off = True
+        self._timeline.after(_PATIENCE, lambda: self.reconcile(self.state_of(pod)))
 
-        def again() -> None:
-            state.is_backing_off = False
-            self.reconcile(state)
+    def _create(self, state: PlayedWorkload) -> bool:
+        """Whether a node has room."""
+        workload, template, pods, chance = state.workload, state.template, state.pods, self._timeline.chance
+        name = ""
+        while not name or name in pods:
+            name = f"{workload.name}-{template}-{self._letters(5)}"
+        number = next(self._timeline.numbers)
+        node = choose_node(workload, template, self._nodes.values(), pods.values(), chance)
+        if node is None:
+            return False
+        pod = pods[name] = PlayedPod(number=number, name=name, workload=workload, template=template)
+        self.pods[pod.key] = pod
+        node.add(pod)
+        self._timeline.do(Create(pod.key, pod.manifest(node)))
+        self._start(pod)
+        return True
 
-        self._timeline.after(_PATIENCE, again)
+    # --- kubelets: that of a node that is down does nothing -----------------------------------------------------------
 
-    def place_waiting(self) -> None:
-        """Place pods that wait for a node."""
-        for path, pod in list(self._waiting.items()):
-            state = self.state_of(pod)
-            node = self._node_pool.place(pod.workload, pod.template, state.pods.values(), self._timeline.chance)
-            if node is None:
-                continue
-            del self._waiting[path]
-            node.add(pod)
-            self._timeline.do(Bind(namespace=pod.namespace, name=pod.name, node=node.name))
-            self._begin(pod)
+    def resume(self, node: PlayedNode) -> None:
+        """The kubelet of a node is back: nothing of what was to happen meanwhile did."""
+        for pod in list(node.pods.values()):
+            if pod.is_terminating:
+                pod.course += 1
+                self._later(pod, _CLEANUP, self.discard)
+            elif pod.is_ready or pod.is_flapping:
+                self.report_readiness(pod)
+            else:
+                self._start(pod)
 
-    def _create(self, state: PlayedWorkload) -> None:
-        workload = state.workload
-        name = self._free_name(state)
-        pod = PlayedPod(number=self._timeline.number(), name=name, workload=workload, template=state.template)
-        node = self._node_pool.place(workload, state.template, state.pods.values(), self._timeline.chance)
-        state.pods[name] = pod
-        thing = played_objects.pod_object(
-            workload,
-            name=name,
-            template=state.template,
-            node=node.name if node else None,
-            zone=node.zone if node else "",
-            region=node.region if node else "",
-        )
-        self._timeline.do(Create(thing=thing))
-        if node is not None:
-            node.add(pod)
-            self._begin(pod)
-            return
-        self._waiting[f"{pod.namespace}/{name}"] = pod
-        problem = self._node_pool.refusal(workload)
-        status = played_objects.unschedulable(problem=problem, now=self._timeline.stamp())
-        self._timeline.do(
-            Patch(
-                kind="Pod",
-                namespace=pod.namespace,
-                name=name,
-                patch=status,
-                is_status=True,
-            )
-        )
-        self._timeline.event(
-            "Pod", pod.namespace, name, "FailedScheduling", problem, component="default-scheduler", is_warning=True
-        )
+    def report_readiness(self, pod: PlayedPod) -> None:
+        """Write whether a pod is ready, unless the API server knows."""
+        if pod.is_reported_ready != pod.is_ready and pod.is_reachable:
+            self._write_status(pod, Ready=pod.is_ready, ContainersReady=pod.is_ready)
 
-    def _begin(self, pod: PlayedPod) -> None:
-        assert pod.node is not None
-        message = f"Successfully assigned {pod.namespace}/{pod.name} to {pod.node.name}"
-        self._timeline.event("Pod", pod.namespace, pod.name, "Scheduled", message, component="default-scheduler")
-        self.kubelets.start(pod)
+    def mark_unreachable(self, pod: PlayedPod) -> None:
+        """As the node lifecycle controller does; the status of containers stays."""
+        if pod.is_reported_ready:
+            self._write_status(pod, Ready=False)
 
-    def _changed(self, pod: PlayedPod) -> None:
-        self.reconcile(self.state_of(pod))
+    def _start(self, pod: PlayedPod) -> None:
+        """Again, after its kubelet was away."""
+        pod.course += 1
+        startup = parse_span(pod.workload.startup).draw(self._timeline.chance)
+        self._later(pod, startup * _RUNS_AFTER, self._run_containers)
+        self._later(pod, startup, self._succeed)
 
-    def _free_name(self, state: PlayedWorkload) -> str:
-        while True:
-            name = f"{state.workload.name}-{state.template}-{self._letters(5)}"
-            if name not in state.pods:
-                return name
+    def _run_containers(self, pod: PlayedPod) -> None:
+        if not pod.address and pod.node is not None:
+            pod.node.give_address(pod)
+            pod.begun = self._timeline.stamp()
+            self._write_status(pod, Initialized=True, PodScheduled=True, Ready=False, ContainersReady=False)
+
+    def _succeed(self, pod: PlayedPod) -> None:
+        pod.is_ready = True
+        self.report_readiness(pod)
+
+    def _end_containers(self, pod: PlayedPod) -> None:
+        if pod.address:
+            pod.has_ended, pod.is_ready = True, False
+            self._write_status(pod, Ready=False, ContainersReady=False)
+
+    def _later(self, pod: PlayedPod, seconds: float, act: Callable[[PlayedPod], None]) -> None:
+        course = pod.course
+
+        def act_if_still_meant() -> None:
+            if pod.course == course and pod.is_reachable:
+                act(pod)
+
+        self._timeline.after(seconds, act_if_still_meant)
+
+    def _write_status(self, pod: PlayedPod, *, Ready: bool, **changed: bool) -> None:  # noqa: N803  (conditions)
+        self._timeline.do(Patch(pod.key, pod.status(self._timeline.stamp(), Ready=Ready, **changed)))
+        if pod.is_reported_ready != Ready:
+            pod.is_reported_ready = Ready
+            self.reconcile(self.state_of(pod))
 
     def _letters(self, length: int) -> str:
-        return "".join(self._timeline.chance.choices(played_objects.LETTERS, k=length))
-
-
-_PROGRESS = {Phase.PENDING: 0, Phase.CREATING: 1, Phase.RUNNING: 2}
+        return "".join(self._timeline.chance.choices(_LETTERS, k=length))
 
 
 def _dispensable(pods: list[PlayedPod]) -> list[PlayedPod]:
     """Those to be deleted first, first: as a ReplicaSet's controller ranks them."""
-    on_node: dict[str, int] = {}
-    for pod in pods:
-        if pod.node is not None:
-            on_node[pod.node.name] = on_node.get(pod.node.name, 0) + 1
-    return sorted(
-        pods,
-        key=lambda pod: (
-            pod.node is not None,
-            _PROGRESS[pod.phase],
-            pod.is_reported_ready,
-            -on_node[pod.node.name] if pod.node else 0,
-            -pod.number,
-        ),
-    )
-
-
-# --- how many pods come and go ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaChange:
-    """Numbers of pods to create and to delete."""
-
-    create: int = 0
-    delete_new: int = 0
-    delete_old_unready: int = 0
-    delete_old_ready: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.create or self.delete_new or self.delete_old_unready or self.delete_old_ready)
+    on_node = Counter(pod.node for pod in pods)
+    return sorted(pods, key=lambda pod: (bool(pod.address), pod.is_reported_ready, -on_node[pod.node], -pod.number))
 
 
 def change_of(
-    *, replicas: int, surge: int, unavailable: int, new: int, new_ready: int, old: int, old_ready: int
-) -> ReplicaChange:
-    """What to do next. Pods that are terminating count nowhere; ``old`` ones are of an earlier template.
+    *, replicas: int, surge: int, unavailable: int, new: tuple[int, int], old: tuple[int, int]
+) -> tuple[int, int, int, int]:
+    """How many pods to create, and to delete: new ones, old ones that are not ready, old ones that are.
 
-    No more than ``replicas`` + ``surge`` pods, and while there are old ones, no ready pod is deleted that makes fewer
-    than ``replicas`` - ``unavailable``.
+    ``new`` and ``old`` pods (those of an earlier template), and how many of them are ready; terminating ones count
+    nowhere. No more than ``replicas`` + ``surge`` pods, and while there are old ones, no ready pod is deleted that
+    makes fewer than ``replicas`` - ``unavailable``.
     """
-    delete_new = max(0, new - replicas)
-    new, new_ready = new - delete_new, min(new_ready, replicas)
-    create = max(0, min(replicas - new, replicas + surge - new - old if old else replicas))
-    spare = max(0, new_ready + old - (replicas - unavailable))
-    unready = min(old - old_ready, spare)
-    ready = min(old_ready, spare - unready)
-    return ReplicaChange(create=create, delete_new=delete_new, delete_old_unready=unready, delete_old_ready=ready)
-
-
-def replicas_at(curve: Autoscale, elapsed: float, chance: Random) -> int:
-    """What the curve says so many seconds after its start. Draws one number, whatever the noise."""
-    if curve.wave is not None:
-        low, high = curve.wave.low, curve.wave.high
-        exact = low + (high - low) * (1 - cos(2 * pi * elapsed / curve.wave.period)) / 2
-    else:
-        exact = _between(curve.points, elapsed)
-    noisy = exact * (1 + curve.noise * chance.uniform(-1, 1))
-    return min(MAX_REPLICAS, max(0, round(noisy)))
-
-
-def _between(points: tuple[CurvePoint, ...], elapsed: float) -> float:
-    before, after = points[0], points[-1]
-    for point in points:
-        if point.at <= elapsed:
-            before = point
-        else:
-            after = point
-            break
-    if after.at <= before.at or elapsed <= before.at:
-        return before.replicas
-    return before.replicas + (after.replicas - before.replicas) * (elapsed - before.at) / (after.at - before.at)
+    delete_new = max(0, new[0] - replicas)
+    kept, kept_ready = new[0] - delete_new, min(new[1], replicas)
+    create = max(0, min(replicas - kept, replicas + surge - kept - old[0] if old[0] else replicas))
+    spare = max(0, kept_ready + old[0] - (replicas - unavailable))
+    unready = min(old[0] - old[1], spare)
+    return create, delete_new, unready, min(old[1], spare - unready)

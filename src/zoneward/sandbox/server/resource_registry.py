@@ -329,10 +329,6 @@ class LocalClient:
     def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
         return self._registry.update(kind, namespace, name, change, Write()).object
 
-    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
-        """Put a pod on a node, as a scheduler does."""
-        self.update(kind, namespace, name, lambda old: old | {"spec": old["spec"] | {"nodeName": node}})
-
     def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
         self._registry.delete(kind, namespace, name, Deletion(grace=grace))
 

@@ -1,0 +1,111 @@
+"""The sample cluster on an API server in a thread of its own."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+from tests.cli.running import SAMPLE
+from tests.client.a_server import KINDS, AServer
+
+PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
+OBJECTS = [
+    each
+    for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+    for each in document.get("items", [document])
+    if each["kind"] in PLURALS
+]
+
+
+class Server(AServer):
+    """It says what a real one says to those who may list and not watch."""
+
+    may_watch = True
+
+    async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
+        if self.may_watch:
+            return await super()._watch(request, plural, namespace)
+        message = (
+            f'{plural} is forbidden: User "me" cannot watch resource "{plural}" in API group "" at the cluster scope'
+        )
+        return web.json_response({"kind": "Status", "code": 403, "message": message}, status=403)
+
+
+@dataclass
+class Cluster:
+    server: Server
+    kubeconfig: Path
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, change: Callable[[Server], Any]) -> None:
+        async def run() -> None:
+            change(self.server)
+
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    def pods(self, app: str) -> list[str]:
+        return sorted(name for _, name in self.server.objects["pods"] if name.startswith(f"{app}-"))
+
+    def put(self, plural: str, name: str, namespace: str, change: Callable[[Any], Any]) -> None:
+        thing = json.loads(json.dumps(self.server.objects[plural][namespace, name]))
+        change(thing)
+        rest = {key: value for key, value in thing.items() if key not in ("apiVersion", "kind")}
+        self.do(lambda server: server.put(plural, name, namespace, **rest))
+
+    def make_ready(self, pod: str, ready: bool, namespace: str = "shop") -> None:
+        def change(thing: Any) -> None:
+            for condition in thing["status"]["conditions"]:
+                if condition["type"] == "Ready":
+                    condition["status"] = str(ready)
+
+        self.put("pods", pod, namespace, change)
+
+
+@contextmanager
+def a_live_cluster(folder: Path) -> Iterator[Cluster]:
+    server, kubeconfig = Server(), folder / "kubeconfig"
+    for each in OBJECTS:
+        metadata = each["metadata"]
+        rest = {key: value for key, value in each.items() if key not in ("apiVersion", "kind")}
+        server.put(PLURALS[each["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+        kubeconfig.write_text(yaml.safe_dump(configuration(server.address)))
+        yield Cluster(server, kubeconfig, loop)
+        asyncio.run_coroutine_threadsafe(ended(server), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def ended(server: Server) -> None:
+    """Watches that nobody hears any more go with it."""
+    await server.__aexit__(None, None, None)
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+def configuration(address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [{"name": "here", "cluster": {"server": address}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+        "contexts": [
+            {"name": "here", "context": {"cluster": "here", "user": "me", "namespace": "shop"}},
+            {"name": "there", "context": {"cluster": "here", "user": "me", "namespace": "payments"}},
+        ],
+    }
