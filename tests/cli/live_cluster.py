@@ -3,16 +3,17 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from aiohttp import web
 from tests.cli.running import SAMPLE
 from tests.client.a_server import KINDS, AServer
+
+from zoneward.client.api_errors import api_error
 
 PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
 OBJECTS = [
@@ -28,13 +29,16 @@ class Server(AServer):
 
     may_watch = True
 
-    async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
+    def stream(
+        self, path: str, query: Mapping[str, str], *, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         if self.may_watch:
-            return await super()._watch(request, plural, namespace)
+            return super().stream(path, query, idle=idle)
+        plural = path.rpartition("/")[2]
         message = (
             f'{plural} is forbidden: User "me" cannot watch resource "{plural}" in API group "" at the cluster scope'
         )
-        return web.json_response({"kind": "Status", "code": 403, "message": message}, status=403)
+        raise api_error(403, json.dumps({"kind": "Status", "code": 403, "message": message}).encode())
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""An API server as far as lists and watches see one, with all that can go wrong on demand.
+"""A cluster as far as lists and watches see one, with what can go wrong on demand: in memory, and over HTTP.
 
 A versioned store of Services, Nodes, Pods and EndpointSlices with a history; lists in pages whose tokens expire,
 watches with bookmarks, streaming lists. `Fault` names what goes wrong; the next request that can have it, has it.
@@ -6,13 +6,15 @@ watches with bookmarks, streaming lists. `Fault` names what goes wrong; the next
 
 import asyncio
 import json
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from aiohttp import web
+
+from zoneward.client.api_errors import ApiError, Unreachable, api_error
 
 Object = dict[str, Any]
 ObjectKey = tuple[str, str]
@@ -27,33 +29,15 @@ KINDS = {
 class Fault(Enum):
     """What a request meets; a watch, after a few events or bookmarks."""
 
-    DROP = auto()
-    """The connection breaks."""
-    CUT = auto()
-    """The connection breaks in the middle of an event."""
-    END = auto()
-    """The server ends the watch as if its time were over."""
-    SILENCE = auto()
-    """Nothing comes any more."""
-    GONE = auto()
-    """410 at once."""
-    GONE_EVENT = auto()
-    """An ERROR event that says 410."""
-    ERROR_EVENT = auto()
-    """An ERROR event that says 500."""
-    REPEAT = auto()
-    """Events that came before the version asked for come as well."""
-    NONSENSE = auto()
-    """A line that is no event."""
-    UNAVAILABLE = auto()
-    """503 at once."""
-    EXPIRE = auto()
-    """A list's continue token is not known any more."""
+    DROP = auto()  # the connection breaks
+    END = auto()  # the server ends the watch as if its time were over
+    GONE = auto()  # 410 at once
+    UNAVAILABLE = auto()  # 503 at once
+    EXPIRE = auto()  # a list's continue token is not known any more
 
 
-LIST_FAULTS = frozenset({Fault.EXPIRE, Fault.UNAVAILABLE})
 WATCH_FAULTS = frozenset(Fault) - {Fault.EXPIRE}
-OPENING_FAULTS = frozenset({Fault.GONE, Fault.UNAVAILABLE, Fault.REPEAT})
+OPENING_FAULTS = frozenset({Fault.GONE, Fault.UNAVAILABLE})
 """Of a watch that begins. All others can meet one that goes on as well."""
 
 
@@ -65,21 +49,18 @@ class Change(NamedTuple):
     object: Object
 
 
-class Planned(NamedTuple):
-    fault: Fault
-    after: int
-    """Events of a watch, or pages of a list."""
-
-
 @dataclass
-class AServer(AbstractAsyncContextManager["AServer"]):
+class AServer:
+    """As it is, a connection to itself; within ``async with``, a server at an address as well."""
+
     streams_lists: bool = True
     page: int | None = None
     """Pages are no larger than this, whatever is asked for."""
     bookmark_every: float = 0.03
     history: list[Change] = field(default_factory=list)
     objects: dict[str, dict[ObjectKey, Object]] = field(default_factory=lambda: {plural: {} for plural in KINDS})
-    faults: list[Planned] = field(default_factory=list)
+    faults: list[tuple[Fault, int]] = field(default_factory=list)
+    """Each after so many events of a watch."""
     met: list[Fault] = field(default_factory=list)
     version: int = 100
     compacted: int = 0
@@ -87,30 +68,24 @@ class AServer(AbstractAsyncContextManager["AServer"]):
     address: str = ""
     refusals: dict[str, int] = field(default_factory=dict)
     """Status with which all requests for a kind are refused."""
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Paths and queries, in the order of the requests."""
     _lists: dict[str, tuple[int, list[Object]]] = field(default_factory=dict)
     _tick: asyncio.Event = field(default_factory=asyncio.Event)
     _runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> "AServer":
         application = web.Application()
-        for prefix in ("/api/v1", "/apis/discovery.k8s.io/v1"):
-            application.router.add_get(prefix + "/{plural}", self._answer)
-            application.router.add_get(prefix + "/namespaces/{namespace}/{plural}", self._answer)
+        application.router.add_get("/{path:.*}", self._answer)
         self._runner = web.AppRunner(application, shutdown_timeout=0.01)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.address = "http://{}:{}".format(*self._runner.addresses[0][:2])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
-        self._note()
         await self._runner.cleanup()
-
-    # --- what the test does -------------------------------------------------------------------------------------------
 
     def put(self, plural: str, name: str, namespace: str = "", **fields: Any) -> Object:
         """Create an object, or replace it."""
@@ -129,184 +104,142 @@ class AServer(AbstractAsyncContextManager["AServer"]):
         metadata = last["metadata"] | {"resourceVersion": str(self.version + 1)}
         self._change(plural, "DELETED", key, last | {"metadata": metadata})
 
+    def _change(self, plural: str, kind: str, key: ObjectKey, thing: Object) -> None:
+        self.version += 1
+        self.history.append(Change(self.version, plural, kind, key, thing))
+        self._tick.set()
+        self._tick = asyncio.Event()
+
     def compact(self) -> None:
         """Forget the history so far, as etcd does every five minutes; tokens of lists go with it."""
         self.compacted = self.version
         self._lists.clear()
 
-    def go_back_to(self, version: int) -> None:
-        """As after a backup was restored: later changes never happened."""
-        self.history = [change for change in self.history if change.version <= version]
-        self.objects = {plural: {} for plural in KINDS}
-        for change in self.history:
-            self.objects[change.plural].pop(change.key, None)
-            if change.type != "DELETED":
-                self.objects[change.plural][change.key] = change.object
-        self.version = version
-
     def plan(self, fault: Fault, *, after: int = 0) -> None:
-        self.faults.append(Planned(fault, after))
+        self.faults.append((fault, after))
 
-    def changes_of(self, plural: str, key: ObjectKey) -> list[Change]:
-        return [change for change in self.history if (change.plural, change.key) == (plural, key)]
-
-    # --- what clients see ---------------------------------------------------------------------------------------------
-
-    def _change(self, plural: str, kind: str, key: ObjectKey, thing: Object) -> None:
-        self.version += 1
-        self.history.append(Change(self.version, plural, kind, key, thing))
-        self._note()
-
-    def _note(self) -> None:
-        self._tick.set()
-        self._tick = asyncio.Event()
-
-    def _fault(self, possible: frozenset[Fault]) -> Planned | None:
-        planned = next((each for each in self.faults if each.fault in possible), None)
-        if planned:
-            self.faults.remove(planned)
-            self.met.append(planned.fault)
+    def _fault(self, possible: frozenset[Fault]) -> tuple[Fault | None, int]:
+        planned = next((each for each in self.faults if each[0] in possible), None)
+        if planned is None:
+            return None, 0
+        self.faults.remove(planned)
+        self.met.append(planned[0])
         return planned
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        plural, namespace = request.match_info["plural"], request.match_info.get("namespace", "")
-        if plural in self.refusals:
-            return _status(self.refusals[plural], "Forbidden")
-        if request.query.get("watch") == "true":
-            return await self._watch(request, plural, namespace)
-        return self._list(request, plural, namespace)
-
-    def _list(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
-        token = request.query.get("continue", "")
-        planned = self._fault(LIST_FAULTS if token else frozenset({Fault.UNAVAILABLE}))
-        if planned and planned.fault is Fault.UNAVAILABLE:
-            return _status(503, "ServiceUnavailable")
-        if planned:
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        plural, namespace = self._begin(path, query)
+        token = query.get("continue", "")
+        fault, _ = self._fault(frozenset({Fault.EXPIRE, Fault.UNAVAILABLE} if token else {Fault.UNAVAILABLE}))
+        if fault is Fault.UNAVAILABLE:
+            _refuse(503, path)
+        if fault is Fault.EXPIRE:
             self._lists.clear()
         if token and token not in self._lists:
-            return _status(410, "Expired")
-        things = [thing for key, thing in sorted(self.objects[plural].items()) if namespace in ("", key[0])]
-        version, rest = self._lists.pop(token) if token else (self.version, things)
-        limit = int(request.query.get("limit", "0"))
+            _refuse(410, path)
+        version, rest = self._lists.pop(token) if token else (self.version, self._listed(plural, namespace))
+        limit = int(query.get("limit", "0"))
         size = min(limit, self.page or limit) or len(rest)
         metadata = {"resourceVersion": str(version)}
         if rest[size:]:
             metadata["continue"] = f"{version}-{plural}-{len(rest) - size}-{len(self._lists)}"
             self._lists[metadata["continue"]] = (version, rest[size:])
+        await asyncio.sleep(0)
         # An empty list in Go is null.
-        return web.json_response({"kind": "List", "metadata": metadata, "items": rest[:size] or None})
+        return json.dumps({"kind": "List", "metadata": metadata, "items": rest[:size] or None}).encode()
 
-    async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
-        query = request.query
+    def stream(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        idle: float,  # noqa: ARG002
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._stream(path, query)
+
+    @asynccontextmanager
+    async def _stream(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        plural, namespace = self._begin(path, query)
         is_list = query.get("sendInitialEvents") == "true"
         if is_list and not self.streams_lists:
-            return _status(422, "Invalid")
+            _refuse(422, path)
         since = int(query.get("resourceVersion", "0"))
-        planned = self._fault(WATCH_FAULTS)
-        fault, after = planned or (None, 0)
-        if since > self.version:
-            return _status(504, "Timeout")
+        fault, after = self._fault(WATCH_FAULTS)
         if fault is Fault.GONE or (since < self.compacted and not is_list):
-            return _status(410, "Expired")
+            _refuse(410, path)
         if fault is Fault.UNAVAILABLE:
-            return _status(503, "ServiceUnavailable")
-        answer = web.StreamResponse()
-        await answer.prepare(request)
-        sender = _Sender(request, answer, fault, after)
+            _refuse(503, path)
+        first: list[bytes] = []
         if is_list:
             since = self.version
-            for key, thing in sorted(self.objects[plural].items()):
-                if namespace in ("", key[0]):
-                    await sender.send("ADDED", thing)
-            await sender.bookmark(plural, since, {"k8s.io/initial-events-end": "true"})
-        elif fault is Fault.REPEAT:
-            since = max(0, since - 20)
-        end = asyncio.get_running_loop().time() + float(query["timeoutSeconds"])
+            first = [_line("ADDED", thing) for thing in self._listed(plural, namespace)]
+            first.append(_bookmark(plural, since, {"k8s.io/initial-events-end": "true"}))
+        yield self._lines(plural, namespace, first, since, fault, after)
+
+    async def _lines(
+        self, plural: str, namespace: str, lines: list[bytes], since: int, fault: Fault | None, after: int
+    ) -> AsyncIterator[bytes]:
         position = next((i for i, change in enumerate(self.history) if change.version > since), len(self.history))
-        while not sender.is_over() and asyncio.get_running_loop().time() < end:
-            if sender.is_sound and (planned := self._fault(WATCH_FAULTS - OPENING_FAULTS)):
-                sender.expect(planned)
-            for change in self.history[position:]:
-                if change.plural == plural and namespace in ("", change.key[0]):
-                    await sender.send(change.type, change.object)
-                position += 1
-                if sender.is_over():
-                    return answer
+        while True:
+            for line in lines:
+                if fault is not None and after <= 0:
+                    if fault is Fault.DROP:
+                        raise Unreachable("dropped")
+                    return
+                after -= 1
+                yield line
+                await asyncio.sleep(0)
+            if fault is None:
+                fault, after = self._fault(WATCH_FAULTS - OPENING_FAULTS)
             version, tick = self.version, self._tick
-            try:
-                await asyncio.wait_for(tick.wait(), self.bookmark_every)
-            except TimeoutError:
-                await sender.bookmark(plural, version, {})
+            if position == len(self.history):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(tick.wait(), self.bookmark_every)
+            changes, position = self.history[position:], len(self.history)
+            lines = [
+                _line(change.type, change.object)
+                for change in changes
+                if change.plural == plural and namespace in ("", change.key[0])
+            ]
+            lines = lines if changes else [_bookmark(plural, version, {})]
+
+    def _begin(self, path: str, query: Mapping[str, str]) -> tuple[str, str]:
+        self.asked.append((path, dict(query)))
+        parts = path.split("/")
+        if status := self.refusals.get(parts[-1]):
+            _refuse(status, path)
+        return parts[-1], parts[-2] if parts[-3] == "namespaces" else ""
+
+    def _listed(self, plural: str, namespace: str) -> list[Object]:
+        return [thing for key, thing in sorted(self.objects[plural].items()) if namespace in ("", key[0])]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        try:
+            if request.query.get("watch") != "true":
+                return web.Response(body=await self.get(request.path, request.query))
+            async with self.stream(request.path, request.query, idle=0.0) as lines:
+                await answer.prepare(request)
+                async for line in lines:
+                    await answer.write(line + b"\n")
+        except ApiError as error:
+            status = {"kind": "Status", "code": error.status, "reason": error.reason, "message": error.message}
+            return web.json_response(status, status=error.status)
+        except Unreachable:
+            assert request.transport is not None
+            request.transport.abort()
         return answer
 
 
-class _Sender:
-    """Lines of one watch, until its fault."""
-
-    def __init__(self, request: web.Request, answer: web.StreamResponse, fault: Fault | None, after: int) -> None:
-        self._request, self._answer, self._fault, self._left = request, answer, fault, after
-        self._is_over = False
-
-    def is_over(self) -> bool:
-        return self._is_over
-
-    @property
-    def is_sound(self) -> bool:
-        return self._fault in (None, Fault.REPEAT)
-
-    def expect(self, planned: Planned) -> None:
-        self._fault, self._left = planned
-
-    async def send(self, kind: str, thing: Object) -> None:
-        line = json.dumps({"type": kind, "object": thing}).encode() + b"\n"
-        if self.is_sound or self._left > 0:
-            self._left -= 1
-            await self._write(line)
-        else:
-            await self._fail(line)
-
-    async def bookmark(self, plural: str, version: int, annotations: dict[str, str]) -> None:
-        metadata = {"resourceVersion": str(version), "annotations": annotations}
-        await self.send("BOOKMARK", {"kind": KINDS[plural][1], "metadata": metadata})
-
-    async def _write(self, line: bytes) -> None:
-        if not self._is_over:
-            try:
-                await self._answer.write(line)
-            except ConnectionError:
-                self._is_over = True
-
-    async def _fail(self, line: bytes) -> None:
-        match self._fault:
-            case Fault.SILENCE:
-                # Until the client has enough of it.
-                while self._request.transport is not None and not self._request.transport.is_closing():
-                    await asyncio.sleep(0.01)
-            case Fault.CUT:
-                await self._write(line[: len(line) // 2])
-                self._break()
-            case Fault.DROP:
-                self._break()
-            case Fault.GONE_EVENT:
-                await self._write(_error_event(410, "Expired"))
-            case Fault.ERROR_EVENT:
-                await self._write(_error_event(500, "InternalError"))
-            case Fault.NONSENSE:
-                await self._write(b'{"type": "ADDED", "object": []}\n')
-        self._is_over = True
-
-    def _break(self) -> None:
-        if self._request.transport is not None:
-            self._request.transport.abort()
+def _refuse(status: int, path: str) -> NoReturn:
+    reason = {403: "Forbidden", 410: "Expired", 422: "Invalid", 503: "ServiceUnavailable"}[status]
+    body = {"kind": "Status", "code": status, "reason": reason, "message": reason}
+    raise api_error(status, json.dumps(body).encode(), path=path)
 
 
-def _body(code: int, reason: str) -> Object:
-    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason, "metadata": {}}
+def _line(kind: str, thing: Object) -> bytes:
+    return json.dumps({"type": kind, "object": thing}).encode()
 
 
-def _status(code: int, reason: str) -> web.Response:
-    return web.json_response(_body(code, reason), status=code)
-
-
-def _error_event(code: int, reason: str) -> bytes:
-    return json.dumps({"type": "ERROR", "object": _body(code, reason)}).encode() + b"\n"
+def _bookmark(plural: str, version: int, annotations: dict[str, str]) -> bytes:
+    metadata = {"resourceVersion": str(version), "annotations": annotations}
+    return _line("BOOKMARK", {"kind": KINDS[plural][1], "metadata": metadata})

@@ -11,20 +11,14 @@ from tests.client.serving import access_to
 
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import (
-    Endpoint,
-    EndpointConditions,
-    EndpointPort,
     EndpointSlice,
     Event,
     EventRegarding,
     EventSeries,
-    ForNode,
-    ForZone,
-    Hints,
     ObjectMeta,
-    ObjectReference,
-    OwnerReference,
     Service,
+    ServicePort,
+    ServiceSpec,
 )
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import new_registry
@@ -33,33 +27,6 @@ from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Object = dict[str, Any]
 NAMESPACE = "default"
-SLICE = EndpointSlice(
-    metadata=ObjectMeta(
-        name="cart-1",
-        namespace=NAMESPACE,
-        labels={"kubernetes.io/service-name": "cart"},
-        annotations={"zoneward.dev/approach": "Hints/Auto"},
-        owner_references=(
-            OwnerReference(
-                api_version="v1", kind="Service", name="cart", uid="u-1", controller=True, block_owner_deletion=True
-            ),
-        ),
-    ),
-    address_type="IPv4",
-    endpoints=(
-        Endpoint(
-            addresses=("10.0.0.1",),
-            conditions=EndpointConditions(ready=True, serving=True, terminating=False),
-            hostname="cart-0",
-            target_ref=ObjectReference(kind="Pod", namespace=NAMESPACE, name="cart-0", uid="u-2"),
-            node_name="n1",
-            zone="a",
-            hints=Hints(for_zones=(ForZone(name="a"),), for_nodes=(ForNode(name="n1"),)),
-        ),
-        Endpoint(addresses=("10.0.0.2",), conditions=EndpointConditions(serving=True)),
-    ),
-    ports=(EndpointPort(name="", protocol="TCP", port=80, app_protocol="http"),),
-)
 SLICE_JSON: Object = {
     "kind": "EndpointSlice",
     "apiVersion": "discovery.k8s.io/v1",
@@ -69,14 +36,8 @@ SLICE_JSON: Object = {
         "labels": {"kubernetes.io/service-name": "cart"},
         "annotations": {"zoneward.dev/approach": "Hints/Auto"},
         "ownerReferences": [
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "name": "cart",
-                "uid": "u-1",
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
+            {"apiVersion": "v1", "kind": "Service", "name": "cart", "uid": "u-1"}
+            | {"controller": True, "blockOwnerDeletion": True}
         ],
     },
     "addressType": "IPv4",
@@ -94,6 +55,7 @@ SLICE_JSON: Object = {
     ],
     "ports": [{"name": "", "protocol": "TCP", "port": 80, "appProtocol": "http"}],
 }
+SLICE = msgspec.convert(SLICE_JSON, EndpointSlice)
 OWNER_JSON: Object = {
     "kind": "Service",
     "apiVersion": "v1",
@@ -108,21 +70,15 @@ EVENT = Event(
     reporting_instance="zoneward-0",
     action="Decide",
     reason="TopologyAwareRoutingEnabled",
-    regarding=EventRegarding(
-        api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1", resource_version="5"
-    ),
+    regarding=EventRegarding(api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1"),
     note="Topology Aware Routing has been enabled",
     type="Normal",
 )
-
-
-A_SERVICE = msgspec.convert(
-    {
-        "metadata": {"name": "shop", "namespace": NAMESPACE, "annotations": {"a": "1", "b": "2"}},
-        "spec": {"ports": [{"port": 80}], "selector": {"app": "cart"}},
-    },
-    Service,
+A_SERVICE = Service(
+    metadata=ObjectMeta(name="shop", namespace=NAMESPACE, annotations={"a": "1", "b": "2"}),
+    spec=ServiceSpec(ports=(ServicePort(port=80),), selector={"app": "cart"}),
 )
+SLICES_KEPT = "endpointslices.discovery.k8s.io"
 
 
 @asynccontextmanager
@@ -145,6 +101,3 @@ def with_registry(work: Callable[[Writer, Registry], Coroutine[Any, Any, None]],
             await work(writer, registry)
 
     asyncio.run(run())
-
-
-SLICES_KEPT = "endpointslices.discovery.k8s.io"

@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.client.serving import (
-    json_status,
-)
+from tests.client.serving import json_status
 
-from zoneward.client.api_errors import (
-    CallFailed,
-)
+from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.transport import RetryPolicy, Transport
 
 PODS = "/api/v1/pods"
+IDLE = 60.0  # seconds of silence that no test waits for
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

@@ -11,8 +11,6 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
 from zoneward.kube.objects import ObjectKey, parse_resource_version
 
-DEADLINE = 20.0
-
 
 class Recording(Generic[WatchedT]):
     """Every change that one store tells. ``told`` has (what, name, version) in order."""
@@ -31,13 +29,9 @@ class Recording(Generic[WatchedT]):
         assert self.store.get(*key) is new
         states = self._states[key]
         assert old is (states[-1] if states else None)
-        assert old is not None or new is not None
         states.append(new)
         what = "added" if old is None else "deleted" if new is None else "modified"
         self.told.append((what, key[1], thing.metadata.resource_version or ""))
-
-    def names(self, what: str) -> list[str]:
-        return [name for told, name, _ in self.told if told == what]
 
     def is_equal_to(self, server: AServer) -> bool:
         """Same objects in the same versions."""
@@ -47,26 +41,22 @@ class Recording(Generic[WatchedT]):
 
     def check_order(self, server: AServer, *, is_complete: bool) -> None:
         """For each object: only states that the server had, in their order; and all of them if it is complete."""
+        there: dict[ObjectKey, list[int | None]] = defaultdict(list)
+        for change in server.history:
+            if change.plural == self.resource.plural:
+                there[change.key].append(None if change.type == "DELETED" else change.version)
         for key, states in self._states.items():
-            changes = server.changes_of(self.resource.plural, key)
-            position = -1
-            for state in states:
-                if state is None:
-                    position = next(i for i, change in enumerate(changes) if i > position and change.type == "DELETED")
-                    continue
-                version = parse_resource_version(state.metadata.resource_version)
-                position = next(i for i, change in enumerate(changes) if i > position and change.version == version)
-                assert changes[position].type != "DELETED"
-            if is_complete:
-                assert len(states) == len(changes), key
-        if is_complete:
-            assert self._states.keys() == {
-                change.key for change in server.history if change.plural == self.resource.plural
-            }
+            versions = [
+                None if each is None else parse_resource_version(each.metadata.resource_version) for each in states
+            ]
+            rest = iter(there[key])
+            assert all(version in rest for version in versions), key
+            assert not is_complete or versions == there[key], key
+        assert not is_complete or self._states.keys() == there.keys()
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that must become true."""
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(20.0):
         while not condition():
             await asyncio.sleep(0.003)

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, PemReference, UserInfo
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HOST = "127.0.0.1"
 
 
@@ -105,8 +104,10 @@ async def refusing_clients(tls: ssl.SSLContext) -> AsyncIterator[int]:
         await serving
 
 
-async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to: int) -> str:
-    """Play a proxy that leads every CONNECT to one port. Returns the head of the request when the tunnel ends."""
+async def tunnel(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to: int, on_head: Callable[[str], None]
+) -> None:
+    """Play a proxy that leads every CONNECT to one port."""
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         try:
@@ -115,11 +116,10 @@ async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, 
         finally:
             target.close()
 
-    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    on_head((await reader.readuntil(b"\r\n\r\n")).decode())
     far_reader, far_writer = await asyncio.open_connection(HOST, to)
     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
     await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
-    return head
 
 
 def refused_port() -> int:
@@ -164,12 +164,6 @@ def showing(certificate: trustme.LeafCert, **user: Any) -> UserInfo:
 def json_status(status: int, reason: str, message: str, **more: Any) -> web.Response:
     """An answer of an API server that is an error."""
     headers = more.pop("headers", None)
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": status,
-        "reason": reason,
-        "message": message,
-    }
+    body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+    body |= {"code": status, "reason": reason, "message": message}
     return web.json_response(body | more, status=status, headers=headers)

@@ -1,5 +1,6 @@
 """The proxy that the environment asks for, by the rules of Go's httpproxy."""
 
+import asyncio
 import socket
 import sys
 
@@ -20,8 +21,7 @@ PROXY = "http://proxy:3128"
     [
         (SERVER, {}, None),
         (SERVER, {"HTTPS_PROXY": PROXY}, PROXY),
-        (SERVER, {"https_proxy": PROXY}, PROXY),
-        (SERVER, {"HTTPS_PROXY": "proxy:3128"}, PROXY),
+        (SERVER, {"https_proxy": "proxy:3128"}, PROXY),
         (SERVER, {"HTTP_PROXY": PROXY}, None),
         (SERVER, {"HTTPS_PROXY": "socks5://proxy"}, None),
         ("http://api.example", {"HTTP_PROXY": PROXY}, PROXY),
@@ -41,7 +41,6 @@ def test_the_variable_of_the_scheme_counts_and_nothing_on_this_machine_is_asked_
     ("server", "exceptions", "is_excepted"),
     [
         (SERVER, "*", True),
-        (SERVER, "api.example", True),
         (SERVER, "other, API.example", True),
         (SERVER, "example", True),
         (SERVER, ".example", True),
@@ -53,12 +52,9 @@ def test_the_variable_of_the_scheme_counts_and_nothing_on_this_machine_is_asked_
         (SERVER, ",", False),
         ("https://api.example", "api.example:443", True),
         ("https://10.1.2.3:6443", "10.0.0.0/8", True),
-        ("https://10.1.2.3:6443", "10.1.2.3", True),
-        ("https://10.1.2.3:6443", "10.1.2.3:6443", True),
         ("https://10.1.2.3:6443", "11.0.0.0/8", False),
         ("https://[fd00::1]:6443", "fd00::/8", True),
         ("https://[fd00::1]:6443", "[fd00::1]:6443", True),
-        ("https://[fd00::1]:6443", "fd00::2", False),
     ],
 )
 def test_what_no_proxy_names_is_reached_directly(server: str, exceptions: str, is_excepted: bool) -> None:
@@ -73,19 +69,16 @@ async def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pyt
         return made[-1]
 
     monkeypatch.setattr(transport_module, "open_socket", noted)
-
     async with served(ok) as server, transport(access_to(server.url)) as client:
         await client.get(PODS)
         (connected,) = made
-        assert connected.getpeername()[1] == server.port
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         if sys.platform == "linux":
             names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
             options = [connected.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
             assert options == [15, 5, 3, 30_000]
-
-
-def test_a_platform_without_an_option_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
-    with dialer.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ())) as made:
-        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        # A platform without an option goes without.
+        monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
+        await asyncio.gather(client.get(PODS), client.get(PODS))
+        assert made[-1].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert len(made) == 2

@@ -1,56 +1,42 @@
 """Each failure of a call in one line that says what is wrong and what to do."""
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
-from aiohttp import web
-from tests.client.serving import HOST, access_to, json_status, refused_port, served, server_side, showing, trusting
+from tests.client.serving import access_to, showing
 
-from zoneward.client.api_errors import (
-    CallFailed,
-    Forbidden,
-    SilentConnection,
-    TimedOut,
-    TlsProblem,
-    Unauthorized,
-    Unreachable,
-)
+from zoneward.client import api_errors as errors
 from zoneward.client.auth.client_config import ClientConfig, UserInfo
 from zoneward.client.auth.tls import certificate_expiry
 from zoneward.client.error_messages import log_message, to_input_error
-from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.client.writer import WriteOutcome, write_outcome
-from zoneward.kube.input_error import MAX_LENGTH
+from zoneward.kube.input_error import MAX_LENGTH, InputError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACCESS = access_to("https://h:6443", user=UserInfo(name="jane", token="t"))
 PLACE = "https://h:6443: context here: "
 
 
-def told(error: CallFailed, access: ClientConfig = ACCESS) -> str:
+def told(error: errors.CallFailed, access: ClientConfig = ACCESS) -> str:
+    """The line for a command."""
     line = str(to_input_error(error, access, now=NOW))
     assert "\n" not in line
-    return line
+    return line.removeprefix(PLACE)
 
 
-def forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods", **query: str) -> str:
-    error = Forbidden(403, "Forbidden", message, method=method, path=path, query=query)
-    return told(error).removeprefix(PLACE)
+def forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods", **fields: Any) -> errors.Forbidden:
+    return errors.Forbidden(403, "Forbidden", message, method=method, path=path, **fields)
 
 
-def worded_forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods") -> str:
-    """The line for a log."""
-    return log_message(Forbidden(403, "Forbidden", message, method=method, path=path), ACCESS, now=NOW)
+def logged(error: errors.CallFailed) -> str:
+    return log_message(error, ACCESS, now=NOW)
 
 
-# --- 403 --------------------------------------------------------------------------------------------------------------
-
-
-DISCOVERY = "discovery.k8s.io"
+SHOP = "/api/v1/namespaces/shop"
 
 
 @pytest.mark.parametrize(
@@ -62,14 +48,9 @@ DISCOVERY = "discovery.k8s.io"
             '{apiGroups: [""], resources: ["pods"], verbs: ["list"]}',
         ),
         (
-            f'User "s:b" cannot watch resource "endpointslices" in API group "{DISCOVERY}" in the namespace "shop"',
-            "user 's:b' may not watch endpointslices.discovery.k8s.io in namespace shop (403); a Role",
-            f'{{apiGroups: ["{DISCOVERY}"], resources: ["endpointslices"], verbs: ["watch"]}}',
-        ),
-        (
-            'users "j" is forbidden: User "a" cannot impersonate resource "users" in API group "" at the cluster scope',
-            "user 'a' may not impersonate users in the whole cluster (403); a ClusterRole",
-            '{apiGroups: [""], resources: ["users"], verbs: ["impersonate"]}',
+            'User "s:b" cannot watch resource "leases" in API group "x.io" in the namespace "shop"',
+            "user 's:b' may not watch leases.x.io in namespace shop (403); a Role",
+            '{apiGroups: ["x.io"], resources: ["leases"], verbs: ["watch"]}',
         ),
         (
             'forbidden: User "jane" cannot get path "/openapi/v3"',
@@ -81,14 +62,19 @@ DISCOVERY = "discovery.k8s.io"
 def test_a_403_names_verb_and_resource_as_the_server_does_and_the_rule_that_grants_them(
     message: str, missing: str, rule: str
 ) -> None:
-    assert worded_forbidden(message) == f"{missing} with this rule grants it: {rule}; the server says: {message}"
-    assert forbidden(message).startswith(f"{missing} with this rule grants it: {rule}; the server says: ")
+    line = f"{missing} with this rule grants it: {rule}; the server says: "
+    assert logged(forbidden(message)) == f"{line}{message}"
+    assert told(forbidden(message)).startswith(line)
+
+
+def test_a_403_for_what_is_no_resource_names_the_path() -> None:
+    assert told(forbidden("", path="/v")).endswith('grants it: {nonResourceURLs: ["/v"], verbs: ["get"]}')
 
 
 def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
     user = "system:serviceaccount:" + "n" * 60 + ":" + "s" * 60
     resource = 'resource "endpointslices" in API group "discovery.k8s.io" in the namespace "' + "m" * 63 + '"'
-    line = told(Forbidden(403, "Forbidden", f'User "{user}" cannot watch {resource}'))
+    line = str(to_input_error(forbidden(f'User "{user}" cannot watch {resource}'), ACCESS, now=NOW))
     assert '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["watch"]}' in line
     assert len(line) <= MAX_LENGTH
     assert "may not watch endpointslices.discovery.k8s.io" in line
@@ -97,12 +83,9 @@ def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "query", "verb", "group", "resource", "scope"),
     [
-        ("GET", "/api/v1/pods", {}, "list", "", "pods", "in the whole cluster"),
         ("GET", "/api/v1/pods", {"watch": "1"}, "watch", "", "pods", "in the whole cluster"),
         ("GET", "/api/v1/nodes/n", {}, "get", "", "nodes", "in the whole cluster"),
         ("GET", "/api/v1/namespaces", {}, "list", "", "namespaces", "in the whole cluster"),
-        ("GET", "/api/v1/namespaces/a", {}, "get", "", "namespaces", "in the whole cluster"),
-        ("GET", "/api/v1/namespaces/a/services", {}, "list", "", "services", "in namespace a"),
         ("POST", "/apis/x.io/v1/namespaces/a/leases", {}, "create", "x.io", "leases", "in namespace a"),
         ("PUT", "/apis/x.io/v1/namespaces/a/leases/l", {}, "update", "x.io", "leases", "in namespace a"),
         ("PATCH", "/api/v1/namespaces/a/services/s/status", {}, "patch", "", "services/status", "in namespace a"),
@@ -113,111 +96,67 @@ def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
 def test_a_403_that_does_not_say_what_was_missing_is_told_by_what_was_asked(
     method: str, path: str, query: dict[str, str], verb: str, group: str, resource: str, scope: str
 ) -> None:
-    line = forbidden("", method=method, path=path, **query)
-    assert forbidden("Forbidden", method=method, path=path, **query) == f"{line}; the server says: Forbidden"
+    line = told(forbidden("", method=method, path=path, query=query))
+    assert told(forbidden("Forbidden", method=method, path=path, query=query)) == f"{line}; the server says: Forbidden"
+    role = "Role" if "space " in scope else "ClusterRole"
     plural = f"{resource}.{group}" if group else resource
-    assert line.startswith(
-        f"you may not {verb} {plural} {scope} (403); a {'Role' if 'space ' in scope else 'ClusterRole'} "
-    )
+    assert line.startswith(f"you may not {verb} {plural} {scope} (403); a {role} ")
     assert line.endswith(f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}')
 
 
-def test_a_403_for_what_is_no_resource_names_the_path() -> None:
-    assert forbidden("", path="/version").endswith('grants it: {nonResourceURLs: ["/version"], verbs: ["get"]}')
-
-
-ENDS = (
-    'events.events.k8s.io "cart.18a" is forbidden: unable to create new content in namespace shop because it is being'
-    " terminated"
-)
+QUOTA = 'pods "one" is forbidden: exceeded quota: few, requested: pods=1,\nused: pods=1, limited: pods=1'
 POLICY = (
     "leases.coordination.k8s.io \"zoneward-controller\" is forbidden: ValidatingAdmissionPolicy 'zoneward-proxy' with"
     " binding 'zoneward-proxy' denied request: a node's proxy writes only its own node's Lease"
 )
 
 
-def test_a_403_by_admission_claims_no_missing_permission_and_keeps_the_servers_words() -> None:
-    quota = 'pods "one" is forbidden: exceeded quota: few, requested: pods=1,\nused: pods=1, limited: pods=1'
-    for path, message, line in (
-        ("/api/v1/namespaces/shop/pods", quota, "the server refuses to create pods in namespace shop (403)"),
-        (
-            "/apis/coordination.k8s.io/v1/namespaces/a/leases",
-            POLICY,
-            "the server refuses to create leases.coordination.k8s.io in namespace a (403)",
-        ),
-        ("/version", "no", "the server refuses to post /version (403)"),
-    ):
-        assert worded_forbidden(message, method="POST", path=path) == f"{line}: {' '.join(message.split())}"
-        assert forbidden(message, method="POST", path=path).startswith(f"{line}: {message[:20]}")
+@pytest.mark.parametrize(
+    ("path", "message", "line"),
+    [
+        (f"{SHOP}/pods", QUOTA, "create pods in namespace shop"),
+        ("/apis/x.io/v1/namespaces/a/leases", POLICY, "create leases.x.io in namespace a"),
+        ("/version", "no \x1b[2J", "post /version"),
+    ],
+)
+def test_a_403_by_admission_claims_no_missing_permission_and_keeps_the_servers_words(
+    path: str, message: str, line: str
+) -> None:
+    error, words = forbidden(message, method="POST", path=path), " ".join(message.split()).replace("\x1b", "?")
+    assert logged(error) == f"the server refuses to {line} (403): {words}"
+    assert told(error).startswith(f"the server refuses to {line} (403): {words[:20]}")
 
 
 def test_a_403_of_a_namespace_that_is_being_deleted_says_so() -> None:
-    error = Forbidden(
-        403,
-        "Forbidden",
-        ENDS,
-        details={"causes": [{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated"}]},
-        method="POST",
-        path="/apis/events.k8s.io/v1/namespaces/shop/events",
-    )
+    request: dict[str, Any] = {"method": "POST", "path": "/apis/events.k8s.io/v1/namespaces/shop/events"}
+    cause = {"reason": "NamespaceTerminating", "message": "namespace shop is being terminated"}
+    error = forbidden("it is being terminated", details={"causes": [cause]}, **request)
     line = "the server refuses to create events.events.k8s.io in namespace shop, which is being deleted (403)"
-    assert log_message(error, ACCESS, now=NOW) == f"{line}: {ENDS}"
+    assert logged(error) == f"{line}: it is being terminated"
     assert write_outcome(error) is WriteOutcome.TERMINATING
     strange: tuple[object, ...] = (None, "NamespaceTerminating", ["NamespaceTerminating"], [{"reason": "Quota"}], [{}])
     for causes in strange:
-        other = Forbidden(403, "Forbidden", "no", details={"causes": causes}, method=error.method, path=error.path)
+        other = forbidden("no", details={"causes": causes}, **request)
         assert write_outcome(other) is WriteOutcome.REFUSED
-        assert "being deleted" not in log_message(other, ACCESS, now=NOW)
+        assert "being deleted" not in logged(other)
 
 
 def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_for() -> None:
-    line = "the server refuses to create services in namespace shop (403): "
-    path, words = "/api/v1/namespaces/shop/services", "no " * 200
-    said = told(Forbidden(403, "Forbidden", words, method="POST", path=path))
-    assert said.startswith(f"{PLACE}{line}no no no")
-    assert said.endswith("…")
-    assert len(said) == MAX_LENGTH
-    # Where there is room for nothing but a few letters, the rule is what is needed.
-    path = f"/api/v1/namespaces/{'n' * 120}/services"
-    line = forbidden("Forbidden", method="POST", path=path)
+    error = forbidden("no " * 200, method="POST", path=f"{SHOP}/services")
+    line = str(to_input_error(error, ACCESS, now=NOW))
+    assert line.startswith(f"{PLACE}the server refuses to create services in namespace shop (403): no no no")
+    assert line.endswith("…")
+    assert len(line) == MAX_LENGTH
+    line = told(forbidden("Forbidden", method="POST", path=f"/api/v1/namespaces/{'n' * 120}/services"))
     assert line.endswith('{apiGroups: [""], resources: ["services"], verbs: ["create"]}')
-    assert "…" not in told(Unreachable("no"))
-
-
-def test_the_servers_words_cannot_steer_a_terminal() -> None:
-    assert worded_forbidden("no \x1b[2J", path="/version").endswith(": no ?[2J")
-
-
-# --- all the others, as they happen -----------------------------------------------------------------------------------
-
-
-def happened(access: ClientConfig, handler: web.Response | None = None, **server: object) -> str:
-    """The line for a GET, with the address of the server in it replaced by h:1."""
-
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        assert handler is not None
-        return handler
-
-    async def run() -> str:
-        async with served(answer, tls=server.get("tls")) as found:  # type: ignore[arg-type]
-            url = found.url if handler is not None or server else f"http://{HOST}:{refused_port()}"
-            here = replace(access, cluster=replace(access.cluster, server=url))
-            async with Transport(here, retries=RetryPolicy(attempts=1), is_terminal=False) as client:
-                with pytest.raises(CallFailed) as caught:
-                    await client.get("/api/v1/pods", timeout=5)
-            return told(caught.value, here).replace(url, "http://h:1")
-
-    return asyncio.run(run())
 
 
 def test_refused_credentials_name_the_user_and_the_way_out() -> None:
-    refusal = json_status(401, "Unauthorized", "Unauthorized")
-    way_out = "(401): log in again, or choose another --context"
-    line = happened(ACCESS, refusal)
-    start = "http://h:1: context here: the server does not accept the credentials of user 'jane'"
-    assert line == f"{start} {way_out}; the server says: Unauthorized"
-    line = told(Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
-    assert line == f"{PLACE}the server does not accept the credentials of a request without a user {way_out}"
+    start, way_out = "the server does not accept the credentials of", "(401): log in again, or choose another --context"
+    line = told(errors.Unauthorized(401, "Unauthorized", "Unauthorized"))
+    assert line == f"{start} user 'jane' {way_out}; the server says: Unauthorized"
+    line = told(errors.Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
+    assert line == f"{start} a request without a user {way_out}"
 
 
 def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tmp_path: Path) -> None:
@@ -225,21 +164,24 @@ def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tm
     past = datetime(2001, 2, 3, 4, 5, tzinfo=UTC)
     old = authority.issue_cert("jane", not_before=past.replace(year=2000), not_after=past)
     access = access_to("https://h:6443", user=showing(old, name="jane"))
-    error = Unauthorized(401, "Unauthorized", "Unauthorized")
-    line = f"{PLACE}the client certificate of user 'jane' has expired, on 2001-02-03 04:05 UTC: "
-    for failure in (error, TlsProblem("alert"), Unreachable("reset")):
-        said = "; the server says: Unauthorized" if failure is error else ""
-        assert told(failure, access) == f"{line}client-certificate-data in kubeconfig.yaml{said}"
-    for failure in (TlsProblem("theirs", sent=False), Unreachable("nobody", sent=False)):
+    error = errors.Unauthorized(401, "Unauthorized", "Unauthorized")
+    line = "the client certificate of user 'jane' has expired, on 2001-02-03 04:05 UTC: client-certificate-data in"
+    for failure, words in (
+        (error, "; the server says: Unauthorized"),
+        (errors.TlsProblem("no"), ""),
+        (errors.Unreachable("no"), ""),
+    ):
+        assert told(failure, access) == f"{line} kubeconfig.yaml{words}"
+    for failure in (errors.TlsProblem("theirs", sent=False), errors.Unreachable("nobody", sent=False)):
         assert "client certificate" not in told(failure, access)
-    fresh = access_to("https://h:6443", user=showing(authority.issue_cert("jane"), name="jane"))
-    assert "does not accept the credentials" in told(error, fresh)
     (tmp_path / "no").write_text("no certificate")
     assert access.user.certificate is not None
+    users = [showing(authority.issue_cert("jane"), name="jane")]
     for path in (tmp_path / "no", tmp_path / "none"):
         pem = replace(access.user.certificate, path=str(path), data=None)
-        strange = replace(access, user=replace(access.user, certificate=pem))
-        assert "does not accept the credentials" in told(error, strange)
+        users.append(replace(access.user, certificate=pem))
+    for user in users:
+        assert "does not accept the credentials" in told(error, replace(access, user=user))
 
 
 def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None:
@@ -252,38 +194,17 @@ def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None
         assert certificate_expiry(block.format(content).encode()) is None
 
 
-def test_nobody_there_a_wrong_name_and_an_expired_server_are_lines() -> None:
-    assert happened(access_to("")).startswith(
-        "http://h:1: context here: the API server cannot be reached: no connection: "
-    )
-    authority = trustme.CA()
-    trusted = trusting(access_to(""), authority)
-    expected = "http://h:1: context here: there is no TLS connection to the API server: the server's certificate "
-    past = datetime(2001, 2, 3, tzinfo=UTC)
-    old = authority.issue_cert(HOST, not_before=past.replace(year=2000), not_after=past)
-    assert happened(trusted, tls=server_side(old)) == f"{expected}has expired"
-    line = happened(trusted, tls=server_side(authority.issue_cert("other.example")))
-    assert line.startswith(f"{expected}is for another name: ")
-    assert HOST in line.removeprefix(expected)
-
-
-def test_other_answers_are_told_with_status_and_message() -> None:
-    start = "http://h:1: context here: the server"
-    assert happened(ACCESS, json_status(404, "NotFound", "no such\nthing")) == f"{start} answered 404: no such thing"
-    assert happened(ACCESS, web.Response(status=503, text="down")) == f"{start} answered 503: down"
-    assert (
-        happened(ACCESS, json_status(429, "", "wait"))
-        == f"{start} has too much to do (429): try again later; the server says: wait"
-    )
-
-
-def test_what_took_too_long_is_told() -> None:
-    line = f"{PLACE}the API server did not answer in time: late; is the cluster up, and the address right?"
-    assert told(TimedOut("late")) == line
-    assert told(SilentConnection("nothing came for 5 s")) == f"{PLACE}nothing came for 5 s"
-
-
-def test_missing_credentials_are_told_as_what_they_are() -> None:
-    access = replace(ACCESS, user=UserInfo(name="jane", token_file="/none"))
-    line = happened(access, web.Response())
-    assert line == "kubeconfig.yaml: tokenFile: expected a readable file /none, got: No such file or directory"
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (errors.Unreachable("no connection", sent=False), "the API server cannot be reached: no connection"),
+        (errors.TlsProblem("wrong", sent=False), "there is no TLS connection to the API server: wrong"),
+        (errors.NotFound(404, "NotFound", "no such\nthing"), "the server answered 404: no such thing"),
+        (errors.TooManyRequests(429, "", "wait"), "the server has too much to do (429): try again later; the server"),
+        (errors.TimedOut("late"), "the API server did not answer in time: late; is the cluster up, and the address"),
+        (errors.SilentConnection("nothing came for 5 s"), "nothing came for 5 s"),
+        (errors.NoCredentials(InputError("config", "tokenFile", "expected")), "config: tokenFile: expected"),
+    ],
+)
+def test_other_failures_are_told_as_what_they_are(error: errors.CallFailed, line: str) -> None:
+    assert told(error).startswith(line)

@@ -1,535 +1,325 @@
-"""What a reflector holds is what the server has, whatever happens between them."""
+"""What a reflector makes of a server's answers: what it believes, how long it waits, what it gives up."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from copy import deepcopy
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from random import Random
-from typing import Any
+from time import monotonic
 
 import pytest
-from tests.builders.objects import a_lease, a_node
-from tests.client.a_client import AClient
-from tests.client.a_server import AServer, Fault
-from tests.client.calling import transport
-from tests.client.recording import Recording, until
-from tests.client.serving import access_to
+from tests.client.recording import Recording
 
-from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
-from zoneward.client.informer_cache import InformerCache
-from zoneward.client.informers import run_informers
-from zoneward.client.list_pager import ListScope
+from zoneward.client import api_errors as errors
+from zoneward.client.backoff import Backoff
+from zoneward.client.list_pager import EVERYTHING, ListScope
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
-from zoneward.client.resources import LEASES, NODES, PODS, LiveNode, LivePod
-from zoneward.client.transport import Transport
+from zoneward.client.resources import PODS, LivePod
 from zoneward.client.transport_interface import ServerFeatures
-from zoneward.kube.objects import Lease
-from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
-from zoneward.sandbox.server.sandbox_server import SandboxServer
 
-QUICK = ReflectorSettings(watch=4.0, silence=1.0)
+Answer = bytes | Sequence[bytes | Exception] | Exception
+HANG = b""
+"""A line for which one waits in vain."""
+
+
+class Scripted:
+    """A connection whose answers are written down: bodies of lists, lines of watches, or errors."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[Mapping[str, str]] = []
+        self.paths = set[str]()
+        self.patience: list[float] = []
+        """How many seconds longer than a watch lasts nothing may come."""
+
+    def versions(self) -> list[str | None]:
+        """From which each list and each watch was asked for."""
+        return [query.get("resourceVersion") for query in self.asked]
+
+    def _next(self, path: str, query: Mapping[str, str]) -> bytes | Sequence[bytes | Exception]:
+        self.asked.append(query)
+        self.paths.add(path)
+        if not self.answers:
+            raise asyncio.CancelledError
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        answer = self._next(path, query)
+        assert isinstance(answer, bytes)
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.patience.append(idle - float(query["timeoutSeconds"]))
+        lines = self._next(path, query)
+        assert not isinstance(lines, bytes)
+
+        async def each() -> AsyncIterator[bytes]:
+            for line in lines:
+                if isinstance(line, Exception):
+                    raise line
+                if line == HANG:
+                    await asyncio.Event().wait()
+                yield line
+
+        yield each()
+
+
+def a_list(version: str, *, token: str = "", **pods: str) -> bytes:
+    items = ",".join(f'{{"metadata":{{"name":"{name}","resourceVersion":"{at}"}}}}' for name, at in pods.items())
+    more = f',"continue":"{token}"' if token else ""
+    return f'{{"metadata":{{"resourceVersion":"{version}"{more}}},"items":[{items}]}}'.encode()
+
+
+def an_event(kind: str, name: str, version: str) -> bytes:
+    return f'{{"type":"{kind}","object":{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}}}'.encode()
+
+
+def a_bookmark(version: str, *, ends_list: bool = False) -> bytes:
+    end = ',"annotations":{"k8s.io/initial-events-end":"true"}' if ends_list else ""
+    metadata = f'{{"resourceVersion":"{version}"{end}}}'
+    return f'{{"type":"BOOKMARK","object":{{"kind":"Pod","metadata":{metadata}}}}}'.encode()
+
+
+def a_streamed_list(version: str, **pods: str) -> list[bytes]:
+    return [*(an_event("ADDED", name, at) for name, at in pods.items()), a_bookmark(version, ends_list=True)]
+
+
+class Play(Scripted):
+    """A script that a reflector has been through, and what came of it."""
+
+    def __init__(
+        self,
+        *answers: Answer,
+        streams_lists: bool = False,
+        clock: Callable[[], float] = monotonic,
+        settings: ReflectorSettings | None = None,
+        options: ListScope = EVERYTHING,
+    ) -> None:
+        super().__init__(*answers)
+        self.store, self.features = ObjectStore[LivePod](), ServerFeatures(streams_lists=streams_lists)
+        self.told = Recording(self.store, PODS).told
+        self.pauses, self.troubles, self.reported = list[float](), list[errors.CallFailed](), list[int]()
+
+        async def sleep(seconds: float) -> None:
+            self.pauses.append(seconds)
+
+        reflector = Reflector(
+            self,
+            PODS,
+            self.store,
+            options=options,
+            features=self.features,
+            settings=settings,
+            runtime=ReflectorRuntime(random=Random(1), sleep=sleep, clock=clock),
+            on_error=self.troubles.append,
+            on_version=self.reported.append,
+        )
+        # A script ends where nothing is left to answer.
+        with suppress(asyncio.CancelledError):
+            asyncio.run(reflector.run())
+
+
+EXPIRED = errors.Gone(410, "Expired", "too old")
+EXPIRED_EVENT = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}'
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])
 
 
-async def quickly(seconds: float) -> None:
-    await asyncio.sleep(seconds / 200)
-
-
-class Scene:
-    """A server with pods a, b and c, and a reflector of its pods."""
-
-    def __init__(self, server: AServer, client: AClient) -> None:
-        self.server, self.client = server, client
-        self.store = ObjectStore[LivePod]()
-        self.seen = Recording(self.store, PODS)
-        self.troubles: list[CallFailed] = []
-        self.pauses: list[float] = []
-        self.features = ServerFeatures()
-
-    async def pause(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        await quickly(seconds)
-
-    def reflector(self, *, sleep: Callable[[float], Awaitable[None]] | None = None, **given: Any) -> Reflector[LivePod]:
-
-        usual: dict[str, Any] = {"settings": QUICK, "features": self.features, "on_error": self.troubles.append}
-        runtime = ReflectorRuntime(random=Random(1), sleep=sleep or self.pause)
-        return Reflector(self.client, PODS, self.store, runtime=runtime, **usual | given)
-
-    def put(self, name: str, phase: str = "Running") -> None:
-        self.server.put("pods", name, "shop", status={"phase": phase})
-
-    def delete(self, name: str) -> None:
-        self.server.delete("pods", name, "shop")
-
-    async def settle(self) -> None:
-        await until(lambda: self.seen.is_equal_to(self.server))
-
-    def lists(self) -> int:
-        """How many lists were begun, in pages or as streams."""
-        return sum(
-            ("watch" not in query and "continue" not in query) or "sendInitialEvents" in query
-            for _, query in self.client.asked
-        )
-
-
-def play(act: Callable[[Scene], Awaitable[None]], *, server: AServer | None = None, **options: Any) -> Scene:
-    """Run the scene with its reflector going on; what the reflector raises is raised."""
-
-    async def run() -> Scene:
-        async with server or AServer() as there, AClient(there.address) as client:
-            scene = Scene(there, client)
-            for name in "abc":
-                scene.put(name)
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(scene.reflector(**options).run())
-                await act(scene)
-                task.cancel()
-            return scene
-
-    try:
-        return asyncio.run(run())
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-
-
-# --- the ordinary way -------------------------------------------------------------------------------------------------
-
-
-@BOTH_LISTS
-def test_what_is_there_is_told_and_then_each_change(streams_lists: bool) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        scene.put("d")
-        scene.put("a", "Failed")
-        scene.delete("b")
-        scene.put("b")
-        await scene.settle()
-
-    scene = play(act, server=AServer(streams_lists=streams_lists))
-    assert scene.seen.told[3:] == [
-        ("added", "d", "104"),
-        ("modified", "a", "105"),
-        ("deleted", "b", "102"),
-        ("added", "b", "107"),
-    ]
-    assert scene.seen.names("added")[:3] == ["a", "b", "c"]
-    assert scene.troubles == []
-    paths = {path for path, _ in scene.client.asked}
-    assert paths == {"/api/v1/pods"}
-
-
-def test_a_server_with_streaming_lists_is_never_asked_for_pages() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-
-    scene = play(act)
-    (query,) = [query for _, query in scene.client.asked]
-    assert query["sendInitialEvents"] == query["allowWatchBookmarks"] == "true"
-    assert query["resourceVersionMatch"] == "NotOlderThan"
-    assert "resourceVersion" not in query
-
-
-def test_a_server_without_streaming_lists_is_asked_for_one_only_once() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        other = ObjectStore[LivePod]()
-        task = asyncio.create_task(Reflector(scene.client, PODS, other, features=scene.features).run())
-        await until(lambda: len(other) == 3)
-        task.cancel()
-
-    scene = play(act, server=AServer(streams_lists=False))
-    assert sum("sendInitialEvents" in query for _, query in scene.client.asked) == 1
-    assert not scene.features.streams_lists
-    assert scene.pauses == []
-
-
-def test_a_watch_that_ends_in_time_goes_on_where_it_was_without_a_pause() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        for index in range(3):
-            watches = len(scene.client.asked)
-            scene.put(f"n{index}")
-            await until(lambda watches=watches: len(scene.client.asked) > watches)  # type: ignore[misc]
-        await scene.settle()
-
-    server = AServer()
-    for _ in range(3):
-        server.plan(Fault.END, after=5)
-    server.bookmark_every = 0.01
-    scene = play(act, server=server)
-    scene.seen.check_order(server, is_complete=True)
-    assert scene.troubles == []
-    assert scene.lists() == 1
-
-
-def test_a_namespace_alone_is_watched() -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.put("pods", "x", "else")
-        await until(lambda: len(scene.store) == 3)
-        scene.server.put("pods", "y", "else")
-        scene.put("d")
-        await until(lambda: len(scene.store) == 4)
-
-    scene = play(act, options=ListScope(namespace="shop"))
-    assert set(scene.seen.names("added")) == {*"abcd"}
-    assert {path for path, _ in scene.client.asked} == {"/api/v1/namespaces/shop/pods"}
-
-
-# --- broken connections -----------------------------------------------------------------------------------------------
-
-
-@BOTH_LISTS
-@pytest.mark.parametrize(
-    "fault",
-    [Fault.DROP, Fault.CUT, Fault.ERROR_EVENT, Fault.NONSENSE, Fault.UNAVAILABLE, Fault.REPEAT, Fault.END],
-)
-def test_a_watch_goes_on_where_it_was_and_nothing_is_lost_or_told_twice(fault: Fault, streams_lists: bool) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        for index in range(60):
-            if index in (10, 20, 30):
-                scene.server.plan(Fault.DROP, after=1)
-                scene.server.plan(fault, after=2)
-            scene.put(f"n{index % 7}", phase=str(index))
-            await asyncio.sleep(0.001)
-        await scene.settle()
-        await until(lambda: not scene.server.faults)
-
-    server = AServer(streams_lists=streams_lists, bookmark_every=0.02)
-    scene = play(act, server=server)
-    assert scene.server.met.count(fault) >= 3
-    scene.seen.check_order(server, is_complete=True)
-    assert scene.lists() == (1 if streams_lists else 2)  # the streaming list that is refused
-
-
-def test_a_watch_resumes_from_the_last_bookmark() -> None:
-    """Other kinds move the version on: what a pod's last event says may long be forgotten."""
-
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        for index in range(50):
-            scene.server.put("nodes", f"n{index}")
-        scene.server.plan(Fault.DROP, after=1)
-        await until(lambda: len(scene.client.asked) > 1)
-        scene.server.compact()
-        scene.put("d")
-        await scene.settle()
-
-    scene = play(act, server=AServer(bookmark_every=0.02))
-    assert [query.get("resourceVersion") for _, query in scene.client.asked] == [None, "153"]
-
-
-def test_a_silent_connection_is_noticed() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        await until(lambda: Fault.SILENCE in scene.server.met)
-        scene.put("d")
-        await scene.settle()
-
-    server = AServer()
-    server.plan(Fault.SILENCE, after=4)
-    scene = play(act, server=server, settings=ReflectorSettings(watch=0.1, silence=0.2))
-    assert any(isinstance(trouble, SilentConnection) for trouble in scene.troubles)
-    scene.seen.check_order(server, is_complete=True)
-
-
-def test_silence_is_only_what_lasts_longer_than_the_watch() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-
-    idles: list[float] = []
-
-    class Watched(AClient):
-        def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> Any:
-            idles.append(idle - float(query["timeoutSeconds"]))
-            return super().stream(path, query, idle=idle)
-
-    async def run() -> None:
-        async with AServer() as server, Watched(server.address) as client:
-            server.put("pods", "a", "shop")
-            for seed in range(20):
-                store = ObjectStore[LivePod]()
-                task = asyncio.create_task(
-                    Reflector(client, PODS, store, runtime=ReflectorRuntime(random=Random(seed))).run()
-                )
-                await until(lambda store=store: len(store) == 1)  # type: ignore[misc]
-                task.cancel()
-
-    asyncio.run(run())
-    assert len(idles) == 20
-    assert min(idles) >= 10
-
-
-# --- versions that are gone -------------------------------------------------------------------------------------------
-
-
-@BOTH_LISTS
-@pytest.mark.parametrize("fault", [Fault.GONE, Fault.GONE_EVENT])
-def test_410_leads_to_a_list_whose_difference_is_told(fault: Fault, streams_lists: bool) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        await until(lambda: Fault.DROP in scene.server.met)
-        before = len(scene.seen.told)
-        scene.put("d")
-        scene.put("a", "Failed")
-        scene.delete("b")
-        await scene.settle()
-        await until(lambda: fault in scene.server.met)
-        told = scene.seen.told[before:]
-        assert sorted(told) == [("added", "d", "104"), ("deleted", "b", "102"), ("modified", "a", "105")]
-        scene.put("c", "Failed")
-        await scene.settle()
-
-    server = AServer(streams_lists=streams_lists, bookmark_every=0.01)
-    server.plan(Fault.DROP, after=4 if streams_lists else 0)
-    server.plan(fault)
-
-    async def slowly(_seconds: float) -> None:
-        # The three changes are made while the reflector waits.
-        await asyncio.sleep(0.05)
-
-    scene = play(act, server=server, sleep=slowly)
-    assert any(isinstance(trouble, Gone) for trouble in scene.troubles)
-    assert scene.seen.names("modified") == ["a", "c"]
-    scene.seen.check_order(server, is_complete=False)
-    assert scene.lists() == (2 if streams_lists else 3)
-
-
-def test_a_compacted_history_leads_to_a_list() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        scene.server.plan(Fault.DROP)
-        await until(lambda: Fault.DROP in scene.server.met)
-        scene.delete("a")
-        scene.put("d")
-        scene.server.compact()
-        await scene.settle()
-
-    async def slowly(_seconds: float) -> None:
-        await asyncio.sleep(0.05)
-
-    scene = play(act, sleep=slowly)
-    assert scene.seen.told[3:] == [("added", "d", "105"), ("deleted", "a", "101")]
-    assert any(isinstance(trouble, Gone) for trouble in scene.troubles)
-
-
-@pytest.mark.parametrize("fault", [Fault.EXPIRE, Fault.UNAVAILABLE])
-def test_a_first_list_that_fails_half_way_is_completed(fault: Fault) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        scene.put("d")
-        await scene.settle()
-
-    server = AServer(streams_lists=False, page=1)
-    server.plan(fault)
-    if fault is Fault.UNAVAILABLE:
-        server.plan(fault)
-    scene = play(act, server=server)
-    assert fault in server.met
-    scene.seen.check_order(server, is_complete=True)
-
-
-@pytest.mark.parametrize("fault", [Fault.DROP, Fault.CUT, Fault.END, Fault.NONSENSE])
-def test_a_streaming_list_that_breaks_is_begun_again_and_at_last_given_up(fault: Fault) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        await until(lambda: not scene.features.streams_lists)
-        scene.put("d")
-        await scene.settle()
-
-    server = AServer()
-    for _ in range(3):
-        server.plan(fault, after=2)
-    scene = play(act, server=server)
-    assert len(scene.troubles) == 3
-    scene.seen.check_order(server, is_complete=True)
-
-
-def test_a_server_whose_data_were_restored_is_believed_in_the_end() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        scene.put("a", "Failed")
-        scene.put("d")
-        scene.delete("b")
-        await scene.settle()
-        scene.server.plan(Fault.DROP)
-        scene.server.go_back_to(103)
-        await scene.settle()
-        assert sorted(pod.metadata.name for pod in scene.store) == ["a", "b", "c"]
-        scene.put("e")
-        await scene.settle()
-
-    play(act)
-
-
-# --- what is raised ---------------------------------------------------------------------------------------------------
-
-
-async def forever(_scene: Scene) -> None:
-    await asyncio.sleep(10)
-
-
-@BOTH_LISTS
-def test_a_refusal_is_raised_as_long_as_no_watch_stands(streams_lists: bool) -> None:
-    with pytest.raises(Forbidden):
-        play(forever, server=AServer(streams_lists=streams_lists, refusals={"pods": 403}))
+def listed(version: str, *, as_stream: bool, **pods: str) -> Answer:
+    return a_streamed_list(version, **pods) if as_stream else a_list(version, **pods)
+
+
+def test_what_the_server_no_longer_remembers_is_listed_at_once_but_not_again_and_again() -> None:
+    once: list[Answer] = [a_list("100"), [an_event("ADDED", "a", "101")], EXPIRED, a_list("101", a="101")]
+    assert Play(*once).pauses == []
+    again: list[Answer] = [*once, [an_event("ADDED", "b", "102")], EXPIRED, a_list("102", a="101", b="102")]
+    assert len(Play(*again).pauses) == 1
+    times = iter(range(0, 10_000, 30))
+    assert Play(*again, clock=lambda: float(next(times))).pauses == []
+
+
+def test_a_list_from_a_replica_that_lags_behind_is_not_believed() -> None:
+    play = Play(a_list("100", a="90"), [an_event("MODIFIED", "a", "101")], EXPIRED, a_list("95", a="90"), a_list("102"))
+    assert play.told == [("added", "a", "90"), ("modified", "a", "101"), ("deleted", "a", "101")]
+    assert play.versions() == [None, "100", "101", None, None, "102"]
+
+
+def test_what_only_a_list_had_that_was_begun_anew_is_gone() -> None:
+    play = Play(a_list("100", token="t", a="90"), EXPIRED, a_list("110", b="105"))
+    assert play.told == [("added", "a", "90"), ("added", "b", "105"), ("deleted", "a", "90")]
+
+
+def test_half_a_list_is_already_something_behind_which_the_next_may_not_fall() -> None:
+    half = a_list("100", token="t", a="100")
+    play = Play(half, errors.Unreachable("broken"), a_list("95"), a_list("101", a="100"))
+    assert play.told == [("added", "a", "100")]
+
+
+def test_an_event_that_is_not_newer_than_what_was_seen_is_dropped() -> None:
+    changes = [("MODIFIED", "105"), ("MODIFIED", "103"), ("DELETED", "106"), ("MODIFIED", "105"), ("DELETED", "106")]
+    play = Play(a_list("100", a="90"), [an_event(kind, "a", version) for kind, version in changes])
+    assert play.told == [("added", "a", "90"), ("modified", "a", "105"), ("deleted", "a", "105")]
+
+
+def test_a_bookmark_never_takes_a_watch_back() -> None:
+    assert Play(a_list("100"), [a_bookmark("120"), a_bookmark("110")]).versions() == [None, "100", "120"]
+
+
+def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
+    play = Play(a_list("x"), [an_event("ADDED", "a", "y"), an_event("MODIFIED", "a", "b")])
+    assert play.told == [("added", "a", "y"), ("modified", "a", "b")]
+    assert play.versions() == [None, "x", "b"]
+
+
+def test_a_version_that_the_server_cannot_serve_again_and_again_is_given_up() -> None:
+    play = Play(a_list("100"), *[[b"nonsense"]] * 5, a_list("101", a="101"))
+    assert play.told == [("added", "a", "101")]
+    assert ["watch" in query for query in play.asked] == [False, *[True] * 5, False, True]
+
+
+def test_pauses_grow_and_are_as_long_as_the_server_asks() -> None:
+    refused, busy = errors.Unreachable("refused"), errors.TooManyRequests(429, "", "", retry_after=7.0)
+    settings = ReflectorSettings(backoff=Backoff(initial=0.5, cap=30.0, jitter=0.5))
+    first, second, third, last, *_ = Play(a_list("1"), *[refused] * 3, busy, settings=settings).pauses
+    assert 0.25 <= first <= 0.5 <= second <= 1.0 <= third <= 2.0
+    assert last == 7.0
+
+
+@pytest.mark.parametrize(("lasts", "pauses"), [(0.0, 3), (60.0, 0)])
+def test_only_a_watch_that_ends_at_once_without_news_is_followed_by_a_pause(lasts: float, pauses: int) -> None:
+    times = (lasts * tick for tick in range(1000))
+    assert len(Play(a_list("1"), [], [], [], clock=lambda: next(times)).pauses) == pauses
+
+
+def test_a_list_that_a_stream_does_not_end_in_time_is_asked_for_in_pages() -> None:
+    settings = ReflectorSettings(listing=0.02)
+    play = Play([an_event("ADDED", "a", "90"), HANG], a_list("100", b="95"), streams_lists=True, settings=settings)
+    assert not play.features.streams_lists
+    assert "expected all pods within 0.02 s" in str(play.troubles[0])
+    assert play.told == [("added", "a", "90"), ("added", "b", "95"), ("deleted", "a", "90")]
+    assert play.asked[1] == {"limit": "500"}
+
+
+def test_what_may_not_be_listed_or_watched_is_told() -> None:
+    refused = errors.Forbidden(403, "Forbidden", "cannot")
+    for answers, streams_lists in (([refused], False), ([a_list("1"), refused], False), ([refused], True)):
+        with pytest.raises(errors.Forbidden):
+            Play(*answers, streams_lists=streams_lists)
 
 
 def test_a_right_that_is_lost_later_is_waited_for() -> None:
-    async def act(scene: Scene) -> None:
-        await scene.settle()
-        scene.server.plan(Fault.DROP)
-        scene.server.refusals["pods"] = 403
-        scene.put("d")
-        scene.put("e")
-        await until(lambda: sum(isinstance(trouble, Forbidden) for trouble in scene.troubles) > 6)
-        del scene.server.refusals["pods"]
-        await scene.settle()
-
-    server = AServer()
-    server.plan(Fault.DROP, after=5)
-    scene = play(act, server=server)
-    assert scene.lists() == 1
+    refused = errors.Forbidden(403, "Forbidden", "cannot watch")
+    play = Play(a_list("100"), [], *[refused] * 7, [an_event("ADDED", "a", "101")])
+    assert play.told == [("added", "a", "101")]
+    assert len(play.pauses) >= 7
 
 
-Work = Callable[[Registry, Transport], Awaitable[None]]
+def test_an_impatient_reflector_raises_what_a_patient_one_waits_for() -> None:
+    answers: tuple[Answer, ...] = (errors.Unreachable("refused"), a_list("1", a="1"), [])
+    assert Play(*answers).told == [("added", "a", "1")]
+    with pytest.raises(errors.Unreachable):
+        Play(*answers, settings=ReflectorSettings(fail_fast=True))
+    busy = errors.TooManyRequests(429, "TooManyRequests", "", retry_after=3.0)
+    play = Play(busy, *answers[1:], settings=ReflectorSettings(fail_fast=True))
+    assert (play.told, play.pauses[0]) == ([("added", "a", "1")], 3.0)
 
 
-def on_a_sandbox(work: Work) -> None:
-    async def run() -> None:
-        registry = new_registry()
-        async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
-            await work(registry, link)
+def test_what_a_handler_raises_comes_through() -> None:
+    store = ObjectStore[LivePod]()
 
-    asyncio.run(run())
+    def handler(_old: LivePod | None, _new: LivePod | None) -> None:
+        raise ZeroDivisionError
+
+    store.subscribe(handler)
+    reflector = Reflector(Scripted(a_list("1", a="1")), PODS, store, features=ServerFeatures(streams_lists=False))
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(reflector.run())
+    assert len(store) == 1
 
 
-@BOTH_LISTS
-def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(streams_lists: bool) -> None:
-    async def work(registry: Registry, link: Transport) -> None:
-        there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
-        for name, color in (("one", "red"), ("two", "blue")):
-            there.create(leases, "default", a_lease(name, namespace="default", labels={"color": color}))
-        store, told = ObjectStore[Lease](), list[tuple[str, str]]()
-
-        def note(old: Lease | None, new: Lease | None) -> None:
-            kind = "added" if old is None else "deleted" if new is None else "modified"
-            found = new or old
-            assert found is not None
-            told.append((kind, found.metadata.name))
-
-        store.subscribe(note)
-        reflector = Reflector(
-            link,
-            LEASES,
-            store,
-            options=ListScope(label_selector="color=red"),
-            features=ServerFeatures(streams_lists=streams_lists),
-        )
-        running = asyncio.create_task(reflector.run())
-
-        def paint(name: str, color: str) -> None:
-            def change(old: dict[str, Any]) -> dict[str, Any]:
-                lease = deepcopy(old)
-                lease["metadata"]["labels"] = {"color": color}
-                return lease
-
-            there.update(leases, "default", name, change)
-
-        try:
-            await until(lambda: bool(told))
-            paint("two", "red")
-            await until(lambda: len(told) == 2)
-            paint("one", "green")
-            there.create(leases, "default", a_lease("three", namespace="default", labels={"color": "blue"}))
-            there.create(leases, "default", a_lease("four", namespace="default", labels={"color": "red"}))
-            await until(lambda: len(told) == 4)
-        finally:
-            running.cancel()
-        assert told == [("added", "one"), ("added", "two"), ("deleted", "one"), ("added", "four")]
-
-    on_a_sandbox(work)
+def test_an_event_without_a_version_is_no_event() -> None:
+    play = Play(a_list("1"), [b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}'])
+    assert [type(trouble) for trouble in play.troubles] == [errors.UnexpectedResponse]
 
 
 @BOTH_LISTS
-def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
-    async def work(registry: Registry, link: Transport) -> None:
-        there, nodes = LocalClient(registry), registry.kinds["nodes"]
-        for name in ("n1", "n2", "n3"):
-            there.create(nodes, "", a_node(name, zone="a"))
-        cache = InformerCache([NODES])
-        following = run_informers(
-            link,
-            cache,
-            options={NODES.kind: ListScope(field_selector="metadata.name=n2")},
-            features=ServerFeatures(streams_lists=streams_lists),
-        )
-        running = asyncio.create_task(following)
+@pytest.mark.parametrize("gone", [EXPIRED, [EXPIRED_EVENT]], ids=["answer", "event"])
+def test_410_leads_to_a_list_whose_difference_is_told(gone: Answer, streams_lists: bool) -> None:
+    play = Play(
+        listed("100", as_stream=streams_lists, a="90", b="91", c="92"),
+        gone,
+        listed("110", as_stream=streams_lists, c="92", a="105", d="106"),
+        streams_lists=streams_lists,
+    )
+    assert play.told[3:] == [("modified", "a", "105"), ("added", "d", "106"), ("deleted", "b", "91")]
+    assert [type(trouble) for trouble in play.troubles] == [errors.Gone]
+    assert play.versions()[-1] == "110"
 
-        def names() -> list[str]:
-            return [node.metadata.name for node in cache.nodes]
 
-        def zone(node: LiveNode | None) -> str:
-            return ((node.metadata.labels or {}) if node else {}).get("topology.kubernetes.io/zone", "")
+ERROR_500, ERROR_503 = (errors.ServerFault(status, "", "") for status in (500, 503))
 
-        def move(old: dict[str, Any]) -> dict[str, Any]:
-            node = deepcopy(old)
-            node["metadata"]["labels"]["topology.kubernetes.io/zone"] = "b"
-            return node
 
-        try:
-            async with asyncio.timeout(20):
-                await cache.synced.wait()
-            assert names() == ["n2"]
-            for name in ("n1", "n2"):
-                there.update(nodes, "", name, move)
-            await until(lambda: zone(cache.nodes.get("", "n2")) == "b")
-            assert names() == ["n2"]
-        finally:
-            running.cancel()
+@pytest.mark.parametrize(
+    "failure", [errors.Unreachable("cut"), ERROR_500, ERROR_503, errors.SilentConnection("nothing"), b"no"], ids=repr
+)
+def test_a_watch_that_breaks_goes_on_where_it_was(failure: Exception | bytes) -> None:
+    again = [an_event("ADDED", "a", "101"), an_event("ADDED", "b", "102")]
+    play = Play(a_list("100"), [an_event("ADDED", "a", "101"), failure], again)
+    assert play.told == [("added", "a", "101"), ("added", "b", "102")]
+    assert play.versions() == [None, "100", "101", "102"]
+    assert len(play.troubles) == 1
 
-    on_a_sandbox(work)
+
+@pytest.mark.parametrize("end", [[], [errors.Unreachable("cut")], [b"no"]], ids=["ends", "breaks", "no event"])
+def test_a_streaming_list_that_breaks_is_begun_again_and_at_last_given_up(end: list[bytes | Exception]) -> None:
+    play = Play(*[[an_event("ADDED", "a", "90"), *end]] * 3, a_list("100", a="90", b="95"), streams_lists=True)
+    assert not play.features.streams_lists
+    assert len(play.troubles) == 3
+    assert play.told == [("added", "a", "90"), ("added", "b", "95")]
+    assert ["sendInitialEvents" in query for query in play.asked] == [True, True, True, False, False]
+
+
+def test_a_streaming_list_asks_for_all_and_for_its_end() -> None:
+    play = Play(a_streamed_list("100"), streams_lists=True)
+    query = play.asked[0]
+    assert query["sendInitialEvents"] == query["allowWatchBookmarks"] == "true"
+    assert query["resourceVersionMatch"] == "NotOlderThan"
+    assert play.versions() == [None, "100"]
 
 
 @BOTH_LISTS
-def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams_lists: bool) -> None:
-    async def work(registry: Registry, link: Transport) -> None:
-        there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
-        store, current = ObjectStore[Lease](), list[int]()
+def test_a_server_whose_data_were_restored_is_believed_in_the_end(streams_lists: bool) -> None:
+    ahead = errors.ServerFault(504, "Timeout", "too large resource version")
+    play = Play(
+        listed("110", as_stream=streams_lists, a="105", b="108"),
+        *[ahead] * 5,
+        ahead if streams_lists else a_list("103", a="101"),
+        *[a_list("103", a="101")] * 3,
+        [an_event("ADDED", "c", "104")],
+        streams_lists=streams_lists,
+    )
+    assert play.told[2:] == [("modified", "a", "101"), ("deleted", "b", "108"), ("added", "c", "104")]
 
-        def note(version: int) -> None:
-            current.append(version)
-            for kind, key, known in ((leases, ("default", each), store.get("default", each)) for each in "abc"):
-                found = there.get(kind, *key) if key in written and written[key] <= version else None
-                assert found is None or known is not None
 
-        written: dict[tuple[str, str], int] = {}
+def test_lists_and_watches_are_of_what_is_selected() -> None:
+    play = Play(a_list("100"), [], options=ListScope(namespace="shop", label_selector="app=a"))
+    assert play.paths == {"/api/v1/namespaces/shop/pods"}
+    assert [query["labelSelector"] for query in play.asked] == ["app=a"] * 3
 
-        def write(name: str) -> int:
-            made = there.create(leases, "default", a_lease(name, namespace="default"))
-            version = int(made["metadata"]["resourceVersion"])
-            written["default", name] = version
-            return version
 
-        write("a")
-        before = write("b")
-        reflector = Reflector(
-            link, LEASES, store, features=ServerFeatures(streams_lists=streams_lists), on_version=note
-        )
-        running = asyncio.create_task(reflector.run())
-        try:
-            await until(lambda: bool(current))
-            assert len(store) == 2
-            assert current[0] >= before
-            after = write("c")
-            await until(lambda: current[-1] >= after)
-            there.delete(leases, "default", "a")
-            await until(lambda: current[-1] > after)
-            assert len(store) == 2
-            assert current == sorted(set(current))
-        finally:
-            running.cancel()
+def test_silence_is_only_what_lasts_longer_than_the_watch() -> None:
+    assert min(Play(a_list("100"), *[[]] * 20).patience) >= 10
 
-    on_a_sandbox(work)
+
+@BOTH_LISTS
+def test_a_version_is_told_when_the_store_has_seen_all_that_came_up_to_it(streams_lists: bool) -> None:
+    play = Play(
+        listed("100", as_stream=streams_lists, a="90", b="91"),
+        [an_event("ADDED", "c", "101"), a_bookmark("110"), a_bookmark("109"), an_event("DELETED", "a", "111")],
+        streams_lists=streams_lists,
+    )
+    assert play.reported == [100, 101, 110, 111]
+    assert len(play.store) == 2

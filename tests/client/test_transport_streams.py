@@ -1,123 +1,109 @@
 """Answers that go on: lines as they come, silence, and connections that break off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
+import aiohttp
 import pytest
 from aiohttp import web
-from tests.client.calling import PODS, Time, hang, in_turn, status, transport
-from tests.client.serving import (
-    HOST,
-    access_to,
-    served,
-    speaking,
-)
+from aiohttp.base_protocol import BaseProtocol
+from tests.client.calling import IDLE, PODS, Time, hang, in_turn, status, transport
+from tests.client.serving import HOST, access_to, served, speaking
+from tests.controller.leader.an_election import in_virtual_time, seconds
 
-from zoneward.client.api_errors import (
-    AnswerTooLarge,
-    SilentConnection,
-    TooManyRequests,
-    Unreachable,
-)
+from zoneward.client.api_errors import AnswerTooLarge, SilentConnection, TooManyRequests, Unreachable
+from zoneward.client.response_body import iter_lines
+
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-def _chunks(*blocks: bytes, then: float = 0.0) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+def _chunks(*blocks: bytes) -> Answer:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         for block in blocks:
             await response.write(block)
             await asyncio.sleep(0.002)
-        await asyncio.sleep(then)
         return response
 
     return answer
 
 
-def test_lines_come_one_by_one_however_they_were_cut_and_however_long_they_are() -> None:
+@asynccontextmanager
+async def streaming(answer: Answer) -> AsyncIterator[AsyncIterator[bytes]]:
+    async with (
+        served(answer) as server,
+        transport(access_to(server.url)) as client,
+        client.stream(PODS, {"watch": "1"}, idle=IDLE) as lines,
+    ):
+        yield lines
+
+
+async def test_lines_come_one_by_one_however_they_were_cut_and_however_long_they_are() -> None:
     long = b"x" * 3_000_000
-    blocks = (b"a\nb", b"b\n\nc\n", long, long + b"\nd", b"\n")
-
-    async def run() -> list[bytes]:
-        async with (
-            served(_chunks(*blocks)) as server,
-            transport(access_to(server.url)) as client,
-            client.stream(PODS, {"watch": "1"}, idle=5) as lines,
-        ):
-            return [line async for line in lines]
-
-    assert asyncio.run(run()) == [b"a", b"bb", b"c", long + long, b"d"]
+    answer = _chunks(b"a\nb", b"b\n\nc\n", long, long + b"\nd", b"\n")
+    async with streaming(answer) as lines:
+        assert [line async for line in lines] == [b"a", b"bb", b"c", long + long, b"d"]
 
 
-def test_a_line_is_there_before_the_next_one_is_sent() -> None:
-    async def run() -> None:
-        told = asyncio.Event()
+async def test_a_line_is_there_before_the_next_one_is_sent() -> None:
+    told = asyncio.Event()
 
-        async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            response = web.StreamResponse()
-            await response.prepare(request)
-            await response.write(b"first\n")
-            await told.wait()
-            await response.write(b"second\n")
-            return response
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first\n")
+        await told.wait()
+        await response.write(b"second\n")
+        return response
 
-        async with (
-            served(answer) as server,
-            transport(access_to(server.url)) as client,
-            client.stream(PODS, {}, idle=5) as lines,
-        ):
-            assert await anext(lines) == b"first"
-            told.set()
-            assert await anext(lines) == b"second"
-
-    asyncio.run(run())
+    async with streaming(answer) as lines:
+        assert await anext(lines) == b"first"
+        told.set()
+        assert await anext(lines) == b"second"
 
 
-async def test_a_silent_stream_is_noticed_before_and_after_its_first_byte() -> None:
+async def test_a_server_that_never_answers_is_silent() -> None:
     async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
         with pytest.raises(SilentConnection):
             async with client.stream(PODS, {}, idle=0.1):
                 pytest.fail("it never answered")
-    async with (
-        served(_chunks(b"a\n", b"b", then=0.5)) as server,
-        transport(access_to(server.url)) as client,
-        client.stream(PODS, {}, idle=0.1) as lines,
-    ):
-        assert await anext(lines) == b"a"
-        with pytest.raises(SilentConnection):
-            await anext(lines)
 
 
-def test_bytes_that_keep_coming_keep_a_stream_alive_beyond_its_limit() -> None:
-    async def run() -> list[bytes]:
-        blocks = [b"x\n"] * 40
-        async with (
-            served(_chunks(*blocks)) as server,
-            transport(access_to(server.url)) as client,
-            client.stream(PODS, {}, idle=0.06) as lines,
-        ):
-            return [line async for line in lines]
-
-    assert len(asyncio.run(run())) == 40
+@in_virtual_time
+async def test_a_stream_is_alive_while_bytes_come_and_silent_when_none_came_for_its_limit() -> None:
+    loop, start = asyncio.get_running_loop(), seconds()
+    protocol = BaseProtocol(loop)
+    protocol.connection_made(asyncio.Transport())
+    content = aiohttp.StreamReader(protocol, 1 << 16, loop=loop)
+    for second in range(40):
+        loop.call_later(second, content.feed_data, b"x\n")
+    lines = iter_lines(content, idle=5.0)
+    assert [await anext(lines) for _ in range(40)] == [b"x"] * 40
+    with pytest.raises(SilentConnection):
+        await anext(lines)
+    assert seconds() - start == pytest.approx(39.0 + 5.0)
 
 
 @pytest.mark.parametrize(
     "body", [b"Transfer-Encoding: chunked\r\n\r\n5\r\none\nt\r\n", b"Content-Length: 99\r\n\r\none\nt", b"\r\none\nt"]
 )
 async def test_a_stream_that_breaks_off_gives_its_whole_lines_and_then_says_so(body: bytes) -> None:
+    read = asyncio.Event()
+
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n" + body)
-        await writer.drain()
-        await asyncio.sleep(0.02)
+        await read.wait()
 
     async with (
         speaking(talk) as port,
         transport(access_to(f"http://{HOST}:{port}")) as client,
-        client.stream(PODS, {}, idle=5) as lines,
+        client.stream(PODS, {}, idle=IDLE) as lines,
     ):
         assert await anext(lines) == b"one"
+        read.set()
         with pytest.raises(Unreachable):
             await anext(lines)
 
@@ -127,7 +113,7 @@ async def test_a_stream_that_is_refused_says_why_and_is_not_tried_again() -> Non
     answer = in_turn(status(429, Retry_After="5"))
     async with served(answer) as server, transport(access_to(server.url), time=time) as client:
         with pytest.raises(TooManyRequests) as caught:
-            async with client.stream(PODS, {}, idle=5):
+            async with client.stream(PODS, {}, idle=IDLE):
                 pytest.fail("it was refused")
         assert caught.value.retry_after == 5.0
         assert (len(server.seen), time.pauses) == (1, [])
@@ -144,22 +130,16 @@ async def test_a_stream_that_is_left_ends_its_connection() -> None:
 
     async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
         with suppress(KeyError):
-            async with client.stream(PODS, {}, idle=5) as lines:
+            async with client.stream(PODS, {}, idle=IDLE) as lines:
                 assert await anext(lines) == b"a"
                 raise KeyError
-        async with asyncio.timeout(2):
-            await ended.wait()
+        await ended.wait()
 
 
 async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoneward.client.response_body.MAX_LINE", 1 << 20)
-    block = b"x" * (1 << 19)
-
-    async with (
-        served(_chunks(b"first\n", block, block, block, block, then=1)) as server,
-        transport(access_to(server.url)) as client,
-        client.stream(PODS, {}, idle=5) as lines,
-    ):
+    answer = _chunks(b"first\n", *[b"x" * (1 << 19)] * 4)
+    async with streaming(answer) as lines:
         assert await anext(lines) == b"first"
         with pytest.raises(AnswerTooLarge, match=r"^expected lines of at most 1 MiB, got a longer one$"):
             await anext(lines)

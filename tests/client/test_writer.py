@@ -1,37 +1,23 @@
 """What is written arrives as the API names it, and only over what it was made from."""
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.client.a_writer import (
-    A_SERVICE,
-    EVENT,
-    NAMESPACE,
-    SLICE,
-    SLICE_JSON,
-    SLICES_KEPT,
-    Object,
-    kept,
-    with_registry,
-)
+from tests.client.a_writer import A_SERVICE, EVENT, NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, Object, a_writer, kept
 from tests.client.calling import said
 
-from zoneward.client.api_errors import (
-    Conflict,
-    Invalid,
-    NotFound,
-)
+from zoneward.client.api_errors import Conflict, Invalid, NotFound
 from zoneward.client.resources import EVENTS, LEASES, NAMESPACES, SERVICES, SLICES
-from zoneward.client.writer import PatchType, WriteOutcome, Writer, encode_object, write_outcome
-from zoneward.kube.objects import Endpoint, Lease, LeaseSpec, ObjectMeta, format_micro_time
+from zoneward.client.writer import PatchType, WriteOutcome, encode_object, write_outcome
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta, format_micro_time
 from zoneward.sandbox.server.resource_registry import Registry, Write
 
 CHANGING = ("resourceVersion", "generation")
 """Of metadata, with each update."""
-
-# --- encoding ---------------------------------------------------------------------------------------------------------
+SHOP: dict[str, Any] = {"namespace": NAMESPACE, "name": "shop"}
 
 
 def test_a_slice_has_exactly_the_fields_of_the_api_and_none_that_is_not_set() -> None:
@@ -40,30 +26,16 @@ def test_a_slice_has_exactly_the_fields_of_the_api_and_none_that_is_not_set() ->
 
 def test_an_empty_holder_is_written_since_it_says_something() -> None:
     lease = Lease(metadata=ObjectMeta(name="l"), spec=LeaseSpec(holder_identity="", lease_transitions=0))
-    assert json.loads(encode_object(LEASES, lease)) == {
-        "kind": "Lease",
-        "apiVersion": "coordination.k8s.io/v1",
-        "metadata": {"name": "l"},
-        "spec": {"holderIdentity": "", "leaseTransitions": 0},
-    }
+    assert json.loads(encode_object(LEASES, lease))["spec"] == {"holderIdentity": "", "leaseTransitions": 0}
 
 
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (datetime(2026, 1, 1, 12, tzinfo=UTC), "2026-01-01T12:00:00.000000Z"),
-        (datetime(2026, 1, 1, 12, 0, 0, 1234, tzinfo=timezone(timedelta(hours=2))), "2026-01-01T10:00:00.001234Z"),
-    ],
-)
-def test_a_time_is_in_utc_and_has_six_digits(moment: datetime, text: str) -> None:
-    assert format_micro_time(moment) == text
+def test_a_time_is_in_utc_and_has_six_digits() -> None:
+    moment = datetime(2026, 1, 1, 12, 0, 0, 1234, tzinfo=timezone(timedelta(hours=2)))
+    assert format_micro_time(moment) == "2026-01-01T10:00:00.001234Z"
 
 
-# --- on an API server -------------------------------------------------------------------------------------------------
-
-
-def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
+    async with a_writer() as (writer, registry):
         metadata = await writer.create(SLICES, SLICE)
         read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
         assert read.metadata == metadata
@@ -75,11 +47,9 @@ def test_what_is_created_can_be_read_and_comes_with_its_version() -> None:
             key: SLICE_JSON[key] for key in ("addressType", "endpoints", "ports")
         }
 
-    with_registry(work)
 
-
-def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> None:
+    async with a_writer() as (writer, _):
         first = replace(SLICE, metadata=await writer.create(SLICES, SLICE))
         changed = replace(first, endpoints=(SLICE.endpoints or ())[:1])
         second = await writer.update(SLICES, changed)
@@ -89,60 +59,31 @@ def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> 
             assert (type(error), write_outcome(error)) == (Conflict, WriteOutcome.STALE)
         assert (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).endpoints == changed.endpoints
 
-    with_registry(work)
 
-
-def test_conditions_that_the_server_fills_in_empty_read_as_none() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
-        given = replace(SLICE, endpoints=(Endpoint(addresses=("10.0.0.1",)),))
-        await writer.create(SLICES, given)
-        stored = kept(registry, SLICES_KEPT, "cart-1")
-        assert stored
-        assert stored["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
-        read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
-        assert read.endpoints == given.endpoints
-
-    with_registry(work)
-
-
-def test_an_update_loses_nothing_that_others_wrote() -> None:
+async def test_an_update_loses_nothing_that_others_wrote() -> None:
     """Finalizers, owners, labels and annotations stay, since they are read; who wrote what, since the server knows."""
 
-    async def work(writer: Writer, registry: Registry) -> None:
+    def by_others(old: Object) -> Object:
+        metadata, keeper = old["metadata"], {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
+        owners = {"finalizers": ["their.org/keep"], "ownerReferences": [*metadata["ownerReferences"], keeper]}
+        marks = {field: metadata[field] | {"their.org/mark": "1"} for field in ("labels", "annotations")}
+        return old | {"metadata": metadata | owners | marks}
+
+    def lasting(registry: Registry) -> Object:
+        found = kept(registry, SLICES_KEPT, "cart-1") or {}
+        return {name: value for name, value in found["metadata"].items() if name not in CHANGING}
+
+    async with a_writer() as (writer, registry):
         await writer.create(SLICES, SLICE)
-        kind = registry.kinds[SLICES_KEPT]
-
-        def by_others(old: Object) -> Object:
-            metadata = old["metadata"]
-            others = {"apiVersion": "their.org/v1", "kind": "Keeper", "name": "k", "uid": "u-3"}
-            return old | {
-                "metadata": metadata
-                | {
-                    "finalizers": ["their.org/keep"],
-                    "labels": metadata["labels"] | {"their.org/label": "1"},
-                    "annotations": metadata["annotations"] | {"their.org/annotation": "2"},
-                    "ownerReferences": [*metadata["ownerReferences"], others],
-                }
-            }
-
-        registry.update(kind, NAMESPACE, "cart-1", by_others, Write())
-        before = kept(registry, SLICES_KEPT, "cart-1")
+        registry.update(registry.kinds[SLICES_KEPT], NAMESPACE, "cart-1", by_others, Write())
+        before = lasting(registry)
         read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
         await writer.update(SLICES, replace(read, endpoints=()))
-        after = kept(registry, SLICES_KEPT, "cart-1")
-        assert before
-        assert after
-
-        def lasting(metadata: Object) -> Object:
-            return {name: value for name, value in metadata.items() if name not in CHANGING}
-
-        assert lasting(after["metadata"]) == lasting(before["metadata"])
-
-    with_registry(work)
+        assert lasting(registry) == before
 
 
-def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone() -> None:
-    async def work(writer: Writer, registry: Registry) -> None:
+async def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone() -> None:
+    async with a_writer() as (writer, registry):
         old = replace(SLICE, metadata=await writer.create(SLICES, SLICE))
         new = replace(old, metadata=await writer.update(SLICES, replace(old, ports=())))
         for other in (old, replace(new, metadata=replace(new.metadata, uid="another"))):
@@ -154,11 +95,9 @@ def test_a_deletion_is_of_one_object_in_one_version_and_is_well_where_it_is_gone
         assert kept(registry, SLICES_KEPT, "cart-1") is None
         await writer.delete(SLICES, new)
 
-    with_registry(work)
 
-
-def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refused_before_it_is_sent() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refused_before_it_is_sent() -> None:
+    async with a_writer() as (writer, _):
         with pytest.raises(ValueError, match="expected a version of EndpointSlice cart-1 to replace, got none"):
             await writer.update(SLICES, SLICE)
         with pytest.raises(ValueError, match="expected a uid of EndpointSlice cart-1 to delete, got none"):
@@ -167,92 +106,62 @@ def test_what_would_be_written_blindly_or_as_new_though_it_is_old_is_refused_bef
         with pytest.raises(ValueError, match="expected a new EndpointSlice cart-1, got version 5"):
             await writer.create(SLICES, old)
 
-    with_registry(work)
 
-
-def condition(type_: str, reason: str) -> Object:
-    return {
-        "type": type_,
-        "status": "True",
-        "reason": reason,
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-
-
-def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_a_merge_patch_changes_what_it_names_and_null_takes_away() -> None:
+    async with a_writer() as (writer, _):
         created = await writer.create(SERVICES, A_SERVICE)
         change = {"metadata": {"annotations": {"a": "one", "b": None}}, "spec": {"selector": None}}
-        patched = await writer.patch(
-            SERVICES, change, namespace=NAMESPACE, name="shop", version=created.resource_version
-        )
+        patched = await writer.patch(SERVICES, change, **SHOP, version=created.resource_version)
         assert patched.annotations == {"a": "one"}
-        service = await writer.read(SERVICES, namespace=NAMESPACE, name="shop")
+        service = await writer.read(SERVICES, **SHOP)
         assert (service.spec.selector, service.metadata) == (None, patched)
         assert change["metadata"] == {"annotations": {"a": "one", "b": None}}, "the caller's own"
-        stale = writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop", version=created.resource_version)
-        assert write_outcome(await said(stale)) is WriteOutcome.STALE
-        await writer.patch(SERVICES, change, namespace=NAMESPACE, name="shop")
-
-    with_registry(work)
+        error = await said(writer.patch(SERVICES, change, **SHOP, version=created.resource_version))
+        assert write_outcome(error) is WriteOutcome.STALE
+        await writer.patch(SERVICES, change, **SHOP)
 
 
-def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_a_strategic_patch_of_the_status_leaves_the_conditions_of_others() -> None:
+    condition = {"status": "True", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    async with a_writer() as (writer, _):
         await writer.create(SERVICES, A_SERVICE)
         for type_, reason in (("their.org/Thing", "a"), ("zoneward.dev/Thing", "b"), ("zoneward.dev/Thing", "c")):
-            change = {"status": {"conditions": [condition(type_, reason)]}}
-            await writer.patch(
-                SERVICES, change, namespace=NAMESPACE, name="shop", form=PatchType.STRATEGIC, subresource="status"
-            )
-        service = await writer.read(SERVICES, namespace=NAMESPACE, name="shop")
+            change = {"status": {"conditions": [condition | {"type": type_, "reason": reason}]}}
+            await writer.patch(SERVICES, change, **SHOP, form=PatchType.STRATEGIC, subresource="status")
+        service = await writer.read(SERVICES, **SHOP)
         assert service.status
         found = {each.type: each.reason for each in service.status.conditions or ()}
         assert found == {"their.org/Thing": "a", "zoneward.dev/Thing": "c"}
 
-    with_registry(work)
 
-
-def test_events_leases_and_namespaces_are_at_their_places() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_events_leases_and_namespaces_are_at_their_places() -> None:
+    spec = LeaseSpec(
+        holder_identity="me",
+        lease_duration_seconds=15,
+        acquire_time="2026-01-01T12:00:00.000001Z",
+        renew_time="2026-01-01T12:00:00.000002Z",
+        lease_transitions=1,
+    )
+    async with a_writer() as (writer, _):
         created = await writer.create(EVENTS, EVENT)
-        read = await writer.read(EVENTS, namespace=NAMESPACE, name="cart.1")
-        assert read == replace(EVENT, metadata=created)
-        spec = LeaseSpec(
-            holder_identity="me",
-            lease_duration_seconds=15,
-            acquire_time="2026-01-01T12:00:00.000001Z",
-            renew_time="2026-01-01T12:00:00.000002Z",
-            lease_transitions=1,
-        )
+        assert await writer.read(EVENTS, namespace=NAMESPACE, name="cart.1") == replace(EVENT, metadata=created)
         await writer.create(LEASES, Lease(metadata=ObjectMeta(name="l", namespace=NAMESPACE), spec=spec))
         assert (await writer.read(LEASES, namespace=NAMESPACE, name="l")).spec == spec
         assert (await writer.read(NAMESPACES, namespace="", name=NAMESPACE)).status.phase == "Active"
 
-    with_registry(work)
 
-
-def test_what_is_refused_is_told_apart() -> None:
-    async def work(writer: Writer, _: Registry) -> None:
+async def test_what_is_refused_is_told_apart() -> None:
+    metadata = SLICE.metadata
+    elsewhere = replace(SLICE, metadata=replace(metadata, namespace="nowhere"))
+    wrong = replace(SLICE, metadata=replace(metadata, name="cart-2"), address_type="IPX")
+    gone = replace(SLICE, metadata=replace(metadata, name="cart-3", resource_version="5"))
+    async with a_writer() as (writer, _):
         await writer.create(SLICES, SLICE)
-        elsewhere = replace(SLICE, metadata=replace(SLICE.metadata, namespace="nowhere"))
-        wrong = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-2"), address_type="IPX")
-        gone = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-3", resource_version="5"))
-        errors = [
-            await said(call)
-            for call in (
-                writer.create(SLICES, SLICE),
-                writer.create(SLICES, elsewhere),
-                writer.create(SLICES, wrong),
-                writer.update(SLICES, gone),
-            )
-        ]
-        assert [(type(each), write_outcome(each)) for each in errors] == [
-            (Conflict, WriteOutcome.EXISTS),
-            (NotFound, WriteOutcome.MISSING),
-            (Invalid, WriteOutcome.REFUSED),
-            (NotFound, WriteOutcome.MISSING),
-        ]
-
-    with_registry(work)
+        for call, kind, outcome in (
+            (writer.create(SLICES, SLICE), Conflict, WriteOutcome.EXISTS),
+            (writer.create(SLICES, elsewhere), NotFound, WriteOutcome.MISSING),
+            (writer.create(SLICES, wrong), Invalid, WriteOutcome.REFUSED),
+            (writer.update(SLICES, gone), NotFound, WriteOutcome.MISSING),
+        ):
+            error = await said(call)
+            assert (type(error), write_outcome(error)) == (kind, outcome)

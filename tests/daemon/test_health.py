@@ -25,11 +25,8 @@ async def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well
 
 
 async def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
-    async def fails() -> None:
-        raise ValueError
-
-    task = asyncio.create_task(fails(), name="workers")
+    task = asyncio.create_task(asyncio.sleep(0), name="workers")
     assert task_is_running(task)() is None
+    task.cancel()
     await asyncio.wait([task])
     assert task_is_running(task)() == "workers has ended"
-    assert task.exception() is not None

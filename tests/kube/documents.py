@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 Document = dict[str, Any]
 Form = Callable[[Sequence[Document]], bytes]
 
-# --- random documents -------------------------------------------------------------------------------------------------
-
 _TRICKY = st.sampled_from(
     ["", "on", "No", "y", "~", "null", "1", "1e3", "0x1f", "007", "1_000", "12:30", ".5", ".inf", "=", "<<", "-",
      "2024-05-01", "2024-05-01T10:00:00Z", "- a", "a: b", "#", "a #b", "'", '"', "\\", "&a", "*a", "!a", "%", "@",
@@ -83,8 +81,6 @@ OTHERS = _object("apps/v1", "Deployment", spec=_ANYTHING, items=_ANYTHING) | _ob
     "v1", "Endpoints", subsets=_ANYTHING
 )
 DOCUMENTS = st.lists(SERVICES | NODES | PODS | SLICES | OTHERS, max_size=5)
-
-# --- forms ------------------------------------------------------------------------------------------------------------
 
 
 def to_list(documents: Sequence[Document]) -> Document:

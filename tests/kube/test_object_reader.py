@@ -14,7 +14,7 @@ from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES
 
 from zoneward.kube import yaml_documents
 from zoneward.kube.object_reader import read_objects
-from zoneward.kube.objects import EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
+from zoneward.kube.objects import EndpointPort, EndpointSlice, Node, Object, Pod, Service
 from zoneward.kube.struct_decoder import object_title
 
 SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
@@ -40,11 +40,8 @@ def service(text: str) -> Service:
     return thing
 
 
-# --- forms ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(documents=DOCUMENTS)
 def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Document]) -> None:
     found, skipped = objects_and_skipped(FORMS[form](documents))
@@ -68,12 +65,6 @@ def test_items_of_a_typed_list_need_not_say_their_kind(
     assert objects(to_json(typed)) == objects(to_yaml(typed)) == objects(to_json(documents))
 
 
-def test_an_item_that_says_its_kind_is_of_that_kind() -> None:
-    found, skipped = objects_and_skipped(to_json({"apiVersion": "v1", "kind": "PodList", "items": [SERVICE]}))
-    assert [object_title(thing) for thing in found] == ["Service shop/cart"]
-    assert not skipped
-
-
 def test_other_kinds_and_versions_are_counted() -> None:
     documents: list[Document] = [
         {"apiVersion": "apps/v1", "kind": "Deployment", "items": "whatever"},
@@ -94,27 +85,13 @@ def test_other_kinds_and_versions_are_counted() -> None:
 
 
 def test_items_of_what_is_no_list_are_nobody_s_business() -> None:
-    for data in (
-        b'{"kind":"A","apiVersion":"b","items":[1,{"kind":5}]}',
-        b"items: [1, {kind: 5}]\nkind: A\napiVersion: b",
-    ):
+    for data in (b'{"kind":"A","apiVersion":"b","items":[1]}', b"items: [1, {kind: 5}]\nkind: A\napiVersion: b"):
         assert objects_and_skipped(data) == ([], Counter({"b/A": 1}))
 
 
-# --- YAML -------------------------------------------------------------------------------------------------------------
-
-
-def test_json_with_a_trailing_comma_or_bare_words_is_yaml() -> None:
-    assert objects(b'{"apiVersion": v1, kind: Service, "metadata": {"name": "cart",},}')
-
-
 def test_text_that_looks_like_a_date_a_time_of_day_or_an_operator_stays_text() -> None:
-    labels = service(
-        "  labels: {a: 2024-05-01, b: 12:30, c: 2024-05-01T10:00:00Z, d: 1:20.5, e: =, f: 1e3}\n"
-    ).metadata.labels
-    assert labels == {
-        "a": "2024-05-01", "b": "12:30", "c": "2024-05-01T10:00:00Z", "d": "1:20.5", "e": "=", "f": "1e3",
-    }  # fmt: skip
+    labels = service("  labels: {a: 2024-05-01, b: 12:30, c: 2024-05-01T10:00:00Z, d: 1:20.5, e: =}\n").metadata.labels
+    assert labels == {"a": "2024-05-01", "b": "12:30", "c": "2024-05-01T10:00:00Z", "d": "1:20.5", "e": "="}
 
 
 def test_a_cpu_without_quotes_is_read_as_it_stands() -> None:
@@ -134,7 +111,7 @@ kind: Service
 metadata:
   name: &name cart
   namespace: *name
-  labels: {<<: *labels, tier: !!str 5}
+  labels: {tier: !!str 5, <<: *labels}
 spec:
   selector: *labels
   ports:
@@ -158,22 +135,11 @@ items:
     assert [object_title(thing) for thing in others] == ["Service default/a", "Service default/b", "Node Node"]
 
 
-def test_what_nobody_reads_may_have_any_tag_alias_or_key() -> None:
-    text = "  annotations: {a: b}\nother: {? [a] : !Ref b, ? {c: d} : &e 5, f: *e, <<: {g: h}}\n"
-    assert service(text) == service("  annotations: {a: b}\n")
-
-
-def test_a_key_that_stands_twice_where_nobody_reads_is_no_mistake() -> None:
-    text = "  managedFields: [{a: b, a: c}]\nother: {a: b, a: c}\nother: d\n"
-    assert service(text) == service("")
-    assert objects(to_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')) == objects(
-        to_json(SERVICE)
-    )
-
-
-def test_a_merge_gives_way_to_the_key_itself() -> None:
-    read_ = service("  labels: {<<: {app: a, tier: b}, app: c}\n")
-    assert read_.metadata.labels == {"app": "c", "tier": "b"}
+def test_what_nobody_reads_may_have_any_tag_alias_or_key_and_a_key_twice() -> None:
+    strange = "  managedFields: [{a: b, a: c}]\nother: {? [a] : !Ref b, ? {c: d} : &e 5, f: *e, <<: {g: h}}\nother: d\n"
+    assert service(strange) == service("")
+    doubled = to_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')
+    assert objects(doubled) == objects(to_json(SERVICE))
 
 
 @pytest.mark.parametrize("text", ["foo", "", "-", "0x", "2001-99-99", "12:30", "9" * 1_000_000])
@@ -182,36 +148,21 @@ def test_a_tag_before_text_that_does_not_fit_leaves_it_text(tag: str, text: str)
     assert service(f'  annotations: {{a: !!{tag} "{text}"}}\n').metadata.annotations == {"a": text}
 
 
-def test_thousands_of_nulls_are_absent_fields() -> None:
-    ports = ",".join(['{"name":null,"port":1,"targetPort":null}'] * 20_000)
-    (read_,) = objects(to_json(SERVICE).replace(b'"metadata"', f'"spec":{{"ports":[{ports}]}},"metadata"'.encode()))
-    assert isinstance(read_, Service)
-    assert read_.spec.ports == (ServicePort(port=1),) * 20_000
-
-
 def test_files_that_were_put_together_have_a_byte_order_mark_where_each_begins() -> None:
-    one = b"\xef\xbb\xbf" + to_json(SERVICE)
-    assert objects(one + b"\n" + one) == objects(to_json(SERVICE)) * 2
-    yaml_ = b"\xef\xbb\xbf---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
-    assert objects(yaml_ * 2) == objects(yaml_.removeprefix(b"\xef\xbb\xbf")) * 2
+    for text in (to_json(SERVICE) + b"\n", b"---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"):
+        assert objects((b"\xef\xbb\xbf" + text) * 2) == objects(text) * 2
 
 
-@pytest.mark.parametrize("zone", ["my zone", "-", "a\nb", "\x1b[2J", "x" * 5000])
+@pytest.mark.parametrize("zone", ["", "my zone", "a\nb", "\x1b[2J", "x" * 5000])
 @pytest.mark.parametrize("port", [-1, 0, 70_000, 2**31 - 1])
 def test_an_endpoint_s_zone_and_a_slice_s_port_may_be_all_that_an_api_server_takes(zone: str, port: int) -> None:
-    document = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": "a"},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.0.0.1"], "zone": zone}],
-        "ports": [{"port": port}],
-    }
+    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "a"}}
+    endpoints = [{"addresses": ["10.0.0.1"], "zone": zone}, {"hints": {"forZones": None}}]
+    document = slice_ | {"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": port}, {}]}
     (read_,) = objects(json.dumps(document).encode())
     assert isinstance(read_, EndpointSlice)
-    assert read_.endpoints is not None
-    assert read_.endpoints[0].zone == zone
-    assert read_.ports == (EndpointPort(port=port),)
+    assert (read_.endpoints or ())[0].zone == zone
+    assert read_.ports == (EndpointPort(port=port), EndpointPort())
 
 
 @pytest.fixture
@@ -228,14 +179,8 @@ def _slow_parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("yaml")])
 def test_yaml_is_read_without_the_parser_in_c_too(form: str) -> None:
     documents = [SERVICE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, SERVICE]
-    assert [object_title(thing) for thing in objects(FORMS[form](documents))] == [
-        "Service shop/cart",
-        "Node n1",
-        "Service shop/cart",
-    ]
-
-
-# --- objects ----------------------------------------------------------------------------------------------------------
+    titles = [object_title(thing) for thing in objects(FORMS[form](documents))]
+    assert titles == ["Service shop/cart", "Node n1", "Service shop/cart"]
 
 
 def test_what_has_no_namespace_is_in_the_default_one() -> None:
@@ -244,45 +189,19 @@ def test_what_has_no_namespace_is_in_the_default_one() -> None:
     namespaces: list[dict[str, Any]] = [{}, {"namespace": ""}, {"namespace": None}]
     for namespace in namespaces:
         found = objects(to_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
-        assert [object_title(thing) for thing in found] == [
-            "Service default/x",
-            "Pod default/x",
-            "Node x",
-            "EndpointSlice default/x",
-        ]
-        assert all(isinstance(thing, Node) or thing.metadata.namespace == "default" for thing in found)
+        titles = [object_title(thing) for thing in found]
+        assert titles == ["Service default/x", "Pod default/x", "Node x", "EndpointSlice default/x"]
 
 
 def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
-    empty = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": None}, "spec": None, "status": None}
-    port = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "x"},
-        "spec": {"containers": [{"ports": [{"name": None}]}]},
-    }
+    pod = {"apiVersion": "v1", "kind": "Pod"}
+    empty = pod | {"metadata": {"name": "x", "uid": None}, "spec": None, "status": None}
+    port = pod | {"metadata": {"name": "x"}, "spec": {"containers": [{"ports": [{"name": None}]}]}}
     for form in (to_json, to_yaml):
         assert objects(form(empty)) == objects(b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")
-        (pod,) = objects(form(port))
-        assert isinstance(pod, Pod)
-        assert (pod.spec.containers or ())[0].ports
-
-
-def test_values_that_zoneward_does_not_know_are_kept() -> None:
-    thing = service(
-        "  annotations: {service.kubernetes.io/topology-mode: Sideways}\nspec: {trafficDistribution: Nowhere}\n"
-    )
-    assert thing.spec.traffic_distribution == "Nowhere"
-    assert thing.metadata.annotations == {"service.kubernetes.io/topology-mode": "Sideways"}
-
-
-def test_an_empty_zone_and_ports_at_the_limits_are_good() -> None:
-    thing = one(
-        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: x}\naddressType: FQDN\n"
-        "ports: [{port: 0}, {port: 65535}, {}]\nendpoints: [{zone: ''}, {zone: null}, {hints: {forZones: null}}]\n"
-    )
-    assert isinstance(thing, EndpointSlice)
-    assert [port.port for port in thing.ports or ()] == [0, 65535, None]
+        (found,) = objects(form(port))
+        assert isinstance(found, Pod)
+        assert (found.spec.containers or ())[0].ports
 
 
 def test_fields_that_nobody_reads_may_be_nested_as_deep_as_an_api_server_takes_them() -> None:

@@ -1,11 +1,11 @@
 """Whatever stands in a file, reading ends soon: with objects, or with one line that says what is wrong."""
 
 import gzip
+import json
 from collections import Counter
 from io import BytesIO
 from typing import Any, Final
 
-import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ from zoneward.kube.objects import KINDS
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.snapshot_writer import write_snapshot
 
-MANY: Final = settings(max_examples=300)
+MANY: Final = settings(max_examples=120)
 TAGS: Final = ("", "!!int ", "!!float ", "!!bool ", "!!null ", "!!timestamp ", "!!binary ", "!!set ", "!!omap ", "!x ")
 SCALARS: Final = st.one_of(
     st.sampled_from(
@@ -26,22 +26,9 @@ SCALARS: Final = st.one_of(
     st.text("ab:#&*!|>'\"%@`{}[],?- \t", max_size=6),
 )
 KEYS: Final = st.sampled_from(
-    (
-        *("metadata", "name", "labels", "annotations", "spec", "ports", "port", "selector", "status", "zone", "items"),
-        *(
-            "endpoints",
-            "addresses",
-            "hints",
-            "forZones",
-            "kind",
-            "apiVersion",
-            "generation",
-            "allocatable",
-            "cpu",
-            "<<",
-        ),
-    )
-)
+    ("metadata", "name", "labels", "annotations", "spec", "ports", "port", "selector", "status", "zone", "items",
+     "endpoints", "addresses", "hints", "forZones", "kind", "apiVersion", "generation", "allocatable", "cpu", "<<")
+)  # fmt: skip
 
 
 def flow(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -93,8 +80,6 @@ JSON: Final = st.recursive(
 @example(("v1", "Service"), {"metadata": {"name": "a", "generation": 10**30}}, b"")
 @MANY
 def test_so_is_one_of_json(kind: tuple[str, str], fields: dict[str, Any], before: bytes) -> None:
-    import json
-
     document = {"apiVersion": kind[0], "kind": kind[1]} | fields
     found = outcome(before + json.dumps(document).encode())
     if found is not None:
@@ -121,12 +106,3 @@ def test_every_key_of_a_map_is_found_where_it_stands_twice(pairs: list[tuple[str
     is_twice = len({key for key, _ in pairs} - {"<<"}) < sum(key != "<<" for key, _ in pairs)
     head = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n"
     assert (outcome(f"{head}{to_yaml}".encode()) is None) is is_twice
-
-
-def test_objects_that_are_saved_hold_what_was_read() -> None:
-    document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "generation": 2**63 - 1}}
-    found = outcome(msgspec.json.encode(document))
-    assert found is not None
-    stream = BytesIO()
-    write_snapshot(found, stream)
-    assert outcome(stream.getvalue()) == found

@@ -46,15 +46,6 @@ def told(**options: Any) -> str:
     return str(caught.value)
 
 
-# --- which files, and what of which -----------------------------------------------------------------------------------
-
-
-def test_without_kubeconfig_the_file_in_the_home_directory_is_read(tmp_path: Path) -> None:
-    file = write(tmp_path / ".kube" / "config", config())
-    access = load_client_config(environment={"HOME": str(tmp_path)})
-    assert (access.cluster.server, access.source, access.context) == ("https://one", file, "c")
-
-
 def test_the_first_file_wins_for_each_name_and_for_the_current_context(tmp_path: Path) -> None:
     first = config(user={"username": "first", "password": "p"})
     del first["clusters"], first["current-context"]
@@ -69,10 +60,13 @@ def test_the_first_file_wins_for_each_name_and_for_the_current_context(tmp_path:
     assert access.source == files[0]
 
 
-def test_listed_files_that_do_not_exist_are_passed_over_and_so_is_an_empty_one(tmp_path: Path) -> None:
-    empty = write(tmp_path / "empty", "")
-    file = write(tmp_path / "config", config())
+def test_listed_files_that_do_not_exist_are_passed_over_and_without_a_list_the_one_at_home_is_read(
+    tmp_path: Path,
+) -> None:
+    empty, file = write(tmp_path / "empty", ""), write(tmp_path / ".kube" / "config", config())
     assert find(str(tmp_path / "none"), "", empty, file, file).cluster.server == "https://one"
+    access = load_client_config(environment={"HOME": str(tmp_path)})
+    assert (access.cluster.server, access.source, access.context) == ("https://one", file, "c")
 
 
 def test_a_file_that_is_named_on_the_command_line_is_the_only_one_and_must_exist(tmp_path: Path) -> None:
@@ -84,23 +78,22 @@ def test_a_file_that_is_named_on_the_command_line_is_the_only_one_and_must_exist
 
 def test_relative_paths_are_relative_to_the_file_that_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    users = config(user={"tokenFile": "secrets/token"})
+    data = base64.b64encode(b"PEM").decode()
+    users = config(
+        user={"tokenFile": "secrets/token", "client-certificate": "c", "client-certificate-data": data}
+        | {"client-key": "/k"}
+    )
     del users["clusters"]
     write(tmp_path / "a" / "users", users)
     write(tmp_path / "b" / "rest", config(cluster={"server": "https://x", "certificate-authority": "../ca.crt"}))
     access = find("a/users", "b/rest")
     assert access.user.token_file == str(tmp_path / "a" / "secrets" / "token")
+    # Data go before the file of the same thing.
+    assert access.user.certificate == PemReference("users[0].user.client-certificate-data", data=b"PEM")
+    assert access.user.key == PemReference("users[0].user.client-key", path="/k")
     assert access.cluster.ca == PemReference(
         "clusters[0].cluster.certificate-authority", path=str(tmp_path / "b" / "../ca.crt")
     )
-
-
-def test_data_goes_before_the_file_of_the_same_thing(tmp_path: Path) -> None:
-    data = base64.b64encode(b"PEM").decode()
-    user = {"client-certificate": "c", "client-certificate-data": data, "client-key": "/k"}
-    user_ = find(write(tmp_path / "f", config(user=user))).user
-    assert user_.certificate == PemReference("users[0].user.client-certificate-data", data=b"PEM")
-    assert user_.key == PemReference("users[0].user.client-key", path="/k")
 
 
 def test_a_context_is_chosen_by_name_and_has_a_namespace(tmp_path: Path) -> None:
@@ -112,10 +105,6 @@ def test_a_context_is_chosen_by_name_and_has_a_namespace(tmp_path: Path) -> None
     assert find(file).namespace == "default"
     other = find(file, context="d")
     assert (other.context, other.namespace, other.user.token) == ("d", "shop", None)
-
-
-def test_json_is_read_as_well(tmp_path: Path) -> None:
-    assert find(write(tmp_path / "f", json.dumps(config()))).user.token == "t"
 
 
 @pytest.mark.parametrize(
@@ -174,8 +163,7 @@ def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
 
 
 def test_a_plugin_without_a_slash_is_left_to_be_found_in_the_path(tmp_path: Path) -> None:
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws", "interactiveMode": "Never"}
-    found = find(write(tmp_path / "f", config(user={"exec": plugin}))).user.exec_plugin
+    found = find(write(tmp_path / "f", json.dumps(exec_(command="aws")))).user.exec_plugin
     assert found is not None
     assert (found.command, found.interactive) == ("aws", "Never")
 
@@ -193,8 +181,7 @@ def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
     assert access.user.token == "s3cret"
 
 
-# --- in a cluster -----------------------------------------------------------------------------------------------------
-
+NO_CONTEXT = "expected a current-context, or --context NAME, got none"
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
@@ -220,11 +207,10 @@ def test_without_any_context_the_service_account_of_the_pod_serves(tmp_path: Pat
 
 
 def test_a_kubeconfig_goes_before_the_service_account(tmp_path: Path, service_account: str) -> None:
-    file = write(tmp_path / "f", config())
-    assert find(file, environment=POD, service_account=service_account).cluster.server == "https://one"
+    pod: dict[str, Any] = {"environment": POD, "service_account": service_account}
+    assert find(write(tmp_path / "f", config()), **pod).cluster.server == "https://one"
     empty = write(tmp_path / "empty", "{}")
-    line = f"{empty}: expected a current-context, or --context NAME, got none"
-    assert told(kubeconfig=empty, environment=POD, service_account=service_account) == line
+    assert told(kubeconfig=empty, **pod) == f"{empty}: {NO_CONTEXT}"
 
 
 def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_namespace(service_account: str) -> None:
@@ -234,15 +220,10 @@ def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_n
 
 
 def test_what_lacks_address_port_or_token_is_no_pod(tmp_path: Path, service_account: str) -> None:
+    line, home = f"{tmp_path}/.kube/config: {NO_CONTEXT}", {**POD, "HOME": str(tmp_path)}
     for missing in POD:
-        environment = {**POD, "HOME": str(tmp_path), missing: ""}
-        assert "expected a current-context" in told(environment=environment, service_account=service_account)
-    environment = {**POD, "HOME": str(tmp_path)}
-    line = f"{tmp_path}/.kube/config: expected a current-context, or --context NAME, got none"
-    assert told(environment=environment, service_account=str(tmp_path / "none")) == line
-
-
-# --- bad files --------------------------------------------------------------------------------------------------------
+        assert told(environment={**home, missing: ""}, service_account=service_account) == line
+    assert told(environment=home, service_account=str(tmp_path / "none")) == line
 
 
 def exec_(**fields: Any) -> dict[str, Any]:
@@ -258,10 +239,12 @@ def user(**fields: Any) -> dict[str, Any]:
     return config(user={name.replace("_", "-"): value for name, value in fields.items()})
 
 
+NOT_HTTP = "expected an http:// or https:// address, got"
+FIRST_USER, FIRST_CLUSTER = "users[0].user", "clusters[0].cluster"
+CONTEXT = "contexts[0].context"
 BAD: dict[str, tuple[Any, str]] = {
     "no mapping": ("- a", "expected a mapping, got a list"),
     "no YAML": ("a: [", "line 2, column 1: malformed YAML: "),
-    "no text": ("\x00\x01", "malformed YAML"),
     "two documents": ("{}\n---\n{}", "expected one document, got 2"),
     "another kind": ({"kind": "Pod"}, "kind: expected Config, got 'Pod'"),
     "no list": (config(users={}), "users: expected a list, got a mapping"),
@@ -270,74 +253,50 @@ BAD: dict[str, tuple[Any, str]] = {
     "unknown context": (config(**{"current-context": "x"}), "context: expected one of the contexts (c), got 'x'"),
     "unknown cluster": (
         config(clusters=[]),
-        "contexts[0].context.cluster: expected one of the clusters (there are none), got 'k'",
+        f"{CONTEXT}.cluster: expected one of the clusters (there are none), got 'k'",
     ),
     "unknown user": (
         config(users=[{"name": n} for n in "abcdefg"]),
-        "contexts[0].context.user: expected one of the users (a, b, c, d, e, ...), got 'u'",
+        f"{CONTEXT}.user: expected one of the users (a, b, c, d, e, ...), got 'u'",
     ),
-    "no cluster": (
-        config(contexts=[{"name": "c"}]),
-        "contexts[0].context.cluster: expected the name of a cluster, got none",
-    ),
-    "no server": (config(cluster={}), "clusters[0].cluster.server: expected the address of an API server, got none"),
-    "number as token": (user(token=12), "users[0].user.token: expected a string, got something else, without quotes"),
-    "no address": (cluster(server="ftp://h"), "server: expected an http:// or https:// address, got 'ftp://h'"),
-    "no host": (cluster(server="https://"), "server: expected an http:// or https:// address, got 'https://'"),
-    "no port": (cluster(server="https://h:x"), "server: expected an http:// or https:// address, got 'https://h:x'"),
+    "no cluster": (config(contexts=[{"name": "c"}]), f"{CONTEXT}.cluster: expected the name of a cluster, got none"),
+    "no server": (config(cluster={}), f"{FIRST_CLUSTER}.server: expected the address of an API server, got none"),
+    "number as token": (user(token=12), f"{FIRST_USER}.token: expected a string, got something else, without quotes"),
+    "no address": (cluster(server="ftp://h"), f"server: {NOT_HTTP} 'ftp://h'"),
     "password in the address": (
         cluster(server="https://me:hunter2@h"),
         "server: expected an address without a user and a password, got one with them",
     ),
     "password in no address": (cluster(server="ftp://me:hunter2@h"), "got 'ftp://h'"),
-    "password in a proxy": (cluster(proxy_url="socks5://me:hunter2@h"), "proxy-url: expected an http:// or https://"),
+    "password in a proxy": (cluster(proxy_url="socks5://me:hunter2@h:1"), f"proxy-url: {NOT_HTTP} 'socks5://h:1'"),
     "password without a scheme": (cluster(proxy_url="me:hunter2@h"), "address, got 'h'"),
     "no flag": (cluster(insecure_skip_tls_verify="yes"), "insecure-skip-tls-verify: expected true or false, got 'yes'"),
     "insecure with authority": (
         cluster(insecure_skip_tls_verify=True, certificate_authority="ca"),
-        "expected false beside clusters[0].cluster.certificate-authority, got true",
+        f"expected false beside {FIRST_CLUSTER}.certificate-authority, got true",
     ),
-    "no base64": (
-        cluster(certificate_authority_data="%%%"),
-        "certificate-authority-data: expected base64, got something",
-    ),
-    "socks": (
-        cluster(proxy_url="socks5://me:pw@p:1"),
-        "proxy-url: expected an http:// or https:// address, got 'socks5://p:1'",
-    ),
-    "certificate alone": (
-        user(client_certificate="c"),
-        "client-key: expected a value beside client-certificate, got none",
-    ),
+    "no base64": (cluster(certificate_authority_data="%%%"), "authority-data: expected base64, got something"),
+    "no base64 in a key": (user(client_key_data="hunter2%"), "client-key-data: expected base64, got something"),
+    "certificate alone": (user(client_certificate="c"), "client-key: expected a value beside client-certificate, got"),
     "key alone": (user(client_key="k"), "client-certificate: expected a value beside client-key, got none"),
     "two ways": (user(token="t", username="u"), "username: expected one way to log in, got a token, too"),
-    "auth-provider": (
-        user(auth_provider={"name": "gcp"}),
-        "auth-provider: expected exec, which replaced it in Kubernetes 1.26",
-    ),
+    "auth-provider": (user(auth_provider={"name": "gcp"}), "expected exec, which replaced it in Kubernetes 1.26"),
     "groups of nobody": (
         user(as_groups=["g"]),
         "user.as: expected a user beside as-uid, as-groups or as-user-extra, got none",
     ),
     "group is no text": (user(**{"as": "u", "as_groups": [1]}), "user.as-groups[0]: expected a string, got 1"),
     "extra is no list": (user(**{"as": "u", "as_user_extra": {"a": "b"}}), "as-user-extra.a: expected a list, got 'b'"),
-    "extra without text": (
-        user(**{"as": "u", "as_user_extra": {1: []}}),
-        "as-user-extra: expected keys that are strings, got 1",
-    ),
+    "extra without text": (user(**{"as": "u", "as_user_extra": {1: []}}), "expected keys that are strings, got 1"),
     "exec v1alpha1": (
         exec_(apiVersion="client.authentication.k8s.io/v1alpha1"),
         "exec.apiVersion: expected client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1, got",
     ),
     "exec without command": (exec_(command=""), "user.exec.command: expected the name of a program, got none"),
-    "exec without mode": (
-        exec_(interactiveMode=None),
-        "interactiveMode: expected Never, IfAvailable or Always, got none",
-    ),
-    "exec with a wrong mode": (exec_(interactiveMode="Yes"), "expected Never, IfAvailable or Always, got 'Yes'"),
+    "exec without mode": (exec_(interactiveMode=None), "Mode: expected Never, IfAvailable or Always, got none"),
     "exec env without name": (
         exec_(env=[{"value": "x"}]),
-        "exec.env[0].name: expected a string that is not empty, got none",
+        "exec.env[0].name: expected a string that is not empty, got",
     ),
 }
 
@@ -353,19 +312,11 @@ def test_a_bad_file_is_told_in_one_line_with_file_field_expected_and_got(tmp_pat
     assert "\n" not in line
 
 
-def test_no_password_of_a_proxy_and_no_key_is_shown(tmp_path: Path) -> None:
-    for document in (cluster(proxy_url="socks5://me:s3cret@p"), user(client_key_data="s3cret%")):
-        assert "s3cret" not in told(kubeconfig=write(tmp_path / "f", document))
-
-
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    line = "no kubeconfig file: context: expected one of the contexts (there are none), got 'x'"
+    assert told(context="x", environment={"HOME": str(tmp_path)}) == line
     assert told(kubeconfig=str(tmp_path)) == f"{tmp_path}: expected a readable file, got: Is a directory"
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate((16 << 20) + 1)
     assert told(kubeconfig=str(large)) == f"{large}: expected a kubeconfig, got more than 16 MiB"
-
-
-def test_a_context_that_is_asked_for_without_any_file_is_told(tmp_path: Path) -> None:
-    line = "no kubeconfig file: context: expected one of the contexts (there are none), got 'x'"
-    assert told(context="x", environment={"HOME": str(tmp_path)}) == line
