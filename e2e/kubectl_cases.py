@@ -180,9 +180,6 @@ _READING = _scenario(
     f"patch pod cart-1 --subresource=status --type=merge -p '{json.dumps({'status': _POD_STATUS})}'",
     # Tables.
     *(f"get {each}" for each in ("services", "pods", "endpointslices", "endpoints", "leases", "events")),
-    "get no kubectl-a kubectl-b -o wide",
-    "get po -o wide",
-    "get events.v1.events.k8s.io new -o wide",
     "get all",
     "get pods -A --field-selector metadata.namespace=kubectl-reading",
     # Selectors.
@@ -301,7 +298,6 @@ _DELETING = _scenario(
     "delete lease held --wait=false",
     "get lease held -o yaml",
     "delete lease held --timeout=2s",
-    'patch lease held --type=merge -p \'{"metadata":{"finalizers":["example.com/other"]}}\'',
     'patch lease held --type=merge -p \'{"metadata":{"finalizers":null}}\'',
     "wait lease/held --for=delete --timeout=30s",
     sent("create -f -", *_SERVICES),

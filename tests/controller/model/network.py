@@ -17,13 +17,12 @@ import msgspec
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
 from zoneward.client.transport import RetryPolicy
-from zoneward.sandbox.server.list_pages import list_objects, list_options
+from zoneward.sandbox.server.list_watch import list_objects, list_options, watch
 from zoneward.sandbox.server.patches import patch_object
 from zoneward.sandbox.server.requests import ResourcePath, ResourcePaths, decode_object
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import head_of
-from zoneward.sandbox.server.watches import watch
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -353,7 +352,7 @@ class Link:
             thing, warnings = decode_object(body, content_type, kind, validation="Strict")
             assert not warnings, warnings
             if method == "POST":
-                done = registry.create(kind, namespace, thing, write)
+                done = registry.create(kind, namespace, thing)
             else:
                 assert method == "PUT", method
                 done = registry.update(kind, namespace, name, lambda _old: thing, write)

@@ -193,7 +193,7 @@ async def test_services_with_a_proxy_name_count_the_proxies_of_that_name() -> No
 async def test_slices_that_have_to_go_are_waited_for() -> None:
     """With groups of slices for each zone taken back, a node that has not heard of the deletions uses them still."""
     groups = {names.SUBSETTING_ANNOTATION: "Auto"}
-    async with a_scene(traffic_distribution=None, annotations=groups) as scene:
+    async with a_scene(distribution=None, annotations=groups) as scene:
         for number in range(PODS, 15):
             scene.place.pod(number, node=f"node-{'abc'[number % 3]}")
         async with leading(scene):

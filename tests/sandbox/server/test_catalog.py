@@ -5,42 +5,21 @@ import pytest
 from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 
 
-@pytest.mark.parametrize(
-    ("texts", "gates"),
-    [
-        ((), ServerGates()),
-        (("TopologyAwareHints=false",), ServerGates(topology_aware_hints=False)),
-        (
-            ("TopologyAwareHints=false,PreferSameTrafficDistribution=false", "ServiceTrafficDistribution=false"),
-            ServerGates(
-                topology_aware_hints=False, prefer_same_traffic_distribution=False, service_traffic_distribution=False
-            ),
-        ),
-        (("TopologyAwareHints=false", "TopologyAwareHints=true"), ServerGates()),
-    ],
-)
-def test_gates_are_read(texts: tuple[str, ...], gates: ServerGates) -> None:
-    assert parse_gates(texts) == gates
-
-
-KNOWN = "expected one of TopologyAwareHints, PreferSameTrafficDistribution, ServiceTrafficDistribution, got "
+def test_gates_are_read_and_what_comes_last_counts() -> None:
+    texts = ("TopologyAwareHints=false,PreferSameTrafficDistribution=false", "TopologyAwareHints=true")
+    assert parse_gates(texts) == ServerGates(prefer_same_traffic_distribution=False)
+    assert parse_gates(()) == ServerGates()
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("ServiceTopology=true", f"{KNOWN}'ServiceTopology'"),
-        ("", f"{KNOWN}''"),
-        ("TopologyAwareHints=false,", f"{KNOWN}''"),
-        (
-            "TopologyAwareHints",
-            "expected TopologyAwareHints=true or TopologyAwareHints=false, got 'TopologyAwareHints'",
-        ),
+        ("ServiceTopology=true", "expected one of TopologyAwareHints, .*, got 'ServiceTopology'"),
+        ("TopologyAwareHints=false,", "expected one of TopologyAwareHints, .*, got ''"),
+        ("TopologyAwareHints", "expected TopologyAwareHints=true or .*, got 'TopologyAwareHints'"),
         ("TopologyAwareHints=False", "got 'TopologyAwareHints=False'"),
-        ("TopologyAwareHints=off", "got 'TopologyAwareHints=off'"),
     ],
 )
 def test_what_is_no_gate_is_refused(text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match="expected") as refused:
+    with pytest.raises(ValueError, match=problem):
         parse_gates([text])
-    assert str(refused.value).endswith(problem)

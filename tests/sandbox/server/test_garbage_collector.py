@@ -1,14 +1,23 @@
-"""What goes by itself when its owner goes, without HTTP."""
+"""What goes by itself, without HTTP: dependents when their owner goes, the content of a namespace, deleted pods."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from zoneward.sandbox.server.garbage_collector import GarbageCollector
-from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server import garbage_collector
+from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
+from zoneward.sandbox.server.persistence import a_namespace, new_registry
 from zoneward.sandbox.server.resource_registry import Deletion, LocalClient
 
 Object = dict[str, Any]
+
+
+def with_metadata(thing: Object, **fields: object) -> Object:
+    return thing | {"metadata": thing["metadata"] | fields}
+
+
+# --- owners -----------------------------------------------------------------------------------------------------------
 
 
 class Owners:
@@ -22,45 +31,31 @@ class Owners:
 
     def add(self, *names: str) -> None:
         for name in names:
-            metadata = {"name": name, "namespace": "default"}
-            thing = {"kind": "Service", "apiVersion": "v1", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+            thing = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
             self.inside.create(self.services, "default", thing)
 
-    def own(self, name: str, *owners: Object | str, blocks: bool = True, finalizers: tuple[str, ...] = ()) -> None:
+    def own(self, name: str, *owners: Object | str) -> None:
         """From now on these own it, and no others."""
-        references = [self.reference(each, blocks=blocks) if isinstance(each, str) else each for each in owners]
+        references = [self.reference(each) if isinstance(each, str) else each for each in owners]
+        self.inside.update(
+            self.services, "default", name, lambda thing: with_metadata(thing, ownerReferences=references)
+        )
 
-        def changed(thing: Object) -> Object:
-            return thing | {
-                "metadata": thing["metadata"] | {"ownerReferences": references, "finalizers": list(finalizers)}
-            }
-
-        self.inside.update(self.services, "default", name, changed)
-
-    def reference(self, name: str, *, blocks: bool = True) -> Object:
+    def reference(self, name: str) -> Object:
         metadata = self.inside.get(self.services, "default", name)["metadata"]
-        named = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": metadata["uid"]}
-        return named | {"blockOwnerDeletion": True} if blocks else named
+        return {"apiVersion": "v1", "kind": "Service", "name": name, "uid": metadata["uid"]}
 
     def delete(self, name: str) -> None:
         self.registry.delete(self.services, "default", name, Deletion())
 
-    def collect(self) -> None:
-        """Until there is nothing to do, which must come soon."""
-        for _ in range(20):
-            if self.garbage.is_idle:
-                return
-            self.garbage.collect()
-        raise AssertionError("it never comes to an end")
-
     @property
     def left(self) -> str:
+        """When the collector has nothing to do any more, which must come soon."""
+        for _ in range(20):
+            self.garbage.collect()
+        assert self.garbage.is_idle
         names = [key[1] for key, _ in self.registry.store.records(self.services, namespace="default")]
         return " ".join(name for name in names if name != "kubernetes")
-
-    def owners_of(self, name: str) -> list[str]:
-        metadata = self.inside.get(self.services, "default", name)["metadata"]
-        return [owner["name"] for owner in metadata.get("ownerReferences", ())]
 
 
 @pytest.fixture
@@ -68,38 +63,24 @@ def owners() -> Owners:
     return Owners()
 
 
-def test_dependents_of_dependents_go_as_well(owners: Owners) -> None:
+def test_dependents_of_dependents_go_as_well_even_in_a_circle(owners: Owners) -> None:
     owners.add("a", "b", "c", "d", "other")
     owners.own("b", "a")
     owners.own("c", "b")
-    owners.own("d", "b", blocks=False)
-    owners.collect()
-    owners.delete("a")
-    owners.collect()
-    assert owners.left == "other"
-
-
-def test_a_circle_of_owners_ends(owners: Owners) -> None:
-    """As a real server's collector breaks it; what is orphaned is out of the circle."""
-    owners.add("a", "b", "c")
-    owners.own("b", "a")
-    owners.own("c", "b")
+    owners.own("d", "b")
     owners.own("a", "c")
-    owners.collect()
-    assert owners.left == "a b c"
+    assert owners.left == "a b c d other"
     owners.delete("a")
-    owners.collect()
-    assert owners.left == ""
+    assert owners.left == "other"
 
 
 def test_what_has_another_owner_stays_with_that(owners: Owners) -> None:
     owners.add("a", "b", "c")
     owners.own("c", "a", "b")
     owners.delete("a")
-    owners.collect()
-    assert (owners.left, owners.owners_of("c")) == ("b c", ["b"])
+    assert owners.left == "b c"
+    assert owners.inside.get(owners.services, "default", "c")["metadata"]["ownerReferences"] == [owners.reference("b")]
     owners.delete("b")
-    owners.collect()
     assert owners.left == ""
 
 
@@ -108,7 +89,6 @@ def test_owners_of_kinds_that_are_not_served_count_as_there(owners: Owners) -> N
     replicas = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "none"}
     owners.own("a", replicas)
     owners.own("b", replicas | {"apiVersion": "v1", "kind": "Service"})
-    owners.collect()
     assert owners.left == "a"
 
 
@@ -117,25 +97,112 @@ def test_another_of_the_owners_name_is_not_the_owner(owners: Owners) -> None:
     owners.own("b", "a")
     owners.delete("a")
     owners.add("a")
-    owners.collect()
     assert owners.left == "a"
 
 
-def test_a_namespace_goes_after_all_that_is_in_it(owners: Owners) -> None:
-    namespaces = owners.registry.kinds["namespaces"]
-    namespace = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "n"}}
-    owners.inside.create(namespaces, "", namespace)
-    lease = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}
-    metadata = {"name": "held", "finalizers": ["example.com/wait"]}
-    leases = owners.registry.kinds["leases.coordination.k8s.io"]
-    owners.inside.create(leases, "n", lease | {"metadata": {"name": "free"}})
-    owners.inside.create(leases, "n", lease | {"metadata": metadata})
-    owners.inside.delete(namespaces, "", "n")
-    owners.collect()
-    assert [key for key, _ in owners.registry.store.records(leases)] == [("n", "held")]
-    assert owners.registry.find("namespaces", "", "n") is not None
-    owners.inside.update(
-        leases, "n", "held", lambda thing: thing | {"metadata": thing["metadata"] | {"finalizers": []}}
-    )
-    owners.collect()
-    assert owners.registry.find("namespaces", "", "n") is None
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_goes_in_portions_after_all_that_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collector, "_AT_ONCE", 10)
+    registry = new_registry()
+    garbage, inside = GarbageCollector(registry), LocalClient(registry)
+    leases, namespaces = registry.kinds["leases.coordination.k8s.io"], registry.kinds["namespaces"]
+    inside.create(namespaces, "", a_namespace("full"))
+    for number in range(23):
+        finalizers = ["a.example/b"] if number == 0 else []
+        inside.create(leases, "full", {"metadata": {"name": f"lease-{number}", "finalizers": finalizers}})
+    inside.delete(namespaces, "", "full")
+    counts = []
+    while not garbage.is_idle:
+        counts.append(len(list(registry.store.records(leases))))
+        garbage.collect(most=1)
+    assert (counts[:3], counts[-1]) == ([23, 14, 4], 1)
+    assert registry.find("namespaces", "", "full") is not None
+    inside.update(leases, "full", "lease-0", lambda thing: with_metadata(thing, finalizers=[]))
+    garbage.collect()
+    assert registry.find("namespaces", "", "full") is None
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+class Pods:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.registry = new_registry(now=lambda: self.now)
+        self.kind = self.registry.kinds["pods"]
+        self.ending = PodTerminator(self.registry)
+        self.inside = LocalClient(self.registry)
+
+    def add(self, name: str, *, node: str = "n", finalizers: tuple[str, ...] = ()) -> None:
+        spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+        self.inside.create(
+            self.kind, "default", {"metadata": {"name": name, "finalizers": list(finalizers)}, "spec": spec}
+        )
+
+    def delete(self, name: str, *, grace: int | None = None) -> None:
+        self.inside.delete(self.kind, "default", name, grace=grace)
+
+    def wait(self, seconds: float) -> str:
+        """The names that are left after so long."""
+        self.now += timedelta(seconds=seconds)
+        self.ending.end_pods()
+        return " ".join(key[1] for key, _ in self.registry.store.records(self.kind))
+
+
+@pytest.fixture
+def pods() -> Pods:
+    return Pods()
+
+
+def test_a_pod_ends_two_seconds_after_its_deletion(pods: Pods) -> None:
+    pods.add("a")
+    pods.add("b")
+    assert pods.wait(100) == "a b"
+    pods.delete("a")
+    assert pods.wait(1.9) == "a b"
+    assert pods.wait(0.1) == "b"
+
+
+@pytest.mark.parametrize("is_shortened", [False, True])
+def test_it_does_not_take_longer_than_its_grace(pods: Pods, *, is_shortened: bool) -> None:
+    """Be that given at once, or later, after that of another pod."""
+    pods.add("a")
+    pods.add("b")
+    pods.delete("b")
+    if is_shortened:
+        pods.delete("a")
+    pods.delete("a", grace=1)
+    assert pods.wait(0.9) == "a b"
+    assert pods.wait(0.1) == "b"
+    assert pods.wait(1) == ""
+
+
+def test_a_pod_that_runs_nowhere_or_has_no_grace_is_gone_at_once_and_another_one_of_its_name_stays(pods: Pods) -> None:
+    pods.add("a", node="")
+    pods.add("b")
+    pods.delete("a")
+    pods.delete("b")
+    pods.delete("b", grace=0)
+    assert pods.wait(0) == ""
+    pods.add("b")
+    assert pods.wait(100) == "b"
+
+
+def test_a_pod_with_finalizers_goes_with_the_last_of_them(pods: Pods) -> None:
+    pods.add("a", finalizers=("example.com/wait",))
+    pods.delete("a")
+    assert pods.wait(100) == "a"
+    pods.inside.update(pods.kind, "default", "a", lambda thing: with_metadata(thing, finalizers=[]))
+    assert pods.wait(0) == ""
+
+
+def test_a_pod_that_ends_in_a_file_stays(pods: Pods) -> None:
+    times = {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    registry = new_registry(now=lambda: pods.now)
+    registry.restore(registry.kinds["pods"], {"metadata": {"name": "a", **times}, "spec": {"nodeName": "n"}})
+    ending = PodTerminator(registry)
+    pods.now += timedelta(seconds=100)
+    ending.end_pods()
+    assert registry.find("pods", "default", "a") is not None

@@ -21,7 +21,13 @@ PATCHES = tuple(
 BODIES = (
     *(b"", b"null", b"[]", b"\xff\xfe", b"&a [*a]", b"- - - : :", b"1e999999"),
     b"[" * 30_000,
-    b"k8s\x00" + b"\xff" * 50,
+    *(b"k8s\x00" + text for text in (b"", b"\x12", b"\x12\x04\x0a", b"\x12\xff", b"\xff" * 50)),
+    b'{"metadata":{"name":"a\\ud800"}}',
+    b'{"metadata":{"name":"\xff"}}',
+    b'{"metadata":{"name":"a","generation":1' + b"0" * 400 + b"}}",
+    b'{"metadata":{"name":"a","generation":NaN}}',
+    b'{"metadata":[]}',
+    b'{"metadata":{"name":"a","ownerReferences":[null],"finalizers":[null]}}',
 )
 CHANGES = (
     b'[{"op":"copy"}]',

@@ -13,11 +13,10 @@ import pytest
 
 from zoneward.sandbox.server import versioned_store as stores
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
-from zoneward.sandbox.server.list_pages import list_options
+from zoneward.sandbox.server.list_watch import list_options, watch
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
 
@@ -29,14 +28,23 @@ WATCHES = 100
 def add(registry: Registry, name: str, *, plural: str = "leases.coordination.k8s.io") -> int:
     """Its version."""
     kind = registry.kinds[plural]
-    thing = {"kind": kind.kind, "apiVersion": kind.api, "metadata": {"name": name}}
-    made = LocalClient(registry).create(kind, "default" if kind.is_namespaced else "", thing)
+    namespace = "default" if kind.is_namespaced else ""
+    made = LocalClient(registry).create(kind, namespace, {"metadata": {"name": name}})
     return int(made["metadata"]["resourceVersion"])
 
 
 @asynccontextmanager
+async def a_sandbox(**options: Any) -> AsyncIterator[tuple[SandboxServer, aiohttp.ClientSession]]:
+    async with (
+        aiohttp.ClientSession(read_bufsize=1 << 16) as session,
+        SandboxServer(new_registry(), **options) as serving,
+    ):
+        yield serving, session
+
+
+@asynccontextmanager
 async def a_watch(
-    session: aiohttp.ClientSession, serving: SandboxServer, **query: str
+    serving: SandboxServer, session: aiohttp.ClientSession, **query: str
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     asked = {"watch": "true", "resourceVersion": str(serving.registry.store.version), **query}
     async with session.get(serving.address + LEASES, params=asked) as answer:
@@ -50,141 +58,82 @@ async def event(answer: aiohttp.ClientResponse) -> Object:
     return found
 
 
-# --- bookmarks --------------------------------------------------------------------------------------------------------
-
-
-def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() -> None:
+async def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() -> None:
     every = 0.05
-
-    async def run() -> None:
-        async with SandboxServer(new_registry(), bookmarks=every) as serving, aiohttp.ClientSession() as session:
-            async with a_watch(session, serving, allowWatchBookmarks="true") as watching:
-                start, times = time.monotonic(), []
-                for number in range(4):
-                    version = add(serving.registry, f"n{number}", plural="nodes")
-                    told = await event(watching)
-                    times.append(time.monotonic() - start)
-                    metadata = {"resourceVersion": str(version)}
-                    bookmarked = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata}
-                    assert told == {"type": "BOOKMARK", "object": bookmarked}
-            for number, each in enumerate(times, 1):
-                assert each > number * every * 0.8
-
-    asyncio.run(run())
+    async with a_sandbox(bookmarks=every) as running, a_watch(*running, allowWatchBookmarks="true") as watching:
+        start, times = time.monotonic(), []
+        for number in range(4):
+            version = add(running[0].registry, f"n{number}", plural="nodes")
+            told = await event(watching)
+            times.append(time.monotonic() - start)
+            metadata = {"resourceVersion": str(version)}
+            bookmarked = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": metadata}
+            assert told == {"type": "BOOKMARK", "object": bookmarked}
+    assert all(each > number * every * 0.8 for number, each in enumerate(times, 1))
 
 
-def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing() -> None:
-    async def run() -> list[str]:
-        async with SandboxServer(new_registry(), bookmarks=0.01) as serving, aiohttp.ClientSession() as session:
-            add(serving.registry, "a")
-            async with a_watch(session, serving, allowWatchBookmarks="true") as watching:
-                version = (await event(watching))["object"]["metadata"]["resourceVersion"]
-            add(serving.registry, "b")
-            serving.registry.store.compact(int(version))
-            async with a_watch(session, serving, resourceVersion=version) as watching:
-                add(serving.registry, "c")
-                return [(await event(watching))["object"]["metadata"]["name"] for _ in range(2)]
-
-    assert asyncio.run(run()) == ["b", "c"]
+async def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing() -> None:
+    async with a_sandbox(bookmarks=0.01) as running:
+        registry = running[0].registry
+        add(registry, "a")
+        async with a_watch(*running, allowWatchBookmarks="true") as watching:
+            version = (await event(watching))["object"]["metadata"]["resourceVersion"]
+        add(registry, "b")
+        registry.store.compact(int(version))
+        async with a_watch(*running, resourceVersion=version) as watching:
+            add(registry, "c")
+            assert [(await event(watching))["object"]["metadata"]["name"] for _ in range(2)] == ["b", "c"]
 
 
-# --- those who do not keep up -----------------------------------------------------------------------------------------
-
-
-def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watcher_that_falls_behind_the_history_gets_410(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept for it: it gets what its connection holds, then 410, and all others lose nothing."""
     monkeypatch.setattr(stores, "HISTORY", 40)
     monkeypatch.setattr(stores, "_SPARE", 10)
-    changes, size = 600, 50_000
-
-    async def run() -> list[Object]:
-        async with SandboxServer(new_registry()) as serving, aiohttp.ClientSession(read_bufsize=1 << 16) as session:
-            registry = serving.registry
-            kind, text = registry.kinds["leases.coordination.k8s.io"], "x" * size
-            async with a_watch(session, serving) as slow, a_watch(session, serving) as quick:
-                for number in range(changes):
-                    metadata = {"name": "a", "namespace": "default", "uid": "u", "annotations": {"text": text}}
-                    thing = {"kind": kind.kind, "apiVersion": kind.api, "metadata": metadata}
-                    registry.store.put(kind, ("default", "a"), thing)
-                    if number % 20 == 0:
-                        for _ in range(1 if number == 0 else 20):
-                            assert b'"annotations"' in await quick.content.readline()
-                told = []
-                async with asyncio.timeout(PATIENCE):
-                    while line := await slow.content.readline():
-                        told.append(msgspec.json.decode(line))
-                return told
-
-    *observe, last = asyncio.run(run())
-    assert len(observe) < changes
-    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in observe]
+    changes, told = 600, []
+    async with a_sandbox() as running, a_watch(*running) as slow, a_watch(*running) as quick:
+        registry = running[0].registry
+        kind = registry.kinds["leases.coordination.k8s.io"]
+        for number in range(changes):
+            metadata = {"name": "a", "namespace": "default", "uid": "u", "annotations": {"text": "x" * 50_000}}
+            registry.store.put(kind, ("default", "a"), {"metadata": metadata})
+            if number % 20 == 0:
+                for _ in range(1 if number == 0 else 20):
+                    assert b'"annotations"' in await quick.content.readline()
+        async with asyncio.timeout(PATIENCE):
+            while line := await slow.content.readline():
+                told.append(msgspec.json.decode(line))
+    *observed, last = told
+    assert len(observed) < changes
+    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in observed]
     assert versions == list(range(versions[0], versions[0] + len(versions)))
     assert (last["type"], last["object"]["code"], last["object"]["reason"]) == ("ERROR", 410, "Expired")
     assert last["object"]["message"].startswith(f"too old resource version: {versions[-1]} (")
 
 
-def test_what_happened_meanwhile_comes_in_parts() -> None:
+async def test_what_happened_meanwhile_comes_in_parts() -> None:
     """A watcher who does not read makes a part wait in memory, not all."""
-
-    async def run() -> list[int]:
-        registry = new_registry()
-        kind = registry.kinds["leases.coordination.k8s.io"]
-        events = watch(registry.store, kind, list_options(kind, {"resourceVersion": str(registry.store.version)}))
-        parts = [len(await anext(events))]
-        for number in range(250):
-            add(registry, f"l{number}")
-        async with aclosing(events):
-            return [*parts, *[len(await anext(events)) for _ in range(3)]]
-
-    assert asyncio.run(run()) == [0, 100, 100, 50]
-
-
-# --- the end ----------------------------------------------------------------------------------------------------------
+    registry = new_registry()
+    kind = registry.kinds["leases.coordination.k8s.io"]
+    events = watch(registry.store, kind, list_options(kind, {"resourceVersion": str(registry.store.version)}))
+    parts = [len(await anext(events))]
+    for number in range(250):
+        add(registry, f"l{number}")
+    async with aclosing(events):
+        assert parts + [len(await anext(events)) for _ in range(3)] == [0, 100, 100, 50]
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *, is_silent: bool) -> None:
+async def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *, is_silent: bool) -> None:
     """All watches end like those whose time is over; that of a watcher who does not read breaks off."""
     caplog.set_level(logging.WARNING)
-
-    async def run() -> float:
-        faults = FaultInjector([parse_fault("silent-watch")], 1) if is_silent else None
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector) as session:
-            async with SandboxServer(new_registry(), faults=faults) as serving:
-                query = {"watch": "true"}
-                answers = [await session.get(serving.address + LEASES, params=query) for _ in range(WATCHES)]
-                add(serving.registry, "a")
-                if not is_silent:
-                    assert [(await event(answer))["type"] for answer in answers] == ["ADDED"] * WATCHES
-                else:
-                    await asyncio.sleep(0.05)
-                start = time.monotonic()
-            took = time.monotonic() - start
-            async with asyncio.timeout(PATIENCE):
-                assert {await answer.content.read() for answer in answers} == {b""}
-            return took
-
-    assert asyncio.run(run()) < PATIENCE
+    faults = FaultInjector([parse_fault("silent-watch")], 1) if is_silent else None
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        async with SandboxServer(new_registry(), faults=faults) as serving:
+            path = serving.address + LEASES
+            answers = [await session.get(path, params={"watch": "true"}) for _ in range(WATCHES)]
+            add(serving.registry, "a")
+            if not is_silent:
+                assert [(await event(answer))["type"] for answer in answers] == ["ADDED"] * WATCHES
+        async with asyncio.timeout(PATIENCE):
+            assert {await answer.content.read() for answer in answers} == {b""}
     assert caplog.records == []
-
-
-def test_it_ends_at_once_though_a_watcher_does_not_read() -> None:
-    async def run() -> float:
-        async with aiohttp.ClientSession() as session:
-            async with SandboxServer(new_registry()) as serving:
-                registry = serving.registry
-                kind = registry.kinds["leases.coordination.k8s.io"]
-                answer = await session.get(serving.address + LEASES, params={"watch": "true"})
-                for _ in range(100):
-                    metadata = {"name": "a", "namespace": "default", "uid": "u", "annotations": {"text": "x" * 200_000}}
-                    registry.store.put(
-                        kind, ("default", "a"), {"kind": kind.kind, "apiVersion": kind.api, "metadata": metadata}
-                    )
-                await asyncio.sleep(0.05)
-                start = time.monotonic()
-            took = time.monotonic() - start
-            answer.close()
-            return took
-
-    assert asyncio.run(run()) < PATIENCE

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from zoneward.sandbox.server.catalog import kinds
-from zoneward.sandbox.server.schema import decode, fitted
+from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
@@ -21,7 +21,6 @@ def test_an_object_that_was_decoded_is_left_as_it_is(name: str) -> None:
     thing, warnings = decode(None, kind)
     assert (thing["kind"], thing["apiVersion"], warnings) == (kind.kind, kind.api, [])
     assert decode(thing, kind) == (thing, [])
-    assert fitted(thing, kind, old=thing)[0] is thing
 
 
 @pytest.mark.parametrize(
@@ -29,12 +28,9 @@ def test_an_object_that_was_decoded_is_left_as_it_is(name: str) -> None:
     [
         (SERVICE, [], "expected an object, got a list"),
         (SERVICE, {"kind": "Pod"}, "expected a Service of v1, got 'Pod' of 'v1'"),
-        (SERVICE, {"kind": 7}, "expected a Service of v1, got 7 of 'v1'"),
-        (SERVICE, {"spec": 5}, "spec: expected an object, got 5"),
         (SERVICE, {"spec": {"ports": {}}}, "spec.ports: expected a list, got a mapping"),
         (SERVICE, {"spec": {"ports": [{"port": "http"}]}}, "spec.ports[0].port: expected int32, got 'http'"),
         (SERVICE, {"spec": {"ports": [{}, {"port": 2**31}]}}, "spec.ports[1].port: expected int32, got 2147483648"),
-        (SERVICE, {"spec": {"ports": [{"port": 80.0}]}}, "spec.ports[0].port: expected int32, got 80.0"),
         (SERVICE, {"spec": {"ports": [{"port": math.inf}]}}, "spec.ports[0].port: expected int32, got inf"),
         (SERVICE, {"spec": {"ports": [{"targetPort": True}]}}, "targetPort: expected int-or-string, got true"),
         (SERVICE, {"metadata": {"labels": {"a": 1}}}, "metadata.labels[a]: expected string, got 1"),

@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.sandbox.server import kubectl_tables
-from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.strategies import event_strategies, node_strategies, pod_strategy, service_strategy
+from zoneward.sandbox.server import kubectl_tables as tables
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.strategies import cluster_strategies, event_strategies, service_strategy
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
-
-_EVENTS_GROUP: Final = "events.k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +43,20 @@ def parse_gates(texts: Iterable[str]) -> ServerGates:
     return ServerGates(**found)
 
 
+def _same(*paths: str) -> dict[str, str]:
+    return dict(zip(paths, paths, strict=True))
+
+
 def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
     gates = gates or ServerGates()
-    stored_events = Kind(
+    events = Kind(
         kind="Event",
         plural="events",
         short_names=("ev",),
         strategy=event_strategies.EventStrategy(),
-        fields=_event_fields,
         selectable=event_strategies.SELECTABLE,
-        columns=kubectl_tables.EVENT_COLUMNS,
+        columns=tables.EVENT_COLUMNS,
         is_created_by_update=True,
     )
     return (
@@ -65,10 +66,9 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             short_names=("ns",),
             is_namespaced=False,
             has_status=True,
-            strategy=node_strategies.NamespaceStrategy(),
-            fields=node_strategies.namespace_fields,
-            selectable=node_strategies.NAMESPACE_SELECTABLE,
-            columns=kubectl_tables.NAMESPACE_COLUMNS,
+            strategy=cluster_strategies.NamespaceStrategy(),
+            selectable=_same("status.phase"),
+            columns=tables.NAMESPACE_COLUMNS,
             returns_deleted=True,
         ),
         Kind(
@@ -77,10 +77,9 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             short_names=("no",),
             is_namespaced=False,
             has_status=True,
-            strategy=node_strategies.NodeStrategy(),
-            fields=node_strategies.node_fields,
-            selectable=node_strategies.NODE_SELECTABLE,
-            columns=kubectl_tables.NODE_COLUMNS,
+            strategy=cluster_strategies.NodeStrategy(),
+            selectable=_same("spec.unschedulable"),
+            columns=tables.NODE_COLUMNS,
         ),
         Kind(
             kind="Pod",
@@ -88,10 +87,9 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             short_names=("po",),
             categories=("all",),
             has_status=True,
-            strategy=pod_strategy.PodStrategy(),
-            fields=pod_strategy.pod_fields,
-            selectable=pod_strategy.SELECTABLE,
-            columns=kubectl_tables.POD_COLUMNS,
+            strategy=cluster_strategies.PodStrategy(),
+            selectable=_same("spec.nodeName", "status.phase", "status.podIP"),
+            columns=tables.POD_COLUMNS,
             returns_deleted=True,
         ),
         Kind(
@@ -104,9 +102,8 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
                 service_traffic_distribution=gates.service_traffic_distribution,
                 prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
             ),
-            fields=service_strategy.service_fields,
-            selectable=frozenset({"spec.clusterIP", "spec.type"}),
-            columns=kubectl_tables.SERVICE_COLUMNS,
+            selectable=_same("spec.clusterIP", "spec.type"),
+            columns=tables.SERVICE_COLUMNS,
             is_created_by_update=True,
             returns_deleted=True,
         ),
@@ -117,7 +114,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             strategy=EndpointSliceStrategy(
                 zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
             ),
-            columns=kubectl_tables.ENDPOINT_SLICE_COLUMNS,
+            columns=tables.ENDPOINT_SLICE_COLUMNS,
         ),
         Kind(
             kind="Endpoints",
@@ -125,36 +122,31 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             short_names=("ep",),
             warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
             strategy=EndpointsStrategy(),
-            columns=kubectl_tables.ENDPOINTS_COLUMNS,
+            columns=tables.ENDPOINTS_COLUMNS,
             is_created_by_update=True,
         ),
         Kind(
             kind="Lease",
             plural="leases",
             group="coordination.k8s.io",
-            strategy=node_strategies.LeaseStrategy(),
-            columns=kubectl_tables.LEASE_COLUMNS,
+            strategy=cluster_strategies.LeaseStrategy(),
+            columns=tables.LEASE_COLUMNS,
             is_created_by_update=True,
             needs_version=True,
         ),
-        stored_events,
+        events,
         Kind(
             kind="Event",
             plural="events",
-            group=_EVENTS_GROUP,
+            group="events.k8s.io",
             struct="NewerEvent",
             short_names=("ev",),
             strategy=event_strategies.NewerEventStrategy(),
             selectable=event_strategies.NEWER_SELECTABLE,
-            columns=kubectl_tables.EVENT_COLUMNS,
+            columns=tables.EVENT_COLUMNS,
             is_created_by_update=True,
-            stored_as=stored_events,
+            stored_as=events,
             to_stored=event_strategies.to_stored,
             from_stored=event_strategies.to_newer,
         ),
     )
-
-
-def _event_fields(thing: Object) -> dict[str, str]:
-    """By the names of both versions: they share what is stored."""
-    return event_strategies.newer_event_fields(thing) | event_strategies.event_fields(thing)

@@ -1,17 +1,20 @@
-"""Deletes objects whose owners are gone, and the content of namespaces that end.
+"""What a cluster deletes by itself: objects whose owners are gone, the content of namespaces that end, and pods whose
+grace is over.
 
-The garbage collector and the namespace controller of a cluster do this. Owners of kinds that the server does not
-have (a ReplicaSet) count as existing.
+The garbage collector, the namespace controller and the kubelets of a cluster do this. Owners of kinds that the server
+does not have (a ReplicaSet) count as existing.
 """
 
 from collections import OrderedDict, defaultdict
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.versioned_store import Key, StoredChange
+from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
 
 Place = tuple[str, Key]
 """Of an object: the resource of its kind, and its key."""
@@ -49,7 +52,10 @@ class GarbageCollector:
             if record is None:
                 continue
             try:
-                self._collect(kind, key, record.object())
+                if not record.is_ending:
+                    self._collect(kind, key, record.object()["metadata"])
+                elif kind is self._namespaces:
+                    self._empty(key[1])
             except StatusError:
                 # Another client deleted the object first, or it cannot be deleted.
                 continue
@@ -66,31 +72,21 @@ class GarbageCollector:
                 self._by_owner[owner].add(place)
         if change.new is None:
             if old is not None:
-                self._add(*sorted(self._by_owner.get(old.uid, ())))
-            if change.key[0] and self._is_ending(change.key[0]):
-                self._add((self._namespaces.resource, ("", change.key[0])))
+                self._pending |= dict.fromkeys(sorted(self._by_owner.get(old.uid, ())))
+            namespace = self._registry.store.get(self._namespaces, ("", change.key[0])) if change.key[0] else None
+            if namespace is not None and namespace.is_ending:
+                self._pending[self._namespaces.resource, ("", change.key[0])] = None
         elif before != owners or (kind is self._namespaces and change.new.is_ending):
-            self._add(place)
+            self._pending[place] = None
 
-    def _add(self, *places: Place) -> None:
-        self._pending |= dict.fromkeys(places)
-
-    def _is_ending(self, namespace: str) -> bool:
-        record = self._registry.store.get(self._namespaces, ("", namespace))
-        return record is not None and record.is_ending
-
-    def _collect(self, kind: Kind, key: Key, thing: Object) -> None:
-        metadata = thing["metadata"]
-        if "deletionTimestamp" in metadata:
-            if kind is self._namespaces:
-                self._empty(key[1])
-            return
+    def _collect(self, kind: Kind, key: Key, metadata: Object) -> None:
         owners = metadata.get("ownerReferences") or ()
-        gone = {owner["uid"] for owner in owners if not self._exists(owner, key[0])}
-        if gone and all(owner["uid"] in gone for owner in owners):
+        left = [owner for owner in owners if self._exists(owner, key[0])]
+        if owners and not left:
             self._registry.delete(kind, *key, Deletion(uid=metadata["uid"]))
-        elif gone:
-            self._registry.update(kind, *key, lambda old: _without_owners(old, gone), Write())
+        elif len(left) < len(owners):
+            changed = metadata | {"ownerReferences": left}
+            self._registry.update(kind, *key, lambda old: old | {"metadata": changed}, Write())
 
     def _exists(self, owner: Object, namespace: str) -> bool:
         kinds = self._registry.kinds.values()
@@ -110,18 +106,43 @@ class GarbageCollector:
             for key in going:
                 self._registry.delete(kind, *key, Deletion())
             if len(going) == _AT_ONCE:
-                self._add((self._namespaces.resource, ("", namespace)))
+                self._pending[self._namespaces.resource, ("", namespace)] = None
             left |= next(self._registry.store.records(kind, namespace=namespace), None) is not None
         if not left:
-            self._registry.update(self._namespaces, "", namespace, _finalized, Write(subresource="finalize"))
+            finalize = Write(subresource="finalize")
+            self._registry.update(self._namespaces, "", namespace, lambda old: old | {"spec": {}}, finalize)
 
 
-def _without_owners(thing: Object, uids: set[str]) -> Object:
-    left = [each for each in thing["metadata"]["ownerReferences"] if each["uid"] not in uids]
-    return thing | {"metadata": thing["metadata"] | {"ownerReferences": left}}
+TERMINATION_SECONDS: Final = timedelta(seconds=2)
+"""How long the program of a pod takes to end by itself, where its grace allows so much."""
 
 
-def _finalized(thing: Object) -> Object:
-    spec = dict(thing.get("spec") or {})
-    spec["finalizers"] = [each for each in spec.get("finalizers") or () if each != "kubernetes"]
-    return thing | {"spec": spec}
+class PodTerminator:
+    """Listens to the store of a registry; `end_pods` ends those whose time has come."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._pods = registry, registry.kinds["pods"]
+        self._waiting: list[tuple[datetime, Key, str]] = []
+        """When to look at a pod, and its UID; a heap."""
+        registry.store.listeners.append(self._note)
+
+    def end_pods(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._registry.now:
+            _, (namespace, name), uid = heappop(self._waiting)
+            try:
+                self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
+            except StatusError as refusal:
+                # It is gone, or another one has its name.
+                if refusal.code not in (404, 409):
+                    raise
+
+    def _note(self, kind: Kind, change: StoredChange) -> None:
+        if kind is not self._pods or change.new is None or not change.new.is_ending:
+            return
+        grace = _grace(change.new)
+        if change.old is None or not change.old.is_ending or grace < _grace(change.old):
+            heappush(self._waiting, (self._registry.now + min(TERMINATION_SECONDS, grace), change.key, change.new.uid))
+
+
+def _grace(record: Record) -> timedelta:
+    return timedelta(seconds=record.object()["metadata"].get("deletionGracePeriodSeconds") or 0)

@@ -1,14 +1,31 @@
-"""What the server knows about a kind: names, strategy, table. ``catalog`` has all kinds."""
+"""What the server knows about a kind: names, strategy, metadata, table. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from zoneward.kube.validation import FieldError
+import msgspec
+
+from zoneward.kube.formats import subdomain_problems
+from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.validation import (
+    FieldError,
+    fixed_metadata_errors,
+    free_metadata_errors,
+    immutable,
+    new_metadata_errors,
+)
 
 Object = dict[str, Any]
 """JSON as a dictionary."""
+
+
+def get_field(thing: Any, path: str) -> Any:
+    """The value of a field such as ``status.phase``; None where it is absent."""
+    for name in path.split("."):
+        thing = (thing or {}).get(name)
+    return thing
 
 
 class ObjectReader(Protocol):
@@ -23,95 +40,124 @@ class ObjectReader(Protocol):
 
 class Strategy:
     """How objects of a kind are completed and validated, like the strategies in kube-apiserver's registries. This one
-    adds and refuses nothing.
+    validates metadata as most kinds do.
 
     All methods get whole objects whose fields have the right types (the schema has been checked). Those that return
     None change ``new`` in place. ``new`` may share parts with ``old``: what is changed deeper than at the top is copied
     first.
     """
 
+    name_problems: Callable[[str], Iterable[str]] = staticmethod(subdomain_problems)
+    """The rule for names of the kind."""
+    is_namespaced: bool = True
+    repeats_metadata_errors: bool = True
+    """Whether an update reports causes in metadata once more, by the rules of the kind."""
     has_generation: bool = False
     """Whether a new object gets generation 1."""
     is_graceful: bool = False
     """Whether the end of an object is always noted in it, even where it takes no time."""
+    protected: frozenset[str] = frozenset()
+    """Names of objects that can't be deleted."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
-        """What is absent gets its default, as upstream's ``SetDefaults_*``; again changes nothing. Before all others,
-        on each write. What is as in ``old`` need not be looked at.
-        """
-
-    # --- creating and changing ----------------------------------------------------------------------------------------
+        """What is absent gets its default, as upstream's ``SetDefaults_*``; before all others, on each write."""
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
         """What clients cannot set is dropped (status), what admission adds is added."""
 
-    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
-        return ()
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        """The status is that of ``old``."""
+        if "status" in old:
+            new["status"] = old["status"]
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """All but the status is that of ``old``."""
+        new["spec"] = old["spec"]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        """The status is that of ``old``; what an update cannot change by silence is taken from it."""
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
-
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
-
-    def prepare_status(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        """All but the status is that of ``old``."""
+        return self.validate_create(new)
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_finalize(self, new: Object, old: Object) -> None:
-        """For the subresource of Namespaces."""
+    def metadata_errors(self, new: Object, *, old: Object | None = None) -> Iterable[FieldError]:
+        """``old``: the stored object, in an update; equal metadata is not validated again."""
+        metadata = new["metadata"]
+        if old is not None and _are_same(metadata, old["metadata"], _NAMES + _FREE):
+            return ()
+        read = msgspec.convert(metadata, ObjectMeta)
+        return new_metadata_errors(read, name_problems=self.name_problems, is_namespaced=self.is_namespaced)
 
-    def validate_finalize(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return ()
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        changed = changed_metadata_errors(new, old) if self.repeats_metadata_errors else ()
+        return (*common_update_errors(new, old), *changed)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Whether ``metadata.generation`` grows by one."""
         return False
 
-    # --- what is taken from a common stock: addresses and ports -------------------------------------------------------
-
     def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
-        """Takes what the object needs; where that fails, nothing is taken. After validation."""
+        """Chooses the addresses and ports that the object needs, before validation."""
         return ()
 
-    def release(self, new: Object | None, old: Object) -> None:
-        """Releases what ``old`` has and ``new`` does not."""
-
-    def restore(self, new: Object) -> Iterable[FieldError]:
-        """Takes what an object from a file has."""
+    def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
+        """Validates and completes an object from a file."""
         return ()
 
-    # --- going --------------------------------------------------------------------------------------------------------
+    def on_stored(self, new: Object | None, old: Object | None) -> None:
+        """An object was stored, in place of another of the name, or deleted."""
 
     def grace(self, thing: Object, wanted: int | None) -> int:
         """Seconds that an object may take to end; 0: it goes at once."""
         return 0
 
-    def protects(self, name: str) -> str | None:
-        """Why an object of this name can't be deleted."""
-        return None
-
-    def holds(self, thing: Object) -> bool:
-        """Whether an object waits for more than the finalizers of its metadata."""
-        return False
-
     def begin_to_end(self, new: Object) -> None:
         """What else changes when the deletion begins."""
 
-    def is_over(self, new: Object) -> bool:
-        """Whether an object, as an update leaves it, goes: nothing holds it any more."""
-        metadata = new["metadata"]
-        is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-        return is_ending and not metadata.get("finalizers") and not self.holds(new)
+    def holds(self, thing: Object) -> bool:
+        """Whether an object waits for something before it goes."""
+        return bool(thing["metadata"].get("finalizers"))
 
+
+# --- metadata (upstream's ``k8s.io/apimachinery``, v1.36), but for finalizers -----------------------------------------
+#
+# Upstream validates an update by the rules of all kinds and by those of the kind, and so reports most causes twice.
+# Metadata that an update leaves alone is not validated again: that would cost more than all other rules of a Pod.
+
+_FREE: Final = ("labels", "annotations", "ownerReferences")
+_NAMES: Final = ("name", "generateName", "namespace")
+_GRACE: Final = "deletionGracePeriodSeconds"
+_FIXED: Final = ("generation", "name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", _GRACE)
+
+
+def common_update_errors(new: Object, old: Object) -> list[FieldError]:
+    """Errors that upstream's registry finds for every kind; `Registry` has filled in uid, times and grace before."""
+    errors = changed_metadata_errors(new, old)
+    if errors and not _are_same(new["metadata"], old["metadata"], _FREE):
+        errors = [*free_metadata_errors(msgspec.convert(new["metadata"], ObjectMeta)), *errors]
+    return errors
+
+
+def changed_metadata_errors(new: Object, old: Object) -> list[FieldError]:
+    """``ValidateObjectMetaUpdate``."""
+    metadata, before = new["metadata"], old["metadata"]
+    errors: list[FieldError] = []
+    if not (_are_same(metadata, before, _FIXED) and metadata.get("resourceVersion")):
+        errors += fixed_metadata_errors(msgspec.convert(metadata, ObjectMeta), msgspec.convert(before, ObjectMeta))
+        errors += immutable(f"metadata.{_GRACE}", metadata.get(_GRACE), before.get(_GRACE))
+    if not _are_same(metadata, before, _FREE):
+        errors += free_metadata_errors(msgspec.convert(metadata, ObjectMeta))
+    return errors
+
+
+def _are_same(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> bool:
+    return all(new.get(field) == old.get(field) for field in fields)
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
 
 Cell = Callable[[Object, datetime], object]
 """The text or number of a column for one object, at a time (ages)."""
@@ -142,39 +188,29 @@ class Kind:
     has_status: bool = False
     """Whether it has the status subresource."""
     strategy: Strategy
-    fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
-    """The values that field selectors compare, besides ``metadata.name`` and ``metadata.namespace``."""
-    selectable: frozenset[str] = frozenset()
-    """The names that field selectors may use; ``fields`` may leave out empty values."""
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    """The names that field selectors may use, and the paths that they mean in a stored object; besides
+    ``metadata.name`` and ``metadata.namespace``.
+    """
     is_created_by_update: bool = False
     """Whether PUT creates an object that does not exist."""
-    warning: str = ""
-    """What each answer about the kind warns of."""
     returns_deleted: bool = False
     """Whether DELETE answers with the object rather than a Status."""
     needs_version: bool = False
     """Whether an update has to say which version it replaces."""
+    warning: str = ""
+    """What each answer about the kind warns of."""
     struct: str = ""
     """The name of its fields in ``schema.json``; empty: its own."""
     stored_as: "Kind | None" = None
     """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
-    columns: tuple[Column, ...]
-
-    @property
-    def subresources(self) -> frozenset[str]:
-        status = {"status"} if self.has_status else set()
-        finalize = {"finalize"} if self.kind == "Namespace" else set()
-        return frozenset(status | finalize)
+    columns: tuple[Column, ...] = ()
 
     @property
     def stored(self) -> "Kind":
         return self.stored_as or self
-
-    @property
-    def singular(self) -> str:
-        return self.kind.lower()
 
     @property
     def api(self) -> str:

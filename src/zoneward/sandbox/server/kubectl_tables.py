@@ -1,65 +1,42 @@
-"""Objects as a ``Table`` with the columns that ``kubectl get`` prints, or as ``PartialObjectMetadata``."""
+"""The tables that ``kubectl get`` prints, which the server makes (``meta.k8s.io/v1``): columns and their cells."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, cast, get_args
+from typing import Final
 
-from zoneward.kube.formats import quoted
-from zoneward.sandbox.server.kinds import Cell, Column, Kind, Object
-from zoneward.sandbox.server.status_errors import bad_request
+from zoneward.sandbox.server.kinds import Cell, Column, Kind, Object, get_field
 
-Inclusion = Literal["None", "Metadata", "Object"]
-"""How much of an object comes with its row."""
-
-
-def inclusion(text: str) -> Inclusion:
-    """The parameter ``includeObject``. Raises StatusError."""
-    if not text:
-        return "Metadata"
-    if text not in get_args(Inclusion):
-        problem = f"includeObject: Invalid value: {quoted(text)}: must be 'Metadata', 'Object', 'None', or empty"
-        raise bad_request(f"Unable to convert to Table as requested: {problem}")
-    return cast(Inclusion, text)
+_NONE: Final = "<none>"
+_UNKNOWN: Final = "<unknown>"
+_UNSET: Final = "<unset>"
 
 
-def table(
-    kind: Kind, things: Iterable[Object], *, metadata: Object, include: Inclusion, with_columns: bool, now: datetime
-) -> Object:
-    """A row for each object; ``metadata`` is that of the list. The objects are not copied."""
-    definitions = [
-        {
-            "name": column.name,
-            "type": "string",
-            "format": "name" if column.name == "Name" else "",
-            "description": column.name,
-            "priority": int(column.is_wide),
-        }
-        for column in kind.columns
-    ]
+def table(kind: Kind, things: Iterable[Object], *, metadata: Object, include: str, now: datetime) -> Object:
+    """A row for each object; ``metadata`` is that of the list, ``include`` the parameter ``includeObject``. The objects
+    are not copied.
+    """
     rows = []
     for thing in things:
         stored = kind.to_stored(thing)
         row: Object = {"cells": [column.cell(stored, now) for column in kind.columns]}
-        if kind.kind == "Pod" and (phase := _phase(thing, now)) in _FINISHED:
-            message = _FINISHED[phase]
-            row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
-        row["object"] = {"None": None, "Metadata": partial(thing), "Object": thing}[include]
+        row["object"] = None if include == "None" else thing if include == "Object" else partial(thing)
         rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": definitions if with_columns else None,
+        "columnDefinitions": [
+            {
+                "name": column.name,
+                "type": "string",
+                "format": "name" if column.name == "Name" else "",
+                "description": column.name,
+                "priority": int(column.is_wide),
+            }
+            for column in kind.columns
+        ],
         "rows": rows,
     }
-
-
-def table_of_one(kind: Kind, thing: Object, *, include: Inclusion, with_columns: bool = True, now: datetime) -> Object:
-    """The table of a single object, or of a watch event: in a stream only the first table has columns. The object of a
-    bookmark has nothing but metadata.
-    """
-    metadata = {"resourceVersion": thing["metadata"].get("resourceVersion", "")}
-    return table(kind, [thing], metadata=metadata, include=include, with_columns=with_columns, now=now)
 
 
 def partial(thing: Object) -> Object:
@@ -69,157 +46,121 @@ def partial(thing: Object) -> Object:
 
 # --- cells that several kinds have ------------------------------------------------------------------------------------
 
-UNKNOWN: Final = "<unknown>"
-_NONE: Final = "<none>"
-_SHOWN: Final = 3
-_MINUTE: Final = 60
-_HOUR: Final = 60 * _MINUTE
-_DAY: Final = 24 * _HOUR
-_YEAR: Final = 365 * _DAY
-_STEPS: Final = (
-    (2 * _MINUTE, 1, "s", 0, ""),
-    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
-    (3 * _HOUR, _MINUTE, "m", 0, ""),
-    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
-    (2 * _DAY, _HOUR, "h", 0, ""),
-    (8 * _DAY, _DAY, "d", _HOUR, "h"),
-    (2 * _YEAR, _DAY, "d", 0, ""),
-    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
-)
-"""Below so many seconds: the unit and its letter, the smaller unit (0: not shown) and its letter."""
+_UNITS: Final = ((120, 1, "s"), (3 * 3600, 60, "m"), (48 * 3600, 3600, "h"), (730 * 86400, 86400, "d"))
+"""Below so many seconds: the unit and its letter."""
 
 
 def human(duration: timedelta) -> str:
-    """At most two units, as upstream's ``duration.HumanDuration``. Clocks differ: two seconds ahead count as now."""
+    """One unit; upstream's ``duration.HumanDuration`` sometimes has two. Clocks differ: two seconds ahead are now."""
     if duration <= timedelta(seconds=-2):
         return "<invalid>"
     seconds = max(duration // timedelta(seconds=1), 0)
-    for limit, unit, letter, smaller, smaller_letter in _STEPS:
-        if seconds < limit:
-            rest = seconds % unit // smaller if smaller else 0
-            return f"{seconds // unit}{letter}" + (f"{rest}{smaller_letter}" if rest else "")
-    return f"{seconds // _YEAR}y"
+    found = (f"{seconds // unit}{letter}" for limit, unit, letter in _UNITS if seconds < limit)
+    return next(found, f"{seconds // (365 * 86400)}y")
 
 
 def since(timestamp: str | None, now: datetime) -> str:
     """``timestamp``: RFC 3339, with or without fractions of a second."""
-    return human(now - datetime.fromisoformat(timestamp)) if timestamp else UNKNOWN
+    return human(now - datetime.fromisoformat(timestamp)) if timestamp else _UNKNOWN
 
 
-def field(path: str, default: str = "") -> Cell:
-    """The cell of a field such as ``status.phase``; ``default`` where it is absent or empty."""
-    names = path.split(".")
-
-    def cell(thing: Object, _now: datetime) -> Any:
-        value: Any = thing
-        for name in names:
-            value = (value or {}).get(name)
-        return value or default
-
-    return cell
+def _field(path: str, default: str = "") -> Cell:
+    return lambda thing, _now: get_field(thing, path) or default
 
 
-def _spec(thing: Object) -> Object:
-    return thing.get("spec") or {}
+def _text(make: Callable[[Object], Iterable[str]], default: str) -> Cell:
+    """A cell of words: ``default`` where there are none."""
+    return lambda thing, _now: ",".join(make(thing)) or default
 
 
-def _status(thing: Object) -> Object:
-    return thing.get("status") or {}
+def _first(make: Callable[[Object], list[str]], default: str) -> Cell:
+    """A cell of the first three words."""
+
+    def words(thing: Object) -> list[str]:
+        found = make(thing)
+        more = len(found) - 3
+        return found if more <= 0 else [*found[:2], f"{found[2]} + {more} more..."]
+
+    return _text(words, default)
 
 
-def _age(thing: Object, now: datetime) -> str:
-    return since(thing["metadata"].get("creationTimestamp"), now)
+def _condition(thing: Object, type_: str) -> str:
+    """The status of a condition; empty for one that is not there."""
+    conditions = get_field(thing, "status.conditions") or ()
+    return next((str(each.get("status")) for each in reversed(conditions) if each.get("type") == type_), "")
 
 
-def _first(words: Sequence[str], default: str) -> str:
-    """The first three."""
-    more = f" + {len(words) - _SHOWN} more..." if len(words) > _SHOWN else ""
-    return (",".join(words[:_SHOWN]) + more) or default
-
-
-_phase: Final = field("status.phase")
-_NAME: Final = Column("Name", field("metadata.name"))
-_AGE: Final = Column("Age", _age)
-NAMESPACE_COLUMNS: Final = (_NAME, Column("Status", _phase), _AGE)
-LEASE_COLUMNS: Final = (_NAME, Column("Holder", field("spec.holderIdentity")), _AGE)
+_NAME: Final = Column("Name", _field("metadata.name"))
+_AGE: Final = Column("Age", lambda thing, now: since(get_field(thing, "metadata.creationTimestamp"), now))
+NAMESPACE_COLUMNS: Final = (_NAME, Column("Status", _field("status.phase")), _AGE)
+LEASE_COLUMNS: Final = (_NAME, Column("Holder", _field("spec.holderIdentity")), _AGE)
 
 # --- Endpoints and EndpointSlices -------------------------------------------------------------------------------------
 
 
-def _endpoints(thing: Object, _now: datetime) -> str:
-    pairs = [
+def _endpoints(thing: Object) -> list[str]:
+    return [
         (f"[{ip}]" if ":" in ip else ip) + f":{port['port']}" if port else str(ip)
         for subset in thing.get("subsets") or ()
         for port in subset.get("ports") or (None,)
         for ip in (address["ip"] for address in subset.get("addresses") or ())
     ]
-    return _first(pairs, _NONE)
 
 
-def _slice_ports(thing: Object, _now: datetime) -> str:
+def _slice_ports(thing: Object) -> list[str]:
     ports = thing.get("ports") or ()
-    return _first(
-        [str(port["port"] if port.get("port") is not None else port.get("name") or "") for port in ports], _UNSET
-    )
+    return [str(port.get("name") or "" if port.get("port") is None else port["port"]) for port in ports]
 
 
-def _slice_addresses(thing: Object, _now: datetime) -> str:
-    endpoints = thing.get("endpoints") or ()
-    return _first([address for endpoint in endpoints for address in endpoint.get("addresses") or ()], _UNSET)
+def _slice_addresses(thing: Object) -> list[str]:
+    return [address for endpoint in thing.get("endpoints") or () for address in endpoint.get("addresses") or ()]
 
 
-_UNSET: Final = "<unset>"
-ENDPOINTS_COLUMNS: Final = (_NAME, Column("Endpoints", _endpoints), _AGE)
+ENDPOINTS_COLUMNS: Final = (_NAME, Column("Endpoints", _first(_endpoints, _NONE)), _AGE)
 ENDPOINT_SLICE_COLUMNS: Final = (
     _NAME,
-    Column("AddressType", field("addressType")),
-    Column("Ports", _slice_ports),
-    Column("Endpoints", _slice_addresses),
+    Column("AddressType", _field("addressType")),
+    Column("Ports", _first(_slice_ports, _UNSET)),
+    Column("Endpoints", _first(_slice_addresses, _UNSET)),
     _AGE,
 )
 
 # --- Services ---------------------------------------------------------------------------------------------------------
 
 
-def _cluster_ip(thing: Object, _now: datetime) -> str:
-    spec = _spec(thing)
-    return str((spec.get("clusterIPs") or [spec.get("clusterIP") or _NONE])[0])
-
-
 def _external_ip(thing: Object, _now: datetime) -> str:
-    spec = _spec(thing)
-    own = list(spec.get("externalIPs") or ())
-    match spec.get("type"):
-        case "LoadBalancer":
-            ingress = (_status(thing).get("loadBalancer") or {}).get("ingress") or ()
-            balanced = {each.get("ip") or each.get("hostname") for each in ingress} - {None, ""}
-            return ",".join([*sorted(balanced), *own]) or "<pending>"
-        case "ExternalName":
-            return str(spec.get("externalName", ""))
-    return ",".join(own) or _NONE
+    if get_field(thing, "spec.type") == "ExternalName":
+        return str(get_field(thing, "spec.externalName") or "")
+    ingress = get_field(thing, "status.loadBalancer.ingress") or ()
+    balanced = sorted({each.get("ip") or each.get("hostname") for each in ingress} - {None, ""})
+    is_balanced = get_field(thing, "spec.type") == "LoadBalancer"
+    shown = [*(balanced if is_balanced else ()), *(get_field(thing, "spec.externalIPs") or ())]
+    return ",".join(shown) or ("<pending>" if is_balanced else _NONE)
 
 
-def _service_ports(thing: Object, _now: datetime) -> str:
-    ports = (
-        f"{port['port']}{f':{number}' if (number := port.get('nodePort')) else ''}/{port.get('protocol', 'TCP')}"
-        for port in _spec(thing).get("ports") or ()
-    )
-    return ",".join(ports) or _NONE
-
-
-def _selector(thing: Object, _now: datetime) -> str:
-    selector = _spec(thing).get("selector") or {}
-    return ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or _NONE
+def _service_ports(thing: Object) -> Iterable[str]:
+    for port in get_field(thing, "spec.ports") or ():
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        yield f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}"
 
 
 SERVICE_COLUMNS: Final = (
     _NAME,
-    Column("Type", field("spec.type")),
-    Column("Cluster-IP", _cluster_ip),
+    Column("Type", _field("spec.type")),
+    Column("Cluster-IP", _field("spec.clusterIP", _NONE)),
     Column("External-IP", _external_ip),
-    Column("Port(s)", _service_ports),
+    Column("Port(s)", _text(_service_ports, _NONE)),
     _AGE,
-    Column("Selector", _selector, is_wide=True),
+    Column(
+        "Selector",
+        _text(
+            lambda thing: [
+                f"{key}={value}" for key, value in sorted((get_field(thing, "spec.selector") or {}).items())
+            ],
+            _NONE,
+        ),
+        is_wide=True,
+    ),
 )
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
@@ -228,153 +169,88 @@ _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 
 
 def _node_status(thing: Object, _now: datetime) -> str:
-    ready = [each.get("status") for each in _status(thing).get("conditions") or () if each.get("type") == "Ready"]
-    word = "Unknown" if not ready else "Ready" if ready[-1] == "True" else "NotReady"
-    return word + (",SchedulingDisabled" if _spec(thing).get("unschedulable") else "")
+    ready = _condition(thing, "Ready")
+    word = "Unknown" if not ready else "Ready" if ready == "True" else "NotReady"
+    return word + (",SchedulingDisabled" if get_field(thing, "spec.unschedulable") else "")
 
 
-def _roles(thing: Object, _now: datetime) -> str:
-    labels = thing["metadata"].get("labels") or {}
-    roles = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)}
-    return ",".join(sorted(roles | {labels.get("kubernetes.io/role", "")} - {""})) or _NONE
+def _roles(thing: Object) -> Iterable[str]:
+    labels = get_field(thing, "metadata.labels") or {}
+    return sorted(label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX))
 
 
-def _node_address(type_: str) -> Cell:
-    def cell(thing: Object, _now: datetime) -> str:
-        addresses = _status(thing).get("addresses") or ()
-        return next((each["address"] for each in addresses if each.get("type") == type_), _NONE)
-
-    return cell
-
-
-def _kernel(thing: Object, _now: datetime) -> str:
-    info = _status(thing).get("nodeInfo") or {}
-    architecture = info.get("architecture")
-    return (info.get("kernelVersion") or UNKNOWN) + (f" ({architecture})" if architecture else "")
+def _internal_ip(thing: Object) -> Iterable[str]:
+    addresses = get_field(thing, "status.addresses") or ()
+    return [each["address"] for each in addresses if each.get("type") == "InternalIP"][:1]
 
 
 NODE_COLUMNS: Final = (
     _NAME,
     Column("Status", _node_status),
-    Column("Roles", _roles),
+    Column("Roles", _text(_roles, _NONE)),
     _AGE,
-    Column("Version", field("status.nodeInfo.kubeletVersion")),
-    Column("Internal-IP", _node_address("InternalIP"), is_wide=True),
-    Column("External-IP", _node_address("ExternalIP"), is_wide=True),
-    Column("OS-Image", field("status.nodeInfo.osImage", UNKNOWN), is_wide=True),
-    Column("Kernel-Version", _kernel, is_wide=True),
-    Column("Container-Runtime", field("status.nodeInfo.containerRuntimeVersion", UNKNOWN), is_wide=True),
+    Column("Version", _field("status.nodeInfo.kubeletVersion")),
+    Column("Internal-IP", _text(_internal_ip, _NONE), is_wide=True),
 )
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
-_FINISHED: Final = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
-
-def _containers(thing: Object) -> list[Object]:
-    return _status(thing).get("containerStatuses") or []
-
-
-def _running(thing: Object) -> int:
-    return sum(
-        bool(each.get("ready")) and (each.get("state") or {}).get("running") is not None for each in _containers(thing)
-    )
+def _pod_ready(thing: Object, _now: datetime) -> str:
+    containers = get_field(thing, "status.containerStatuses") or ()
+    ready = sum(bool(each.get("ready")) and get_field(each, "state.running") is not None for each in containers)
+    return f"{ready}/{len(get_field(thing, 'spec.containers') or ())}"
 
 
 def _pod_status(thing: Object, _now: datetime) -> str:
     """The reason of the first container that is not well, else that of the pod."""
-    status = _status(thing)
-    phase = str(status.get("phase", ""))
-    if "deletionTimestamp" in thing["metadata"] and phase not in _FINISHED:
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    reason = str(status.get("reason") or phase)
-    for container in reversed(_containers(thing)):
-        state = container.get("state") or {}
-        if waiting := (state.get("waiting") or {}).get("reason"):
-            reason = waiting
-        elif (ended := state.get("terminated")) is not None:
-            signal = ended.get("signal")
-            reason = ended.get("reason") or (f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}")
-    if reason == "Completed" and _running(thing):
-        ready = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
-        return "Running" if "True" in ready else "NotReady"
-    return reason
+    phase = get_field(thing, "status.phase") or ""
+    if "deletionTimestamp" in thing["metadata"] and phase not in ("Succeeded", "Failed"):
+        return "Terminating"
+    for container in get_field(thing, "status.containerStatuses") or ():
+        if reason := get_field(container, "state.waiting.reason") or get_field(container, "state.terminated.reason"):
+            return str(reason)
+        if (ended := get_field(container, "state.terminated")) is not None:
+            return f"ExitCode:{ended.get('exitCode', 0)}"
+    return str(get_field(thing, "status.reason") or phase)
 
 
 def _restarts(thing: Object, now: datetime) -> str:
-    containers = _containers(thing)
-    count = sum(container.get("restartCount", 0) for container in containers)
-    ended = [((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in containers]
+    containers = get_field(thing, "status.containerStatuses") or ()
+    count = sum(each.get("restartCount", 0) for each in containers)
     # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
-    last = max(filter(None, ended), default="")
+    last = max((get_field(each, "lastState.terminated.finishedAt") or "" for each in containers), default="")
     return f"{count} ({since(last, now)} ago)" if count and last else str(count)
-
-
-def _pod_ip(thing: Object, _now: datetime) -> str:
-    status = _status(thing)
-    return (status.get("podIPs") or [{"ip": status.get("podIP")}])[0].get("ip") or _NONE
-
-
-def _gates(thing: Object, _now: datetime) -> str:
-    gates = _spec(thing).get("readinessGates") or ()
-    true = {each.get("type") for each in _status(thing).get("conditions") or () if each.get("status") == "True"}
-    return f"{sum(gate.get('conditionType') in true for gate in gates)}/{len(gates)}" if gates else _NONE
 
 
 POD_COLUMNS: Final = (
     _NAME,
-    Column("Ready", lambda thing, _now: f"{_running(thing)}/{len(_spec(thing).get('containers') or ())}"),
+    Column("Ready", _pod_ready),
     Column("Status", _pod_status),
     Column("Restarts", _restarts),
     _AGE,
-    Column("IP", _pod_ip, is_wide=True),
-    Column("Node", field("spec.nodeName", _NONE), is_wide=True),
-    Column("Nominated Node", field("status.nominatedNodeName", _NONE), is_wide=True),
-    Column("Readiness Gates", _gates, is_wide=True),
+    Column("IP", _field("status.podIP", _NONE), is_wide=True),
+    Column("Node", _field("spec.nodeName", _NONE), is_wide=True),
 )
 
 # --- Events, as ``v1`` has them ---------------------------------------------------------------------------------------
 
 
-def _involved(thing: Object, _now: datetime) -> str:
-    about = thing.get("involvedObject") or {}
-    kind, name = str(about.get("kind", "")).lower(), about.get("name")
+def _about(thing: Object, _now: datetime) -> str:
+    kind, name = str(get_field(thing, "involvedObject.kind") or "").lower(), get_field(thing, "involvedObject.name")
     return f"{kind}/{name}" if name else kind
 
 
-def _first_seen(thing: Object, now: datetime) -> str:
-    return since(thing.get("firstTimestamp") or thing.get("eventTime"), now)
-
-
 def _last_seen(thing: Object, now: datetime) -> str:
-    if series := thing.get("series"):
-        return since(series.get("lastObservedTime"), now)
-    return since(thing["lastTimestamp"], now) if thing.get("lastTimestamp") else _first_seen(thing, now)
-
-
-def _source(thing: Object, _now: datetime) -> str:
-    source = thing.get("source") or {}
-    component = source.get("component") or thing.get("reportingComponent") or ""
-    instance = source.get("host") or thing.get("reportingInstance")
-    return f"{component}, {instance}" if instance else str(component)
-
-
-def _count(thing: Object, _now: datetime) -> int:
-    # Newer recorders leave the count out: the event happened once.
-    series: Object | None = thing.get("series")
-    count: int = series.get("count", 0) if series else thing.get("count") or 1
-    return count
+    fields = ("series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime")
+    return since(next((found for each in fields if (found := get_field(thing, each))), None), now)
 
 
 EVENT_COLUMNS: Final = (
     Column("Last Seen", _last_seen),
-    Column("Type", field("type")),
-    Column("Reason", field("reason")),
-    Column("Object", _involved),
-    Column("Subobject", field("involvedObject.fieldPath"), is_wide=True),
-    Column("Source", _source, is_wide=True),
+    Column("Type", _field("type")),
+    Column("Reason", _field("reason")),
+    Column("Object", _about),
     Column("Message", lambda thing, _now: str(thing.get("message") or "").strip()),
-    Column("First Seen", _first_seen, is_wide=True),
-    Column("Count", _count, is_wide=True),
-    Column("Name", field("metadata.name"), is_wide=True),
+    Column("Name", _field("metadata.name"), is_wide=True),
 )

@@ -30,27 +30,20 @@ def patch_object(
     The object's types are right, and it has no unknown fields; defaults and everything else are the caller's.
     """
     patch = decode_json(body)
-    if patch is None and content_type == STRATEGIC_PATCH:
-        patch = {}
     if not isinstance(patch, dict):
         raise bad_request(f"expected a JSON object as the patch, got {show(patch)}")
-    if content_type == STRATEGIC_PATCH:
-        new = strategic_merge_patch(old, patch, type_of(kind))
-    else:
-        new = merge_patch(old, patch)
+    is_strategic = content_type == STRATEGIC_PATCH
+    new = strategic_merge_patch(old, patch, type_of(kind)) if is_strategic else merge_patch(old, patch)
     try:
-        thing, unknown = fitted(new, kind, old=old)
+        thing, unknown = fitted(new, kind)
+        if unknown and validation == "Strict":
+            raise MisfitError(f"strict decoding error: {', '.join(unknown)}")
     except MisfitError as misfit:
-        raise _invalid(str(misfit)) from None
-    if unknown and validation == "Strict":
-        raise _invalid(f"strict decoding error: {', '.join(unknown)}")
+        # Without the name of the object, as kube-apiserver answers.
+        causes = [{"reason": "FieldValueInvalid", "message": str(misfit), "field": "patch"}]
+        message = f' "" is invalid: patch: Invalid value: {misfit}'
+        raise StatusError(422, "Invalid", message, details={"causes": causes}) from None
     return thing, unknown if validation == "Warn" else []
-
-
-def _invalid(problem: str) -> StatusError:
-    """422 without the name of the object, as kube-apiserver answers."""
-    causes = [{"reason": "FieldValueInvalid", "message": problem, "field": "patch"}]
-    return StatusError(422, "Invalid", f' "" is invalid: patch: Invalid value: {problem}', details={"causes": causes})
 
 
 def merge_patch(thing: Any, patch: Any) -> Any:
@@ -76,7 +69,7 @@ def strategic_merge_patch(thing: Object, patch: Object, type_: Type | None) -> O
         case "delete":
             return {}
         case other:
-            raise _failed(f"expected $patch to be replace, merge or delete, got {show(other)}")
+            raise _failed(f"expected $patch to be replace or delete, got {show(other)}")
     merged = dict(thing)
     if _RETAIN in patch:
         kept = _checked(patch[_RETAIN], _RETAIN)
@@ -120,19 +113,19 @@ def _merged_list(old: list[Any], patch: list[Any], type_: Type, order: Any) -> l
     key = type_.merge_key
     order = None if order is None else _checked(order, "$setElementOrder", key)
     if not key:
-        _checked([*old, *patch], "a list of plain values", is_plain=True)
+        if any(isinstance(each, dict | list) for each in patch):
+            raise _failed(f"expected a list of plain values, got {show(patch)}")
         return _ordered(list(dict.fromkeys([*old, *patch])), order or patch, old, key)
-    _checked([each for each in patch if each != {_DIRECTIVE: "replace"}], "the list", key)
+    if {_DIRECTIVE: "replace"} in patch:
+        return [each for each in patch if _DIRECTIVE not in each]
     added = []
     kept = old
-    for item in patch:
+    for item in _checked(patch, "the list", key):
         match item.get(_DIRECTIVE):
             case None:
                 added.append(item)
             case "delete":
                 kept = [each for each in kept if each.get(key) != item[key]]
-            case "replace":
-                return [each for each in patch if _DIRECTIVE not in each]
             case other:
                 raise _failed(f"expected $patch to be replace or delete in a list, got {show(other)}")
     merged = list(kept)
@@ -165,15 +158,12 @@ def _ordered(items: list[Any], order: Sequence[Any], old: Sequence[Any], key: st
     return [*result, *named]
 
 
-def _checked(items: Any, where: str, key: str = "", *, is_plain: bool = False) -> list[Any]:
-    """``items``, if they are a list of plain values, or of objects that have ``key``. Raises StatusError."""
+def _checked(items: Any, where: str, key: str = "") -> list[Any]:
+    """``items``, if they are a list, of objects that have ``key`` where there is one. Raises StatusError."""
     if not isinstance(items, list):
         raise _failed(f"expected a list in {where}, got {show(items)}")
-    for each in items:
-        if key and not (isinstance(each, dict) and key in each):
-            raise _failed(f"expected {key} in each item of {where}, which is merged by it")
-        if is_plain and isinstance(each, dict | list):
-            raise _failed(f"expected {where}, got {show(each)}")
+    if key and not all(isinstance(each, dict) and key in each for each in items):
+        raise _failed(f"expected {key} in each item of {where}, which is merged by it")
     return items
 
 

@@ -36,27 +36,13 @@ def new_registry(
     known = kinds(gates)
     registry = Registry(VersionedStore(known), known, now=now, chance=chance)
     for name in NAMESPACES:
-        registry.restore(registry.kinds["namespaces"], _active(a_namespace(name)))
-    registry.restore(registry.kinds["services"], _api_service())
-    return registry
-
-
-def _active(namespace: Object) -> Object:
-    return namespace | {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-
-
-def _api_service() -> Object:
+        registry.restore(registry.kinds["namespaces"], a_namespace(name) | {"spec": {"finalizers": ["kubernetes"]}})
     labels = {"component": "apiserver", "provider": "kubernetes"}
-    return {
-        "kind": "Service",
-        "apiVersion": "v1",
-        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
-        "spec": {
-            "clusterIP": "10.96.0.1",
-            "clusterIPs": ["10.96.0.1"],
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
-        },
-    }
+    ports = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]
+    spec = {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": ports}
+    api = {"metadata": {"name": "kubernetes", "namespace": "default", "labels": labels}, "spec": spec}
+    registry.restore(registry.kinds["services"], api)
+    return registry
 
 
 def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearray]]) -> Counter[str]:
@@ -79,6 +65,7 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
                 later.append((kind, value, source, number))
     later.reverse()
     while later:
+        # Each is freed when it is stored.
         _restore(registry, *later.pop())
     return skipped
 

@@ -6,14 +6,12 @@ from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 from aiohttp import web
-from multidict import MultiMapping
 
-from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.list_pages import is_true, parse_whole
-from zoneward.sandbox.server.resource_registry import Deletion, Write
+from zoneward.sandbox.server.list_watch import parse_number
+from zoneward.sandbox.server.resource_registry import Deletion
 from zoneward.sandbox.server.schema import Validation, decode
-from zoneward.sandbox.server.status_errors import StatusError, bad_request, options_invalid
+from zoneward.sandbox.server.status_errors import StatusError, bad_request, unsupported
 
 # --- the path ---------------------------------------------------------------------------------------------------------
 
@@ -51,86 +49,52 @@ class ResourcePaths:
         name, subresource = (*rest[1:], "", "")[:2]
         if name and kind.is_namespaced and not namespace:
             return None
-        if subresource and subresource not in kind.subresources:
+        if subresource and not (subresource == "status" and kind.has_status):
             return None
         return ResourcePath(kind, namespace, name, subresource)
-
-
-# --- what the sandbox does not support --------------------------------------------------------------------------------
-
-
-def unsupported(code: int, reason: str, what: str, instead: str) -> StatusError:
-    message = f"the sandbox does not support {what}: {instead}, or use a real cluster, KWOK or kind"
-    return StatusError(code, reason, message, details={})
-
-
-def unsupported_body(what: str, instead: str) -> StatusError:
-    return unsupported(415, "UnsupportedMediaType", what, instead)
 
 
 # --- the form of the answer -------------------------------------------------------------------------------------------
 
 JSON: Final = "application/json"
-YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-
+_UNSUPPORTED: Final = (("protobuf", _PROTOBUF), ("YAML", "application/yaml"))
 Shape = Literal["", "Table", "PartialObjectMetadata"]
-_SHAPES: Final = get_args(Shape)
+"""Empty for the object itself, or what ``meta.k8s.io/v1`` makes of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerForm:
-    """``shape``: empty for the object itself, or what ``meta.k8s.io/v1`` makes of it."""
-
-    shape: Shape = ""
-    is_aggregated: bool = False
-    """Discovery: all groups in one document."""
-
-
-_PLAIN: Final = AnswerForm()
-
-
-def answer_form(accept: str) -> AnswerForm:
+def answer_shape(accept: str) -> Shape:
     """The first form of an ``Accept`` header that the server has. Raises StatusError."""
     if accept in ("", "*/*", JSON):
-        return _PLAIN
+        return ""
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
-        if name not in (JSON, "*/*", "application/*"):
-            continue
         shape = values.get("as", "")
-        if shape == "APIGroupDiscoveryList" and values.get("v") == "v2":
-            return AnswerForm(is_aggregated=True)
-        if not shape or (shape in _SHAPES and (values.get("g"), values.get("v")) == ("meta.k8s.io", "v1")):
-            return AnswerForm(cast(Shape, shape))
-    for form, media_type in (("protobuf", _PROTOBUF), ("YAML", YAML)):
+        is_known = shape in get_args(Shape) and (values.get("g"), values.get("v")) == ("meta.k8s.io", "v1")
+        if name in (JSON, "*/*", "application/*") and (is_known or not shape):
+            return cast(Shape, shape)
+    for form, media_type in _UNSUPPORTED:
         if media_type in accept:
             raise unsupported(406, "NotAcceptable", f"answers in {form}", f"accept {JSON}")
-    raise not_acceptable(f"only the following media types are accepted: {JSON}")
-
-
-def not_acceptable(message: str) -> StatusError:
-    return StatusError(406, "NotAcceptable", message, details={})
+    raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {JSON}", details={})
 
 
 # --- the body ---------------------------------------------------------------------------------------------------------
 
 LIMIT: Final = 3 * 1024 * 1024
 """Bytes of a body, as kube-apiserver."""
-_JSON_TYPES: Final = frozenset({"", "*/*", JSON})
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
     """Raises StatusError where it is too long."""
-    too_long = StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
-    if (request.content_length or 0) > LIMIT:
-        raise too_long
     body = bytearray()
-    while block := await request.content.readany():
+    is_long = (request.content_length or 0) > LIMIT
+    while not is_long and (block := await request.content.readany()):
         body += block
-        if len(body) > LIMIT:
-            raise too_long
+        is_long = len(body) > LIMIT
+    if is_long:
+        raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
     return bytes(body)
 
 
@@ -156,11 +120,12 @@ def decode_json(body: bytes) -> Any:
 
 
 def _decode_value(body: bytes, content_type: str) -> Any:
-    if content_type in _JSON_TYPES:
+    if content_type in ("", "*/*", JSON):
         return decode_json(body)
-    for form, media_type in (("protobuf", _PROTOBUF), ("YAML", YAML)):
+    for form, media_type in _UNSUPPORTED:
         if content_type == media_type:
-            raise unsupported_body(f"bodies in {form}", "send JSON, as kubectl create -f does")
+            instead = "send JSON, as kubectl create -f does"
+            raise unsupported(415, "UnsupportedMediaType", f"bodies in {form}", instead)
     message = f"the body of the request was in an unknown format - accepted media types include: {JSON}"
     raise StatusError(415, "UnsupportedMediaType", message, details={})
 
@@ -195,8 +160,6 @@ def _protobuf_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
-_POLICIES: Final = ("Foreground", "Background", "Orphan")
-
 
 class _Preconditions(msgspec.Struct):
     uid: str | None = None
@@ -204,7 +167,6 @@ class _Preconditions(msgspec.Struct):
 
 
 class _DeleteOptions(msgspec.Struct):
-    kind: str | None = None
     gracePeriodSeconds: int | None = None  # noqa: N815
     preconditions: _Preconditions | None = None
     orphanDependents: bool | None = None  # noqa: N815
@@ -212,52 +174,20 @@ class _DeleteOptions(msgspec.Struct):
     dryRun: list[str] | None = None  # noqa: N815
 
 
-def validation_of(query: Mapping[str, str]) -> Validation:
-    """How to treat unknown fields; `write_options` validates the value."""
-    return cast(Validation, query.get("fieldValidation") or "Warn")
-
-
-def write_options(query: MultiMapping[str], *, subresource: str, options: str) -> Write:
-    """``options``: the API's name of these, such as ``CreateOptions``. Raises StatusError."""
-    dry_run = query.getall("dryRun", [])
-    errors = _dry_run_errors(dry_run)
-    validation = validation_of(query)
-    if validation not in get_args(Validation):
-        problem = f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"'
-        errors.append(FieldError("FieldValueNotSupported", "fieldValidation", problem))
-    if errors:
-        raise options_invalid(options, errors)
-    return Write(subresource=subresource, is_dry_run=bool(dry_run))
-
-
-def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -> Deletion:
+def deletion_options(query: Mapping[str, str], body: bytes, content_type: str) -> Deletion:
     """From the body, or from the query without one. Raises StatusError."""
+    grace = query.get("gracePeriodSeconds")
+    options = _DeleteOptions(
+        gracePeriodSeconds=parse_number(grace) if grace else None,
+        propagationPolicy=query.get("propagationPolicy"),
+        dryRun=[query["dryRun"]] if query.get("dryRun") else None,
+    )
     if body.strip():
         try:
             options = msgspec.convert(_decode_value(body, content_type) or {}, _DeleteOptions)
         except msgspec.ValidationError as error:
             raise bad_request(f"the body is no DeleteOptions: {error}") from None
-        if (options.kind or "DeleteOptions") != "DeleteOptions":
-            raise bad_request(f"expected DeleteOptions, got {options.kind}")
-    else:
-        options = _DeleteOptions(
-            gracePeriodSeconds=parse_whole(query["gracePeriodSeconds"]) if query.get("gracePeriodSeconds") else None,
-            orphanDependents=is_true(query["orphanDependents"]) if query.get("orphanDependents") else None,
-            propagationPolicy=query.get("propagationPolicy") or None,
-            dryRun=query.getall("dryRun", []),
-        )
-    errors = _dry_run_errors(options.dryRun or [])
-    policy = options.propagationPolicy
-    if policy is not None and options.orphanDependents is not None:
-        problem = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
-        errors.append(FieldError("FieldValueInvalid", "propagationPolicy", problem))
-    if policy is not None and policy not in _POLICIES:
-        known = ", ".join(f'"{each}"' for each in (*_POLICIES, "nil"))
-        problem = f'Unsupported value: "{policy}": supported values: {known}'
-        errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", problem))
-    if errors:
-        raise options_invalid("DeleteOptions", errors)
-    if options.orphanDependents or policy in ("Foreground", "Orphan"):
+    if options.orphanDependents or options.propagationPolicy not in (None, "", "Background"):
         raise unsupported(422, "Invalid", "deletion in the foreground and orphans", "delete in the background")
     preconditions = options.preconditions or _Preconditions()
     return Deletion(
@@ -266,10 +196,3 @@ def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -
         version=preconditions.resourceVersion,
         is_dry_run=bool(options.dryRun),
     )
-
-
-def _dry_run_errors(values: list[str]) -> list[FieldError]:
-    if not values or values == ["All"]:
-        return []
-    listed = " ".join(f'"{each}"' for each in values)
-    return [FieldError("FieldValueNotSupported", "dryRun", f'Unsupported value: [{listed}]: supported values: "All"')]

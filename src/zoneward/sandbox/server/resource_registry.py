@@ -5,40 +5,31 @@ they pass and get, except parts of an object that a write left alone: these are 
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.list_pages import parse_uint
 from zoneward.sandbox.server.schema import as_time, decode
-from zoneward.sandbox.server.status_errors import (
-    StatusError,
-    already_exists,
-    bad_request,
-    conflict,
-    forbidden,
-    internal,
-    invalid,
-    modified,
-    not_found,
-)
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
 _SUFFIX: Final = 5
-_LONGEST_BASE: Final = 63 - _SUFFIX
+_FIXED: Final = ("creationTimestamp", "deletionTimestamp")
+"""Metadata that an update cannot change; validation refuses to add it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Options of a write."""
+    """Options of an update."""
 
     subresource: str = ""
+    """``finalize``: the collector takes the finalizer of a namespace away; strategies are not asked."""
     is_patch: bool = False
     """The new object was made from the old one: a UID of its own is a mistake rather than a precondition."""
     is_dry_run: bool = False
@@ -80,8 +71,6 @@ class Registry:
         self.kinds: Final = {kind.resource: kind for kind in kinds}
         self._now, self._chance = now, chance or random.Random()
 
-    # --- what strategies read (kinds.ObjectReader) --------------------------------------------------------------------
-
     @property
     def now(self) -> datetime:
         return self._now()
@@ -90,13 +79,11 @@ class Registry:
         record = self.store.get(self.kinds[plural], (namespace, name))
         return None if record is None else record.object()
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
     def record(self, kind: Kind, namespace: str, name: str) -> Record:
         """Raises StatusError if the object does not exist."""
         record = self.store.get(kind.stored, (namespace, name))
         if record is None:
-            raise not_found(kind, name)
+            raise errors.not_found(kind, name)
         return record
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
@@ -104,36 +91,32 @@ class Registry:
 
     # --- creating -----------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, thing: Object, write: Write) -> WriteResult:
+    def create(self, kind: Kind, namespace: str, thing: Object, *, is_dry_run: bool = False) -> WriteResult:
         """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
         new = dict(thing)
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         _set_namespace(kind, namespace, metadata)
         if metadata.pop("resourceVersion", None):
-            raise internal("resourceVersion should not be set on objects to be created")
+            raise errors.internal("resourceVersion should not be set on objects to be created")
         self._check_namespace(kind, namespace, metadata.get("name") or "")
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._generated(kind, namespace, str(metadata["generateName"]))
-        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata["name"] = self._generated_name(kind, namespace, str(metadata["generateName"]))
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
-        metadata |= {"uid": new_uid(self._chance), "creationTimestamp": self._time()}
+        metadata |= {"uid": new_uid(self._chance), "creationTimestamp": as_time(self.now)}
         if kind.strategy.has_generation:
             metadata["generation"] = 1
         kind.strategy.default(new)
         new, strategy = kind.to_stored(new), kind.strategy
         # Upstream allocates addresses first, and reports nothing else where that fails.
-        self._raise_errors(kind, new, strategy.allocate(new, None))
-        with _released_on_error(lambda: strategy.release(None, new)):
-            strategy.prepare_create(new, self)
-            self._raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
-            key = (namespace, new["metadata"]["name"])
-            # As upstream, an invalid object is refused before its name is looked up.
-            if (found := self.store.get(kind.stored, key)) is not None:
-                raise already_exists(kind, key[1], is_ending=found.is_ending)
-            record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
-        if record is None:
-            strategy.release(None, new)
-        return WriteResult(new, is_new=True, record=record)
+        _raise_errors(kind, new, strategy.allocate(new, None))
+        strategy.prepare_create(new, self)
+        _raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
+        key = (namespace, new["metadata"]["name"])
+        # As upstream, an invalid object is refused before its name is looked up.
+        if (found := self.store.get(kind.stored, key)) is not None:
+            raise errors.already_exists(kind, key[1], is_ending=found.is_ending)
+        return WriteResult(new, is_new=True, record=None if is_dry_run else self._put(kind, key, new, None))
 
     def restore(self, kind: Kind, thing: Object) -> Object:
         """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
@@ -145,7 +128,7 @@ class Registry:
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
         _set_namespace(kind, namespace, metadata)
         metadata.setdefault("uid", new_uid(self._chance))
-        metadata.setdefault("creationTimestamp", self._time())
+        metadata.setdefault("creationTimestamp", as_time(self.now))
         if kind.strategy.has_generation:
             metadata.setdefault("generation", 1)
         kind.strategy.default(new)
@@ -154,22 +137,15 @@ class Registry:
             metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
         # Snapshots have only the fields that Zoneward reads: the rest is not validated.
-        self._raise_errors(kind, new, kind.strategy.metadata_errors(new))
+        _raise_errors(kind, new, kind.strategy.metadata_errors(new))
         if not metadata.get("name"):
             # Names are generated for new objects only.
-            raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
+            raise errors.invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
         key = (namespace, metadata["name"])
         record = self.store.get(kind, key)
         old = None if record is None else record.object()
-        if old is not None:
-            kind.strategy.release(None, old)
-        try:
-            self._raise_errors(kind, new, kind.strategy.restore(new))
-        except StatusError:
-            if old is not None:
-                kind.strategy.restore(old)
-            raise
-        self.store.put(kind, key, new)
+        _raise_errors(kind, new, kind.strategy.restore(new, old))
+        self._put(kind, key, new, old)
         return new
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -181,153 +157,114 @@ class Registry:
 
         It may share parts with its argument, never change them. Raises StatusError, and whatever ``change`` does.
         """
-        record = self.record(kind, namespace, name)
+        record, strategy = self.record(kind, namespace, name), kind.strategy
         stored = record.object()
         old = kind.from_stored(stored)
-        new = self._completed(kind, namespace, name, change(old), record, old, write)
-        return self._store_update(kind, (namespace, name), kind.to_stored(new), stored, write)
-
-    def _completed(
-        self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
-    ) -> Object:
-        """What an update says, with what it cannot change and all defaults."""
-        new, before, strategy = dict(changed), old["metadata"], kind.strategy
+        new, before = dict(change(old)), old["metadata"]
         metadata = new["metadata"] = dict(new.get("metadata") or {})
-        _check_name(new, name)
+        if (named := metadata.get("name") or "") != name:
+            raise errors.bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
         _set_namespace(kind, namespace, metadata)
         _check_version(kind, metadata, record, name, is_patch=write.is_patch)
-        metadata |= {field: before[field] for field in _KEPT if field in before}
+        metadata |= {field: before[field] for field in _FIXED if field in before}
         if strategy.has_generation:
             metadata["generation"] = before["generation"]
         metadata["uid"] = metadata.get("uid") or record.uid
         if "deletionGracePeriodSeconds" in before:
             metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
         strategy.default(new, old)
-        return new
+        return self._store_update(kind, (namespace, name), kind.to_stored(new), stored, write)
 
     def _store_update(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
         """Validate and store an update."""
-        strategy, before = kind.strategy, old["metadata"]
+        strategy, version = kind.strategy, old["metadata"]["resourceVersion"]
         if not write.subresource:
-            self._raise_errors(kind, new, strategy.allocate(new, old))
-        with _released_on_error(lambda: strategy.release(old, new)):
-            if write.subresource == "status":
-                strategy.prepare_status(new, old, self)
-                wrong = strategy.validate_status(new, old)
-            elif write.subresource == "finalize":
-                strategy.prepare_finalize(new, old)
-                wrong = strategy.validate_finalize(new, old)
-            else:
-                strategy.prepare_update(new, old, self)
-                if strategy.is_new_generation(new, old):
-                    new["metadata"]["generation"] = before.get("generation", 0) + 1
-                wrong = strategy.validate_update(new, old)
-            new["metadata"]["resourceVersion"] = before["resourceVersion"]
-            self._raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
+            _raise_errors(kind, new, strategy.allocate(new, old))
+        wrong: Iterable[FieldError] = ()
+        if write.subresource == "status":
+            strategy.prepare_status(new, old)
+            wrong = strategy.validate_status(new, old)
+        elif not write.subresource:
+            strategy.prepare_update(new, old, self)
+            if strategy.is_new_generation(new, old):
+                new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+            wrong = strategy.validate_update(new, old)
+        new["metadata"]["resourceVersion"] = version
+        _raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
         if new == old or write.is_dry_run:
-            strategy.release(old, new)
             return WriteResult(new)
-        strategy.release(new, old)
-        return self._put_or_delete(kind.stored, key, new)
-
-    def _put_or_delete(self, kind: Kind, key: Key, new: Object) -> WriteResult:
-        """An object that was only waiting for its finalizers goes with the last of them."""
-        if kind.strategy.is_over(new):
-            kind.strategy.release(None, new)
-            version = new["metadata"]["resourceVersion"]
-            self.store.delete(kind, key, new)
-            # The answer shows the version that the object had.
-            return WriteResult(new | {"metadata": new["metadata"] | {"resourceVersion": version}}, is_gone=True)
-        return WriteResult(new, record=self.store.put(kind, key, new))
+        metadata = new["metadata"]
+        is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
+        if is_ending and not strategy.holds(new):
+            # It was only waiting for its finalizers. The answer shows the version that the object had.
+            self._delete(kind, key, new, old)
+            return WriteResult(new | {"metadata": metadata | {"resourceVersion": version}}, is_gone=True)
+        return WriteResult(new, record=self._put(kind, key, new, old))
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> WriteResult:
-        """At once, or as soon as finalizers, grace and dependents allow it. Raises StatusError."""
-        record = self.record(kind, namespace, name)
-        _check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
-        if (problem := kind.strategy.protects(name)) is not None:
-            raise forbidden(kind, name, problem)
+        """At once, or as soon as finalizers, grace and content allow it. Raises StatusError."""
+        record, strategy, key = self.record(kind, namespace, name), kind.strategy, (namespace, name)
+        _check_preconditions(kind, name, record, deletion)
+        if name in strategy.protected:
+            raise errors.forbidden(kind, name, f"this {kind.kind.lower()} may not be deleted")
         old = record.object()
-        new = old | {"metadata": dict(old["metadata"])}
-        metadata = new["metadata"]
-        grace = kind.strategy.grace(old, deletion.grace)
-        is_waiting = bool(metadata.get("finalizers")) or kind.strategy.holds(old)
-        if not grace and not is_waiting:
-            if kind.strategy.is_graceful:
-                if "generation" in metadata and "deletionTimestamp" not in metadata:
-                    metadata["generation"] += 1
-                metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
-            if deletion.is_dry_run:
-                return WriteResult(new, is_gone=True)
-            kind.strategy.release(None, old)
-            self.store.delete(kind.stored, (namespace, name), new)
-            return WriteResult(new, is_gone=True)
-        if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
-            end = self._now() + timedelta(seconds=grace)
+        metadata = dict(old["metadata"])
+        new = old | {"metadata": metadata}
+        grace = strategy.grace(old, deletion.grace)
+        is_waiting = bool(grace) or strategy.holds(old)
+        is_news = "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0)
+        if (is_news and is_waiting) or (strategy.is_graceful and not is_waiting):
             if "generation" in metadata and "deletionTimestamp" not in metadata:
                 metadata["generation"] += 1
-            metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
-            kind.strategy.begin_to_end(new)
-        if deletion.is_dry_run or new == old:
-            return WriteResult(new)
-        self.store.put(kind.stored, (namespace, name), new)
+            end = as_time(self.now + timedelta(seconds=grace))
+            metadata |= {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace}
+            strategy.begin_to_end(new)
+        if not is_waiting:
+            if not deletion.is_dry_run:
+                self._delete(kind, key, new, old)
+            return WriteResult(new, is_gone=True)
+        if new != old and not deletion.is_dry_run:
+            self._put(kind, key, new, old)
         return WriteResult(new)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _raise_errors(self, kind: Kind, new: Object, errors: Iterable[FieldError]) -> None:
-        if found := list(errors):
-            raise invalid(kind, new["metadata"].get("name") or "", found)
+    def _put(self, kind: Kind, key: Key, new: Object, old: Object | None) -> Record:
+        kind.strategy.on_stored(new, old)
+        return self.store.put(kind.stored, key, new)
+
+    def _delete(self, kind: Kind, key: Key, last: Object, old: Object) -> None:
+        kind.strategy.on_stored(None, old)
+        self.store.delete(kind.stored, key, last)
 
     def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.is_namespaced:
             return
-        found = self.find("namespaces", "", namespace)
+        found = self.store.get(self.kinds["namespaces"], ("", namespace))
         if found is None:
-            raise not_found(self.kinds["namespaces"], namespace)
-        if "deletionTimestamp" in found["metadata"]:
+            raise errors.not_found(self.kinds["namespaces"], namespace)
+        if found.is_ending:
             problem = f"unable to create new content in namespace {namespace} because it is being terminated"
-            refusal = forbidden(kind, name, problem)
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            refusal.details = (refusal.details or {}) | {"causes": [cause]}
+            refusal = errors.forbidden(kind, name, problem)
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
+            refusal.details = (refusal.details or {}) | {"causes": [cause | {"field": "metadata.namespace"}]}
             raise refusal
 
-    def _generated(self, kind: Kind, namespace: str, prefix: str) -> str:
-        base = prefix[:_LONGEST_BASE]
+    def _generated_name(self, kind: Kind, namespace: str, prefix: str) -> str:
         while True:
-            name = base + "".join(self._chance.choices(_ALPHABET, k=_SUFFIX))
+            name = prefix[: 63 - _SUFFIX] + "".join(self._chance.choices(_ALPHABET, k=_SUFFIX))
             if self.store.get(kind.stored, (namespace, name)) is None:
                 return name
 
-    def _time(self) -> str:
-        return as_time(self._now())
 
-
-_KEPT: Final = ("creationTimestamp", "deletionTimestamp")
-"""Metadata that an update cannot change; validation refuses to add it."""
-
-
-@contextmanager
-def _released_on_error(release: Callable[[], None]) -> Iterator[None]:
-    """Releases what was allocated for an object that is not stored, for any reason."""
-    try:
-        yield
-    except BaseException:
-        release()
-        raise
+def _raise_errors(kind: Kind, new: Object, causes: Iterable[FieldError]) -> None:
+    if found := list(causes):
+        raise errors.invalid(kind, new["metadata"].get("name") or "", found)
 
 
 # --- preconditions ----------------------------------------------------------------------------------------------------
-
-
-def _check_name(thing: Object, name: str) -> None:
-    if (named := thing["metadata"].get("name") or "") != name:
-        raise bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
 
 
 def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
@@ -336,18 +273,20 @@ def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
         metadata.pop("namespace", None)
         return
     if metadata.get("namespace") not in (None, "", namespace):
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     metadata["namespace"] = namespace
 
 
-def _check_preconditions(kind: Kind, name: str, record: Record, *, uid: str | None, version: str | None) -> None:
+def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deletion) -> None:
     """A deletion is of the object that it means. Raises StatusError."""
-    for word, wanted, has in (
-        ("UID", uid, record.uid),
-        ("ResourceVersion", version, str(record.version)),
+
+    for word, wanted, has, known in (
+        ("UID", deletion.uid, record.uid, "deleted and then recreated"),
+        ("ResourceVersion", deletion.version, str(record.version), "modified"),
     ):
-        if wanted is not None and wanted != has:
-            known = "deleted and then recreated" if word == "UID" else "modified"
+        if wanted not in (None, has):
             message = (
                 f'Operation cannot be fulfilled on {kind.qualified} "{name}": the {word} in the precondition '
                 f"({wanted}) does not match the {word} in record ({has}). The object might have been {known}"
@@ -360,17 +299,12 @@ def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, i
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     if uid and uid != record.uid and not is_patch:
         problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        raise conflict(kind, name, problem)
-    if version:
-        try:
-            wanted = parse_uint(version)
-        except ValueError as error:
-            raise internal(str(error)) from None
-        if wanted != record.version:
-            raise modified(kind, name)
-    elif kind.needs_version:
+        raise errors.conflict(kind, name, problem)
+    if version and version != str(record.version):
+        raise errors.modified(kind, name)
+    if not version and kind.needs_version:
         problem = "Invalid value: 0: must be specified for an update"
-        refusal = invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
+        refusal = errors.invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
         # Alone of all, this one names the resource.
         refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
         raise refusal
@@ -387,7 +321,7 @@ class LocalClient:
 
     def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         known, _ = decode(thing, kind, validation="Ignore")
-        return self._registry.create(kind, namespace, known, Write()).object
+        return self._registry.create(kind, namespace, known).object
 
     def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
         return self._registry.update(kind, namespace, name, change, Write(subresource="status")).object

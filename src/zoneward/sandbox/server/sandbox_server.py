@@ -4,9 +4,7 @@ import asyncio
 import logging
 import secrets
 import ssl
-from contextlib import AsyncExitStack, suppress
-from datetime import datetime, timedelta
-from heapq import heappop, heappush
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
 
@@ -14,20 +12,16 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from zoneward.sandbox.server.faults import FaultInjector
-from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
 from zoneward.sandbox.server.http_handler import ApiHandler
-from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.resource_registry import Deletion, Registry
-from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
-from zoneward.sandbox.server.watches import BOOKMARKS
+from zoneward.sandbox.server.kinds import Object
+from zoneward.sandbox.server.list_watch import BOOKMARKS
+from zoneward.sandbox.server.resource_registry import Registry
 
 CONTEXT: Final = "zoneward-sandbox"
 """What the kubeconfig calls everything in it."""
-_BACKGROUND_PERIOD: Final = 1.0
-"""Seconds between two rounds of work that is due by time."""
-_OWNER_GRACE: Final = 0.2
-"""Seconds until objects without owners are deleted: a client may create the owner after its dependents."""
+_BACKGROUND_PERIOD: Final = 0.2
+"""Seconds between two rounds of background work."""
 _SHUTDOWN: Final = 0.01
 """Seconds that open connections get at the end; 0 would mean no limit."""
 _LOG: Final = logging.getLogger(__name__)
@@ -69,9 +63,7 @@ class SandboxServer:
         )
         self._garbage = GarbageCollector(registry)
         self._ending = PodTerminator(registry) if ends_pods else None
-        self._work = asyncio.Event()
         self._stack = AsyncExitStack()
-        registry.store.listeners.append(self._note)
 
     @property
     def authority(self) -> str:
@@ -107,7 +99,7 @@ class SandboxServer:
         self._port = runner.addresses[0][1]
         self._stack.push_async_callback(self._server.end_watches, within=_SHUTDOWN)
         background = asyncio.create_task(self._background_loop())
-        self._stack.push_async_callback(_ended, background)
+        self._stack.callback(background.cancel)
         return self
 
     async def __aexit__(
@@ -129,73 +121,14 @@ class SandboxServer:
             "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
         }
 
-    def _note(self, _kind: Kind, _change: StoredChange) -> None:
-        if not self._garbage.is_idle:
-            self._work.set()
-
     async def _background_loop(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_BACKGROUND_PERIOD):
-                    await self._work.wait()
-            if self._work.is_set():
-                await asyncio.sleep(_OWNER_GRACE)
-            self._work.clear()
             try:
-                self._run_background_work()
+                self._garbage.collect()
+                if self._ending is not None:
+                    self._ending.end_pods()
+                self.registry.store.forget_old()
             except Exception:
                 # A bug of the sandbox; the other work goes on.
                 _LOG.exception("background work")
-            if not self._garbage.is_idle:
-                # Others want to be served in between.
-                self._work.set()
-                await asyncio.sleep(0)
-
-    def _run_background_work(self) -> None:
-        self._garbage.collect()
-        if self._ending is not None:
-            self._ending.end_pods()
-        self.registry.store.forget_old()
-
-
-async def _ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-# --- Pods that end ----------------------------------------------------------------------------------------------------
-
-TERMINATION_SECONDS: Final = timedelta(seconds=2)
-"""How long the program of a pod takes to end by itself, where its grace allows so much."""
-
-
-class PodTerminator:
-    """Listens to the store of a registry; `end_pods` ends those whose time has come."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry, self._pods = registry, registry.kinds["pods"]
-        self._waiting: list[tuple[datetime, Key, str]] = []
-        """When to look at a pod, and its UID; a heap."""
-        registry.store.listeners.append(self._note)
-
-    def end_pods(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._registry.now:
-            _, (namespace, name), uid = heappop(self._waiting)
-            try:
-                self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
-            except StatusError as refusal:
-                # It is gone, or another one has its name.
-                if refusal.code not in (404, 409):
-                    raise
-
-    def _note(self, kind: Kind, change: StoredChange) -> None:
-        if kind is not self._pods or change.new is None or not change.new.is_ending:
-            return
-        grace = _grace(change.new)
-        if change.old is None or not change.old.is_ending or grace < _grace(change.old):
-            heappush(self._waiting, (self._registry.now + min(TERMINATION_SECONDS, grace), change.key, change.new.uid))
-
-
-def _grace(record: Record) -> timedelta:
-    return timedelta(seconds=record.object()["metadata"].get("deletionGracePeriodSeconds") or 0)
+            await asyncio.sleep(_BACKGROUND_PERIOD if self._garbage.is_idle else 0)

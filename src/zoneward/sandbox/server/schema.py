@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final, Literal
@@ -31,46 +30,37 @@ class MisfitError(Exception):
 
 # --- types ------------------------------------------------------------------------------------------------------------
 
-
-class ValueForm(Enum):
-    """How a value is read."""
-
-    STRUCT = "an object"
-    MAP = "an object with any keys"
-    LIST = "a list"
-    STRING = "string"
-    BOOLEAN = "boolean"
-    INT32 = "int32"
-    INT64 = "int64"
-    QUANTITY = "quantity"
-    TIME = "time"
-    MICRO_TIME = "micro-time"
-    INT_OR_STRING = "int-or-string"
-    ANY = "any"
-
-
-_PLAIN: Final[dict[ValueForm, type]] = {ValueForm.STRING: str, ValueForm.BOOLEAN: bool}
-_LIMITS: Final = {ValueForm.INT32: 2**31, ValueForm.INT64: 2**63, ValueForm.INT_OR_STRING: 2**31}
-_COLLECTIONS: Final = (ValueForm.MAP, ValueForm.LIST, ValueForm.ANY)
+_STRUCT, _MAP, _LIST = "an object", "an object with any keys", "a list"
+_PLAIN: Final[dict[str, type]] = {"string": str, "boolean": bool}
+_ZEROS: Final = {"string": "", "boolean": False, "int32": 0, "int64": 0, "int-or-string": 0, "quantity": "0"}
+_LIMITS: Final = {"int32": 2**31, "int64": 2**63, "int-or-string": 2**31}
+"""Integers are below it, and not below its opposite."""
+_EXPECTED: Final = {
+    "time": "an RFC 3339 time such as 2026-01-02T03:04:05Z",
+    "micro-time": "an RFC 3339 time with six digits such as 2026-01-02T03:04:05.000000Z",
+    "quantity": "a quantity such as 250m or 2Gi",
+}
 
 
 @dataclass(slots=True, eq=False)
 class Type:
     """A value's type; not frozen only because types contain each other."""
 
-    form: ValueForm
+    form: str
+    """As in the data, or what messages call a struct, a map or a list."""
     fields: "dict[str, Field]" = field(default_factory=dict)
     """Of a struct, in Go's order."""
-    always: "tuple[Field, ...]" = ()
-    """Fields that are written even when they are not set."""
     items: "Type | None" = None
     """Of a list or map."""
     merge_key: str = ""
     """Of a list whose items strategic merge patches merge; empty for a list of plain values."""
     is_merged: bool = False
     """Whether strategic merge patches merge the list rather than replace it."""
-    limit: int = 0
-    """Integers are below it, and not below its opposite; 0 for all other types."""
+
+    def zero(self) -> Any:
+        if self.form == _STRUCT:
+            return {each.name: each.zero() for each in self.fields.values() if each.is_always}
+        return _ZEROS.get(self.form)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,13 +71,15 @@ class Field:
 
     name: str
     value: Type
-    keeps_empty: bool
-    is_pointer: bool
     is_always: bool
-    drops_empty: bool
-    """Whether an empty map or list counts as absent."""
+    is_pointer: bool
+    keeps_empty: bool
     plain: type | None
     """The Python type that is right without a closer look."""
+
+    def zero(self) -> Any:
+        """The value where the field is not set."""
+        return None if self.is_pointer else self.value.zero()
 
 
 def type_of(kind: Kind) -> Type:
@@ -97,32 +89,28 @@ def type_of(kind: Kind) -> Type:
 @cache
 def _types() -> Mapping[str, Type]:
     declared = msgspec.json.decode(files("zoneward.sandbox.server").joinpath("schema.json").read_bytes())
-    structs = {name: Type(ValueForm.STRUCT) for name in declared}
+    structs = {name: Type(_STRUCT) for name in declared}
     for name, fields in declared.items():
         structs[name].fields = {each: _field(each, text, structs) for each, text in fields.items()}
-        structs[name].always = tuple(each for each in structs[name].fields.values() if each.is_always)
     return structs
 
 
 def _field(name: str, text: str, structs: Mapping[str, Type]) -> Field:
     written, *words = text.split(" ")
-    type_, is_pointer = _type(written, structs), "pointer" in words
+    type_, is_always, is_pointer = _type(written, structs), "always" in words, "pointer" in words
     for word in words:
         if word.startswith("merge"):
             type_.is_merged, type_.merge_key = True, word.partition("=")[2]
-    is_always = "always" in words
-    keeps_empty = is_always or "keep" in words or is_pointer or type_.form is ValueForm.INT_OR_STRING
-    drops_empty = not is_pointer and type_.form in _COLLECTIONS
-    return Field(name, type_, keeps_empty, is_pointer, is_always, drops_empty, _PLAIN.get(type_.form))
+    # Empty maps and lists count as absent, except behind pointers.
+    is_open = type_.form in (_STRUCT, "int-or-string") or "keep" in words
+    keeps_empty = is_pointer or (type_.form not in (_MAP, _LIST, "any") and (is_always or is_open))
+    return Field(name, type_, is_always, is_pointer, keeps_empty, _PLAIN.get(type_.form))
 
 
 def _type(written: str, structs: Mapping[str, Type]) -> Type:
     if written[:2] in ("[]", "{}"):
-        return Type(ValueForm.LIST if written[0] == "[" else ValueForm.MAP, items=_type(written[2:], structs))
-    if written in structs:
-        return structs[written]
-    form = ValueForm(written)
-    return Type(form, limit=_LIMITS.get(form, 0))
+        return Type(_LIST if written[0] == "[" else _MAP, items=_type(written[2:], structs))
+    return structs[written] if written in structs else Type(written)
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
@@ -143,11 +131,10 @@ def decode(body: object, kind: Kind, *, validation: Validation = "Warn") -> tupl
     return thing, unknown if validation == "Warn" else []
 
 
-def fitted(value: object, kind: Kind, *, old: Object | None = None) -> tuple[Object, list[str]]:
+def fitted(value: object, kind: Kind) -> tuple[Object, list[str]]:
     """What JSON is as an object of that kind, and one ``unknown field "..."`` for each field that the kind has not.
 
-    ``old`` is an object that went through here: what ``value`` shares with it is not looked at again. Raises
-    MisfitError.
+    Raises MisfitError.
     """
     value = {} if value is None else value
     if not isinstance(value, dict):
@@ -155,127 +142,68 @@ def fitted(value: object, kind: Kind, *, old: Object | None = None) -> tuple[Obj
     named = value.get("apiVersion") or kind.api, value.get("kind") or kind.kind
     if named != (kind.api, kind.kind):
         raise MisfitError(f"expected a {kind.kind} of {kind.api}, got {show(named[1])} of {show(named[0])}")
-    walk = _Walk()
-    thing = walk.struct(value, type_of(kind), old, None)
-    if "managedFields" in (thing.get("metadata") or {}):
-        metadata = {name: each for name, each in thing["metadata"].items() if name != "managedFields"}
-        thing = thing | {"metadata": metadata}
-    if thing.get("kind") != kind.kind or thing.get("apiVersion") != kind.api:
-        thing = {**thing, "kind": kind.kind, "apiVersion": kind.api}
-    return thing, walk.unknown
+    unknown: list[str] = []
+    thing = _read_struct(value, type_of(kind), None, unknown)
+    thing["metadata"].pop("managedFields", None)
+    return thing | {"kind": kind.kind, "apiVersion": kind.api}, unknown
 
 
 _Path = tuple[Any, str] | None
 """The path of a value: that of its container, and its name or index."""
-_ABSENT: Final = object()
-_CONTAINERS: Final = frozenset({dict, list})
-# An enumeration's members cost more to reach, and to hash, than all else that is done with a value.
-_STRUCT, _LIST, _MAP, _ANY = ValueForm.STRUCT, ValueForm.LIST, ValueForm.MAP, ValueForm.ANY
-_STRING, _BOOLEAN, _INT_OR_STRING = ValueForm.STRING, ValueForm.BOOLEAN, ValueForm.INT_OR_STRING
-_QUANTITY, _TIME, _MICRO_TIME = ValueForm.QUANTITY, ValueForm.TIME, ValueForm.MICRO_TIME
 
 
-class _Walk:
-    """Through one object. It never changes its input, shares what needs no change, and skips whatever is the same
-    Python object as in ``old``.
-    """
+def _read_struct(value: Object, type_: Type, path: _Path, unknown: list[str]) -> Object:
+    """A new dictionary; ``value`` is not changed."""
+    fields, made = type_.fields, {}
+    for name, each in value.items():
+        found = fields.get(name)
+        if found is None:
+            unknown.append(f'unknown field "{_written((path, f".{name}"))}"')
+        elif each is not None:
+            is_plain = type(each) is found.plain
+            new = each if is_plain else _read(each, found.value, (path, f".{name}"), unknown)
+            # Of a whole object, an empty list stays.
+            if new or found.keeps_empty or (found.is_always and path is None and type(new) is list):
+                made[name] = new
+    for found in fields.values():
+        if found.is_always and found.name not in made:
+            made[found.name] = found.zero()
+    return made
 
-    __slots__ = ("unknown",)
 
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
-
-    def struct(self, value: Object, type_: Type, old: Any, path: _Path) -> Object:
-        is_known = value is old
-        if is_known:
-            return value
-        fields = type_.fields
-        changes: Object = {}
-        olds = old if type(old) is dict else {}
-        for name, each in value.items():
-            found = fields.get(name)
-            if found is None:
-                self.unknown.append(f'unknown field "{_written((path, f".{name}"))}"')
-                changes[name] = _ABSENT
-            elif type(each) is found.plain:
-                if not (each or found.keeps_empty):
-                    changes[name] = _ABSENT
-            elif each is None:
-                zero = _zero(found) if found.is_always else _ABSENT
-                if zero is not None:
-                    changes[name] = zero
-            elif type(each) in _CONTAINERS and olds.get(name) is each:
-                continue
-            else:
-                new = self._value(each, found.value, olds.get(name), (path, f".{name}"))
-                if not new and not (found.is_always and path is None and type(new) is list):
-                    new = _emptied(new, found)
-                if new is not each:
-                    changes[name] = new
-        for found in type_.always:
-            if found.name not in value:
-                changes[found.name] = _zero(found)
-        if not changes:
-            return value
-        made: Object = {name: each for name, each in {**value, **changes}.items() if each is not _ABSENT}
-        return made
-
-    def _value(self, value: Any, type_: Type, old: Any, path: _Path) -> Any:
-        """``value`` is not None. ``path`` is that of the value itself."""
-        form, python_type = type_.form, type(value)
-        if python_type is dict:
-            if form is _STRUCT:
-                return self.struct(value, type_, old, path)
-            if form is _MAP:
-                return self._map(value, type_, path)
-        elif python_type is list:
-            if form is _LIST:
-                return self._list(value, type_, old, path)
-        elif python_type is int:
-            if type_.limit and -type_.limit <= value < type_.limit:
-                return value
-        elif python_type is str:
-            if form is _STRING or form is _INT_OR_STRING:
-                return value
-            if form is _TIME or form is _MICRO_TIME:
-                return _read(value, form, path)
-        elif python_type is bool and form is _BOOLEAN:
-            return value
-        if form is _ANY:
-            return value
-        if form is _QUANTITY and python_type in (str, int, float):
-            return _read(value, form, path)
-        raise MisfitError(f"{_written(path)}: expected {form.value}, got {show(value)}")
-
-    def _list(self, value: list[Any], type_: Type, old: Any, path: _Path) -> list[Any]:
-        items = type_.items
-        assert items is not None
-        if value is old or (items.form is _STRING and all(type(each) is str for each in value)):
-            return value
-        olds = old if type(old) is list else ()
-        known = {id(each) for each in olds}
-        new, is_changed = [], False
-        for index, each in enumerate(value):
-            if id(each) in known and type(each) in _CONTAINERS:
-                read = each
-            elif each is None:
-                read = _zero_of(items)
-            else:
-                read = self._value(each, items, olds[index] if index < len(olds) else None, (path, f"[{index}]"))
-            new.append(read)
-            is_changed = is_changed or read is not each
-        return new if is_changed else value
-
-    def _map(self, value: Object, type_: Type, path: _Path) -> Object:
-        items = type_.items
-        assert items is not None
-        if items.form is _STRING and all(type(each) is str for each in value.values()):
-            return value
-        new = {
-            name: _zero_of(items) if each is None else self._value(each, items, None, (path, f"[{name}]"))
+def _read(value: Any, type_: Type, path: _Path, unknown: list[str]) -> Any:
+    """``value`` is not None. ``path`` is that of the value itself."""
+    form, items, python_type = type_.form, type_.items, type(value)
+    if form == _STRUCT and python_type is dict:
+        return _read_struct(value, type_, path, unknown)
+    if form == "any" or python_type is _PLAIN.get(form) or (form == "int-or-string" and python_type is str):
+        return value
+    if python_type is int and form in _LIMITS and -_LIMITS[form] <= value < _LIMITS[form]:
+        return value
+    if form == _LIST and python_type is list and items is not None:
+        plain = _PLAIN.get(items.form)
+        return [
+            each
+            if type(each) is plain
+            else items.zero()
+            if each is None
+            else _read(each, items, (path, f"[{index}]"), unknown)
+            for index, each in enumerate(value)
+        ]
+    if form == _MAP and python_type is dict and items is not None:
+        return {
+            name: items.zero() if each is None else _read(each, items, (path, f"[{name}]"), unknown)
             for name, each in value.items()
         }
-        return value if all(new[name] is each for name, each in value.items()) else new
+    try:
+        if form == "quantity" and python_type in (str, int, float):
+            quantity.parse(str(value))
+            return str(value)
+        if form in ("time", "micro-time") and python_type is str:
+            return _canonical_time(value, form == "micro-time")
+    except (ValueError, OverflowError):
+        pass
+    raise MisfitError(f"{_written(path)}: expected {_EXPECTED.get(form, form)}, got {show(value)}")
 
 
 def _written(path: _Path) -> str:
@@ -287,42 +215,10 @@ def _written(path: _Path) -> str:
     return "".join(reversed(parts)).removeprefix(".")
 
 
-def _emptied(value: Any, of: Field) -> Any:
-    """What is written for an empty value that is no plain one."""
-    if value is None or (of.drops_empty and type(value) in _CONTAINERS):
-        return None if of.is_always else _ABSENT
-    return value if of.keeps_empty or type(value) in _CONTAINERS else _ABSENT
+# --- times ------------------------------------------------------------------------------------------------------------
 
-
-def _zero(of: Field) -> Any:
-    """The value of a field that is not set."""
-    return None if of.is_pointer or of.value.form in _COLLECTIONS else _zero_of(of.value)
-
-
-def _zero_of(type_: Type) -> Any:
-    match type_.form:
-        case ValueForm.STRUCT:
-            return {each.name: _zero(each) for each in type_.always}
-        case ValueForm.STRING:
-            return ""
-        case ValueForm.BOOLEAN:
-            return False
-        case ValueForm.INT32 | ValueForm.INT64 | ValueForm.INT_OR_STRING:
-            return 0
-        case ValueForm.QUANTITY:
-            return "0"
-    return None
-
-
-# --- times and quantities ---------------------------------------------------------------------------------------------
-
-_TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_MICRO_TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)", re.ASCII)
-_EXPECTED: Final = {
-    ValueForm.TIME: "an RFC 3339 time such as 2026-01-02T03:04:05Z",
-    ValueForm.MICRO_TIME: "an RFC 3339 time with six digits such as 2026-01-02T03:04:05.000000Z",
-    ValueForm.QUANTITY: "a quantity such as 250m or 2Gi",
-}
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def as_time(moment: datetime) -> str:
@@ -330,20 +226,10 @@ def as_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def _read(value: Any, form: ValueForm, path: _Path) -> Any:
-    """A time in UTC, in the form in which Kubernetes writes it; a quantity as text."""
-    try:
-        made = str(value) if form is _QUANTITY else _canonical_time(value, form is _MICRO_TIME)
-        if form is _QUANTITY:
-            quantity.parse(made)
-    except (ValueError, OverflowError):
-        raise MisfitError(f"{_written(path)}: expected {_EXPECTED[form]}, got {show(value)}") from None
-    return value if made == value else made
-
-
 @lru_cache(maxsize=4096)
 def _canonical_time(text: str, with_micros: bool) -> str:
-    if not (_MICRO_TIME_FORM if with_micros else _TIME_FORM).fullmatch(text):
+    """In UTC, in the form in which Kubernetes writes it. Raises ValueError."""
+    if not (_MICRO_TIME if with_micros else _TIME).fullmatch(text):
         raise ValueError(text)
     moment = datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
     return f"{moment.isoformat(timespec='microseconds' if with_micros else 'seconds')}Z"

@@ -26,18 +26,19 @@ class StatusError(Exception):
 
     def status(self) -> Object:
         """A ``Status``, the body of the answer."""
-        status: Object = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": self.metadata,
-            "status": "Failure",
-            "message": self.message,
-        }
+        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
+        status["message"] = self.message
         if self.reason:
             status["reason"] = self.reason
         if self.details is not None:
             status["details"] = self.details
         return status | {"code": self.code}
+
+
+def unsupported(code: int, reason: str, what: str, instead: str) -> StatusError:
+    """What a real server would do, and the sandbox does not."""
+    message = f"the sandbox does not support {what}: {instead}, or use a real cluster, KWOK or kind"
+    return StatusError(code, reason, message, details={})
 
 
 def bad_request(message: str) -> StatusError:
@@ -58,20 +59,17 @@ def no_such_resource() -> StatusError:
 
 
 def not_found(kind: Kind, name: str) -> StatusError:
-    return StatusError(
-        404, "NotFound", f'{kind.resource} "{name}" not found', details=details_of(kind, name, plural=True)
-    )
+    return StatusError(404, "NotFound", f'{kind.resource} "{name}" not found', details=details_of(kind, name))
 
 
 def already_exists(kind: Kind, name: str, *, is_ending: bool = False) -> StatusError:
-    details = details_of(kind, name, plural=True)
-    waits = "object is being deleted: " if is_ending else ""
-    return StatusError(409, "AlreadyExists", f'{waits}{kind.resource} "{name}" already exists', details=details)
+    message = f'{"object is being deleted: " if is_ending else ""}{kind.resource} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=details_of(kind, name))
 
 
 def conflict(kind: Kind, name: str, problem: str) -> StatusError:
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {problem}'
-    return StatusError(409, "Conflict", message, details=details_of(kind, name, plural=True))
+    return StatusError(409, "Conflict", message, details=details_of(kind, name))
 
 
 def modified(kind: Kind, name: str) -> StatusError:
@@ -82,7 +80,7 @@ def modified(kind: Kind, name: str) -> StatusError:
 
 def forbidden(kind: Kind, name: str, problem: str) -> StatusError:
     message = f'{kind.resource} "{name}" is forbidden: {problem}'
-    return StatusError(403, "Forbidden", message, details=details_of(kind, name, plural=True))
+    return StatusError(403, "Forbidden", message, details=details_of(kind, name))
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
@@ -90,16 +88,8 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
     messages = list(dict.fromkeys(map(str, errors)))
     message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
-    details = details_of(kind, name, plural=False) | {"causes": causes}
+    details = details_of(kind, name) | {"kind": kind.kind, "causes": causes}
     return StatusError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {message}', details=details)
-
-
-def options_invalid(kind: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 for options of a request: ``ListOptions``, ``DeleteOptions``, ``PatchOptions``."""
-    causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
-    message = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
-    details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
-    return StatusError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {message}', details=details)
 
 
 def expired(*, token: str) -> StatusError:
@@ -120,11 +110,9 @@ def internal(message: str) -> StatusError:
 def unexpected(error: Exception) -> StatusError:
     """For a bug of the sandbox, in the form of upstream's ``NewInternalError``."""
     problem = f"{type(error).__name__}: {error}"
-    return StatusError(
-        500, "InternalError", f"Internal error occurred: {problem}", details={"causes": [{"message": problem}]}
-    )
+    details: Object = {"causes": [{"message": problem}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {problem}", details=details)
 
 
-def details_of(kind: Kind, name: str, *, plural: bool) -> Object:
-    details: Object = {"name": name, "kind": kind.plural if plural else kind.kind}
-    return {"name": name, "group": kind.group, "kind": details["kind"]} if kind.group else details
+def details_of(kind: Kind, name: str) -> Object:
+    return {"name": name} | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}

@@ -1,8 +1,7 @@
 """Objects as bytes, with versions and a history: what etcd and the watch cache are to a real API server.
 
 Every change gets the next version, of all kinds together. The history goes back a number of changes and a while; what
-came before is forgotten. Old states of a kind are found by undoing changes. Everything
-happens in one thread.
+came before is forgotten. Old states of a kind are found by undoing changes. Everything happens in one thread.
 """
 
 import asyncio
@@ -11,13 +10,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
+from operator import attrgetter
 from random import Random
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object, get_field
 
 Key = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
@@ -28,6 +28,7 @@ MEMORY: Final = 300.0
 """Seconds for which a change is remembered at most, as etcd's is."""
 _SPARE: Final = 1_000
 """Changes beyond the history that may wait to be forgotten together."""
+_VERSION: Final = attrgetter("version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Record:
     uid: str
     labels: Mapping[str, str]
     fields: Mapping[str, str]
-    """The values that field selectors compare."""
+    """The values that field selectors compare, by their paths."""
     owners: tuple[str, ...]
     """UIDs of the objects that its owner references name."""
     is_ending: bool
@@ -90,6 +91,11 @@ class _KindStore:
     """The version of the last change that is not in the history any more."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def forget(self, number: int) -> None:
+        if number > 0:
+            self.forgotten = self.history[number - 1].version
+            del self.history[:number]
+
 
 def head_of(kind: Kind) -> bytes:
     """How the JSON of an object begins; in lists items go without."""
@@ -112,15 +118,9 @@ class VersionedStore:
     def get(self, kind: Kind, key: Key) -> Record | None:
         return self._kinds[kind.resource].records.get(key)
 
-    def count(self, kind: Kind) -> int:
-        return len(self._kinds[kind.resource].records)
-
     def records(self, kind: Kind, *, namespace: str = "") -> Iterator[tuple[Key, Record]]:
         """Those of one namespace or of all, in order, as they are now."""
-        kept = self._kinds[kind.resource]
-        for path in _span(kept.paths, namespace, None):
-            key = _key_of(path)
-            yield key, kept.records[key]
+        return self.page(kind, version=self.version, namespace=namespace)
 
     def put(self, kind: Kind, key: Key, thing: Object) -> Record:
         """Create or replace. ``thing`` gets its new version, and must not change afterwards."""
@@ -148,40 +148,14 @@ class VersionedStore:
         self, kind: Kind, *, version: int, namespace: str = "", after: Key | None = None
     ) -> Iterator[tuple[Key, Record]]:
         """As they were at a version, those behind ``after``. Raises Forgotten at once."""
-        return self._page(self._kinds[kind.resource], self._undone(kind, version), namespace, after)
-
-    def count_behind(self, kind: Kind, *, version: int, namespace: str = "", after: Key) -> int:
-        """How many `page` has. Raises Forgotten."""
-        kept, undone = self._kinds[kind.resource], self._undone(kind, version)
-        count = len(_range(kept.paths, namespace, after))
-        for key, record in undone.items():
-            is_meant = _path_of(key) > _path_of(after) and namespace in ("", key[0])
-            if is_meant and (record is None) is (key in kept.records):
-                count += 1 if record is not None else -1
-        return count
-
-    def _undone(self, kind: Kind, version: int) -> dict[Key, Record | None]:
-        """The objects that have changed since a version, as they were; None for those that did not exist."""
         kept = self._kinds[kind.resource]
-        if kept.history and kept.history[-1].version > version:
-            return {change.key: change.old for change in reversed(self.changes(kind, version))}
-        if version < kept.forgotten:
-            raise Forgotten(kept.forgotten)
-        return {}
-
-    @staticmethod
-    def _page(
-        kept: _KindStore, undone: dict[Key, Record | None], namespace: str, after: Key | None
-    ) -> Iterator[tuple[Key, Record]]:
+        undone = {change.key: change.old for change in reversed(self.changes(kind, version))}
         paths = _span(kept.paths, namespace, after)
         if undone:
             gone = sorted(_path_of(key) for key in undone if key not in kept.records)
             paths = merge(paths, _span(gone, namespace, after))
-        for path in paths:
-            key = _key_of(path)
-            record = undone[key] if key in undone else kept.records[key]
-            if record is not None:
-                yield key, record
+        found = ((key, undone[key] if key in undone else kept.records[key]) for key in map(_key_of, paths))
+        return ((key, record) for key, record in found if record is not None)
 
     def changes(self, kind: Kind, since: int) -> list[StoredChange]:
         """All that came after a version, the oldest first. Raises Forgotten."""
@@ -191,7 +165,7 @@ class VersionedStore:
         history = kept.history
         if not history or history[-1].version <= since:
             return []
-        return history[bisect_right(history, since, key=_version_of) :]
+        return history[bisect_right(history, since, key=_VERSION) :]
 
     def changed(self, kind: Kind) -> asyncio.Event:
         """Set at the next change of the kind; a new one follows then."""
@@ -201,14 +175,14 @@ class VersionedStore:
         """Forget all changes up to a version, by default up to now."""
         limit = self.version if version is None else version
         for kept in self._kinds.values():
-            self._forget(kept, bisect_right(kept.history, limit, key=_version_of))
+            kept.forget(bisect_right(kept.history, limit, key=_VERSION))
             kept.forgotten = max(kept.forgotten, limit)
 
     def forget_old(self, memory: float = MEMORY) -> None:
         """Forget changes that are older than so many seconds; to be called now and then."""
         limit = self._clock() - memory
         for kept in self._kinds.values():
-            self._forget(kept, bisect_left(kept.history, limit, key=_time_of))
+            kept.forget(bisect_left(kept.history, limit, key=attrgetter("time")))
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -221,30 +195,28 @@ class VersionedStore:
             kept.head + msgspec.json.encode(rest)[1:],
             self.version,
             metadata["uid"],
-            metadata.get("labels") or _NONE,
-            kept.kind.fields(thing),
+            metadata.get("labels") or _NO_LABELS,
+            {path: _selected(thing, path) for path in kept.kind.selectable.values()},
             tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
             "deletionTimestamp" in metadata,
         )
 
     def _publish(self, kept: _KindStore, change: StoredChange) -> None:
-        history = kept.history
-        history.append(change)
-        if len(history) > HISTORY + _SPARE:
-            self._forget(kept, len(history) - HISTORY)
+        kept.history.append(change)
+        if len(kept.history) > HISTORY + _SPARE:
+            kept.forget(len(kept.history) - HISTORY)
         changed, kept.changed = kept.changed, asyncio.Event()
         changed.set()
         for listener in self.listeners:
             listener(kept.kind, change)
 
-    @staticmethod
-    def _forget(kept: _KindStore, number: int) -> None:
-        if number > 0:
-            kept.forgotten = kept.history[number - 1].version
-            del kept.history[:number]
+
+def _selected(thing: Object, path: str) -> str:
+    value = get_field(thing, path)
+    return str(bool(value)).lower() if path == "spec.unschedulable" else value or ""
 
 
-_NONE: Final[Mapping[str, str]] = {}
+_NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def new_uid(chance: Random) -> str:
@@ -262,22 +234,9 @@ def _key_of(path: str) -> Key:
 
 def _span(paths: list[str], namespace: str, after: Key | None) -> Iterator[str]:
     """Those of a namespace or of all, behind ``after``. The list must not change while this goes on."""
-    for index in _range(paths, namespace, after):
-        yield paths[index]
-
-
-def _range(paths: list[str], namespace: str, after: Key | None) -> range:
     start = bisect_right(paths, _path_of(after)) if after is not None else 0
     end = len(paths)
     if namespace:
         start = max(start, bisect_left(paths, f"{namespace}/"))
         end = bisect_left(paths, f"{namespace}0")  # the character that follows the slash
-    return range(start, end)
-
-
-def _version_of(change: StoredChange) -> int:
-    return change.version
-
-
-def _time_of(change: StoredChange) -> float:
-    return change.time
+    return (paths[index] for index in range(start, end))

@@ -22,17 +22,17 @@ from zoneward.kube.validation import (
     not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader
-from zoneward.sandbox.server.strategies import metadata
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
-class EndpointSliceStrategy(metadata.MetadataStrategy):
+class EndpointSliceStrategy(Strategy):
     """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
     ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
     """
 
+    repeats_metadata_errors = False
     has_generation = True
 
     def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
@@ -41,18 +41,30 @@ class EndpointSliceStrategy(metadata.MetadataStrategy):
     def default(self, new: Object, old: Object | None = None) -> None:
         ports = new.get("ports") or ()
         if any(port.get("name") is None or port.get("protocol") is None for port in ports):
-            new["ports"] = [_with_defaults(port) for port in ports]
+            given = ({name: value for name, value in port.items() if value is not None} for port in ports)
+            new["ports"] = [{"name": "", "protocol": "TCP"} | port for port in given]
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        self._drop(new, None)
-        _as_stored(new)
+        self.prepare_update(new, {}, objects)
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        self._drop(new, old)
-        _as_stored(new)
+        endpoints = new.get("endpoints") or ()
+        known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
+        # This version of the API has no topology: upstream drops the field.
+        if any("deprecatedTopology" in endpoint for endpoint in endpoints):
+            endpoints = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
+        if not self._zone_hints and not any(known):
+            endpoints = [_without(endpoint, "hints") for endpoint in endpoints]
+        elif not self._node_hints and not any(hints.get("forNodes") for hints in known):
+            endpoints = [
+                endpoint | {"hints": _without(endpoint["hints"], "forNodes")} if endpoint.get("hints") else endpoint
+                for endpoint in endpoints
+            ]
+        # An empty list is stored as null.
+        new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
 
-    def restore(self, new: Object) -> Iterable[FieldError]:
-        _as_stored(new)
+    def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
+        new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
         return ()
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
@@ -60,51 +72,20 @@ class EndpointSliceStrategy(metadata.MetadataStrategy):
         labels, before = (each["metadata"].get("labels") or {} for each in (new, old))
         return labels != before or any((new.get(name) or None) != (old.get(name) or None) for name in _CONTENT)
 
-    def _drop(self, new: Object, old: Object | None) -> None:
-        endpoints = new.get("endpoints") or ()
-        # This version of the API has no topology: upstream drops the field.
-        if any("deprecatedTopology" in endpoint for endpoint in endpoints):
-            endpoints = new["endpoints"] = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
-        if self._zone_hints and self._node_hints:
-            return
-        known = [endpoint.get("hints") for endpoint in (old or {}).get("endpoints") or ()]
-        if not self._zone_hints and not any(known):
-            new["endpoints"] = [_without(endpoint, "hints") for endpoint in endpoints]
-        elif not self._node_hints and not any(hints and hints.get("forNodes") for hints in known):
-            new["endpoints"] = [
-                endpoint | {"hints": _without(endpoint["hints"], "forNodes")} if endpoint.get("hints") else endpoint
-                for endpoint in endpoints
-            ]
-
-    # --- errors -------------------------------------------------------------------------------------------------------
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return metadata.common_update_errors(new, old)
-
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _content(new)
         yield from _endpoints(new, known={})
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        yield from metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True, old=old)
+        yield from self.metadata_errors(new, old=old)
         type_, before = (each.get("addressType") or "" for each in (new, old))
         if type_ != before or new.get("ports") != old.get("ports"):
             yield from _content(new)
-        if (endpoints := new.get("endpoints")) and endpoints != old.get("endpoints"):
+        if new.get("endpoints") != old.get("endpoints"):
             # Endpoints that the old slice has are valid, in any place.
-            is_same_type = type_ == before
-            yield from _endpoints(new, known=_by_address(old.get("endpoints") or ()) if is_same_type else {})
+            known = old.get("endpoints") or () if type_ == before else ()
+            yield from _endpoints(new, known={each["addresses"][0]: each for each in known if each.get("addresses")})
         yield from immutable("addressType", type_, before)
-
-
-def _as_stored(new: Object) -> None:
-    """An empty list is stored as null."""
-    for name in ("endpoints", "ports"):
-        new[name] = new.get(name) or None
-
-
-def _with_defaults(port: Mapping[str, Any]) -> Object:
-    return {"name": "", "protocol": "TCP"} | {name: value for name, value in port.items() if value is not None}
 
 
 def _without(part: Mapping[str, Any], name: str) -> Object:
@@ -132,25 +113,14 @@ def _endpoints(slice_: Object, *, known: Mapping[str, Object]) -> Iterator[Field
         yield from endpoint_errors(endpoint, f"endpoints[{index}]", address_type)
 
 
-def _by_address(endpoints: Iterable[Object]) -> dict[str, Object]:
-    return {endpoint["addresses"][0]: endpoint for endpoint in endpoints if endpoint.get("addresses")}
-
-
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-class EndpointsStrategy(metadata.MetadataStrategy):
+class EndpointsStrategy(Strategy):
     def default(self, new: Object, old: Object | None = None) -> None:
-        subsets = new.get("subsets") or ()
-        if any(not port.get("protocol") for subset in subsets for port in subset.get("ports") or ()):
+        subsets = new.pop("subsets", None) or ()
+        if subsets:
             new["subsets"] = [_with_protocols(subset) for subset in subsets]
-
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        if not new.get("subsets"):
-            new.pop("subsets", None)
-
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        self.prepare_create(new, objects)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         for index, subset in enumerate(new.get("subsets") or ()):

@@ -1,0 +1,175 @@
+"""Nodes, Pods, Leases and Namespaces: defaults, admission, the way they end, validation (kube-apiserver v1.36).
+
+Containers, volumes, resources and scheduling of Pods, and taints, resources and address ranges of Nodes are stored as
+they come: the sandbox does not validate them.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from zoneward.kube import formats
+from zoneward.kube.names import ZONE_LABEL
+from zoneward.kube.validation import FieldError, error, invalid
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, changed_metadata_errors
+from zoneward.sandbox.server.schema import as_time
+
+# --- Nodes ------------------------------------------------------------------------------------------------------------
+
+_NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+"""The taint that every new Node gets; a controller takes it away from one that is ready."""
+
+
+class NodeStrategy(Strategy):
+    is_namespaced = False
+
+    def default(self, new: Object, old: Object | None = None) -> None:
+        status = new.get("status") or {}
+        if status.get("capacity") and not status.get("allocatable"):
+            new["status"] = status | {"allocatable": dict(status["capacity"])}
+
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+        # Unlike that of other kinds, a new Node's status is kept: a kubelet may register with it.
+        taints = (new.get("spec") or {}).get("taints") or []
+        if not any((taint.get("key"), taint.get("effect")) == tuple(_NOT_READY.values()) for taint in taints):
+            new["spec"] = (new.get("spec") or {}) | {"taints": [*taints, dict(_NOT_READY)]}
+
+
+# --- Pods -------------------------------------------------------------------------------------------------------------
+
+_OF_DELETION: Final = ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds")
+_POD_DEFAULTS: Final = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+}
+
+
+class PodStrategy(Strategy):
+    has_generation = True
+    is_graceful = True
+
+    def default(self, new: Object, old: Object | None = None) -> None:
+        spec, before = new.get("spec") or {}, None if old is None else old["spec"]
+        new["spec"] = before if before is not None and spec == before else _defaulted_pod(spec)
+        status = new.get("status") or {}
+        address, first = status.get("podIP"), (status.get("podIPs") or [{}])[0].get("ip")
+        # The first of several addresses is also the one that stands alone.
+        if address and address != first:
+            new["status"] = status | {"podIPs": [{"ip": address}]}
+        elif first and not address:
+            new["status"] = status | {"podIP": first}
+
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+        new["status"] = {"phase": "Pending"}
+        _label_by_node(new, objects)
+
+    def validate_create(self, new: Object) -> Iterator[FieldError]:
+        if not new["spec"].get("containers"):
+            yield error("FieldValueRequired", "spec.containers")
+
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        super().prepare_update(new, old, objects)
+        if new["spec"].get("nodeName") and not old["spec"].get("nodeName"):
+            # What a scheduler's binding does.
+            _label_by_node(new, objects)
+            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": as_time(objects.now)}
+            others = [each for each in new["status"].get("conditions") or () if each.get("type") != "PodScheduled"]
+            new["status"] = new["status"] | {"conditions": [*others, scheduled]}
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
+        if old["spec"].get("nodeName") and new["spec"].get("nodeName") != old["spec"]["nodeName"]:
+            yield error("FieldValueForbidden", "spec.nodeName", "may not change once it is set")
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        new["spec"], before = old["spec"], old["metadata"]
+        kept = {name: value for name, value in new["metadata"].items() if name not in _OF_DELETION}
+        new["metadata"] = kept | {name: before[name] for name in _OF_DELETION if name in before}
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
+
+    def grace(self, thing: Object, wanted: int | None) -> int:
+        spec = thing["spec"]
+        if not spec.get("nodeName") or (thing.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+            return 0
+        period: int = (spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted
+        return 1 if period < 0 else period
+
+
+def _defaulted_pod(spec: Object) -> Object:
+    filled = spec | {name: value for name, value in _POD_DEFAULTS.items() if spec.get(name) in (None, "")}
+    for field in ("containers", "initContainers"):
+        if filled.get(field):
+            # The controller of EndpointSlices finds the port of a name by its protocol, too.
+            filled[field] = [
+                each | {"ports": [{"protocol": "TCP"} | port for port in each["ports"]]} if each.get("ports") else each
+                for each in filled[field]
+            ]
+    return filled
+
+
+def _label_by_node(pod: Object, objects: ObjectReader) -> None:
+    """A pod gets the zone and the region of its node (gate ``PodTopologyLabelsAdmission``)."""
+    node = objects.find("nodes", "", pod["spec"].get("nodeName") or "") or {"metadata": {}}
+    known = node["metadata"].get("labels") or {}
+    if labels := {name: known[name] for name in ("topology.kubernetes.io/region", ZONE_LABEL) if name in known}:
+        pod["metadata"]["labels"] = (pod["metadata"].get("labels") or {}) | labels
+
+
+# --- Leases -----------------------------------------------------------------------------------------------------------
+
+
+class LeaseStrategy(Strategy):
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+        # Upstream's gate of these fields is off.
+        spec = new.get("spec") or {}
+        new["spec"] = {name: spec[name] for name in spec if name not in ("strategy", "preferredHolder")}
+
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        self.prepare_create(new, objects)
+
+    def validate_create(self, new: Object) -> Iterator[FieldError]:
+        spec = new.get("spec") or {}
+        if (duration := spec.get("leaseDurationSeconds")) is not None and duration <= 0:
+            yield from invalid("spec.leaseDurationSeconds", duration, ["must be greater than 0"])
+        if (transitions := spec.get("leaseTransitions")) is not None and transitions < 0:
+            yield from invalid("spec.leaseTransitions", transitions, ["must be greater than or equal to 0"])
+
+
+# --- Namespaces -------------------------------------------------------------------------------------------------------
+
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+class NamespaceStrategy(Strategy):
+    """The finalizer in its ``spec`` stands for the content: the garbage collector removes it from an empty one."""
+
+    is_namespaced = False
+    name_problems = staticmethod(formats.label_problems)
+    repeats_metadata_errors = False
+    protected = frozenset({"default", "kube-system", "kube-public"})
+
+    def default(self, new: Object, old: Object | None = None) -> None:
+        name, labels = new["metadata"].get("name"), new["metadata"].get("labels") or {}
+        if name and labels.get(_NAME_LABEL) != name:
+            new["metadata"] = new["metadata"] | {"labels": labels | {_NAME_LABEL: name}}
+        if not (new.get("status") or {}).get("phase"):
+            new["status"] = (new.get("status") or {}) | {"phase": "Active"}
+
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+        new["spec"], new["status"] = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
+
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        new["spec"], new["status"] = old["spec"], old["status"]
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
+        yield from self.metadata_errors(new, old=old)
+        yield from changed_metadata_errors(new, old)
+
+    def begin_to_end(self, new: Object) -> None:
+        new["status"] = (new.get("status") or {}) | {"phase": "Terminating"}
+        new["metadata"].pop("deletionGracePeriodSeconds", None)  # of all kinds only this one gets none
+
+    def holds(self, thing: Object) -> bool:
+        return bool((thing.get("spec") or {}).get("finalizers")) or super().holds(thing)
