@@ -19,7 +19,7 @@ SELECTION: Final = "selection"
 
 @dataclass(frozen=True, slots=True)
 class RunIn:
-    """Another module of this folder runs the case, and proves that it does."""
+    """Another module of this folder runs the case, or says why it cannot."""
 
     module: str
 

@@ -1,55 +1,17 @@
 """All kinds that the sandbox has, each put together from its rules and its table."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
-
 from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.strategies import cluster_strategies, event_strategies, service_strategy
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerGates:
-    """Upstream's feature gates of the same names. Current Kubernetes has them all, older ones had not."""
-
-    topology_aware_hints: bool = True
-    prefer_same_traffic_distribution: bool = True
-    service_traffic_distribution: bool = True
-
-
-GATES: Final = {
-    "TopologyAwareHints": "topology_aware_hints",
-    "PreferSameTrafficDistribution": "prefer_same_traffic_distribution",
-    "ServiceTrafficDistribution": "service_traffic_distribution",
-}
-"""Upstream's names and ours."""
-
-
-def parse_gates(texts: Iterable[str]) -> ServerGates:
-    """Gates written as for kube-apiserver: ``TopologyAwareHints=false,...``; what comes last counts.
-
-    Raises ValueError that says what was expected and what was found.
-    """
-    found = {}
-    for each in (part for text in texts for part in text.split(",")):
-        name, _, value = each.partition("=")
-        if name not in GATES:
-            raise ValueError(f"expected one of {', '.join(GATES)}, got {name!r}")
-        if value not in ("true", "false"):
-            raise ValueError(f"expected {name}=true or {name}=false, got {each!r}")
-        found[GATES[name]] = value == "true"
-    return ServerGates(**found)
-
-
 def _same(*paths: str) -> dict[str, str]:
     return dict(zip(paths, paths, strict=True))
 
 
-def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
+def kinds() -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
-    gates = gates or ServerGates()
     events = Kind(
         kind="Event",
         plural="events",
@@ -98,10 +60,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             short_names=("svc",),
             categories=("all",),
             has_status=True,
-            strategy=service_strategy.ServiceStrategy(
-                service_traffic_distribution=gates.service_traffic_distribution,
-                prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
-            ),
+            strategy=service_strategy.ServiceStrategy(),
             selectable=_same("spec.clusterIP", "spec.type"),
             columns=tables.SERVICE_COLUMNS,
             is_created_by_update=True,
@@ -111,9 +70,7 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
             kind="EndpointSlice",
             plural="endpointslices",
             group="discovery.k8s.io",
-            strategy=EndpointSliceStrategy(
-                zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
-            ),
+            strategy=EndpointSliceStrategy(),
             columns=tables.ENDPOINT_SLICE_COLUMNS,
         ),
         Kind(

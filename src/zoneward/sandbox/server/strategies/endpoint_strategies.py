@@ -1,4 +1,4 @@
-"""EndpointSlices and Endpoints: defaults, gates, generations, validation (kube-apiserver v1.36).
+"""EndpointSlices and Endpoints: defaults, generations, validation (kube-apiserver v1.36).
 
 The rules of EndpointSlices are in `zoneward.kube.validation`; an update is validated only where it changes something.
 """
@@ -28,15 +28,8 @@ _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
 class EndpointSliceStrategy(Strategy):
-    """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
-    ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
-    """
-
     repeats_metadata_errors = False
     has_generation = True
-
-    def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
-        self._zone_hints, self._node_hints = zone_hints, node_hints
 
     def default(self, new: Object, old: Object | None = None) -> None:
         ports = new.get("ports") or ()
@@ -49,17 +42,9 @@ class EndpointSliceStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         endpoints = new.get("endpoints") or ()
-        known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
         # This version of the API has no topology: upstream drops the field.
         if any("deprecatedTopology" in endpoint for endpoint in endpoints):
             endpoints = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
-        if not self._zone_hints and not any(known):
-            endpoints = [_without(endpoint, "hints") for endpoint in endpoints]
-        elif not self._node_hints and not any(hints.get("forNodes") for hints in known):
-            endpoints = [
-                endpoint | {"hints": _without(endpoint["hints"], "forNodes")} if endpoint.get("hints") else endpoint
-                for endpoint in endpoints
-            ]
         # An empty list is stored as null.
         new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
 
