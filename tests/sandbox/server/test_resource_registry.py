@@ -39,7 +39,7 @@ class Services:
         strategy = self.registry.kinds["services"].strategy
         assert isinstance(strategy, ServiceStrategy)
         ports = {value for value in strategy._taken if isinstance(value, int)}
-        return {str(value) for value in strategy._taken.keys() - ports}, ports
+        return {str(value) for value in strategy._taken - ports}, ports
 
     def held(self) -> tuple[set[str], set[int]]:
         """By all that is stored."""

@@ -1,16 +1,16 @@
 """Services: defaults, cluster IPs and node ports, validation.
 
-``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); ``spec`` only in what
-Zoneward and kube-proxy read. Addresses and ports are allocated in order, starting above the part that kube-apiserver
-keeps for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first.
+``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); of ``spec`` only what
+keeps a Service usable. Addresses and ports are allocated in order, starting above the part that kube-apiserver keeps
+for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Any, Final
 
 from zoneward.kube import formats
-from zoneward.kube.names import HEADLESS, TOPOLOGY_AWARE_HINTS_ANNOTATION, TOPOLOGY_MODE_ANNOTATION
+from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Service, ServiceSpec
 from zoneward.kube.validation import (
     PROTOCOLS,
@@ -22,6 +22,7 @@ from zoneward.kube.validation import (
     validate_traffic_distribution,
 )
 from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.status_errors import internal
 
 Spec = Mapping[str, Any]
 NODE_PORTS: Final = range(30000, 32768)
@@ -35,53 +36,34 @@ _CHOICES: Final = {
     "internalTrafficPolicy": ("Cluster", "Local"),
     "externalTrafficPolicy": ("Cluster", "Local"),
 }
-_PORT: Final = "must be between 1 and 65535, inclusive"
 _AFFINITY_SECONDS: Final = 10800
 """How long a client stays with its endpoint."""
 
 
 class ServiceStrategy(Strategy):
-    """The keyword arguments are kube-apiserver's gates of these names."""
-
     name_problems = staticmethod(formats.label_problems)
 
-    def __init__(
-        self, *, service_traffic_distribution: bool = True, prefer_same_traffic_distribution: bool = True
-    ) -> None:
-        self._has_distribution = service_traffic_distribution
-        self._has_same = prefer_same_traffic_distribution
-        self._taken: dict[Any, str] = {}
-        """The addresses and ports that Services have, and whose they are (UID)."""
+    def __init__(self) -> None:
+        self._taken: set[Any] = set()
+        """The addresses and ports that Services have."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
         """The index of the value to try next."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
-        if old is not None and new.get("spec") == old.get("spec") and new.get("status") == old.get("status"):
-            new["spec"] = dict(old["spec"])
-            return
-        spec = new["spec"] = _defaulted(new.get("spec") or {})
+        before = {} if old is None else old["spec"]
+        spec = new["spec"] = _defaulted(new.get("spec") or {}, before)
         new["status"] = _defaulted_status(new.get("status") or {}, spec["type"])
-        if old is not None:
-            _keep_allocated(spec, old["spec"])
-            _drop_with_type(spec, old["spec"])
-        elif spec.get("clusterIP"):
-            spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        self.prepare_update(new, {"spec": {}, "status": {"loadBalancer": {}}}, objects)
+        new["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
-        if not self._has_distribution and "trafficDistribution" not in old["spec"]:
-            new["spec"].pop("trafficDistribution", None)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
-        yield from _spec_errors(new)
-        if (distribution := new["spec"].get("trafficDistribution")) is not None:
-            service = Service(spec=ServiceSpec(traffic_distribution=distribution))
-            yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=self._has_same)
+        return _spec_errors(new["spec"])
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         return _status_errors(new)
@@ -89,70 +71,58 @@ class ServiceStrategy(Strategy):
     # --- addresses and ports ------------------------------------------------------------------------------------------
 
     def allocate(self, new: Object, old: Object | None) -> list[FieldError]:
-        spec, uid, before = new["spec"], new["metadata"]["uid"], {} if old is None else old["spec"]
-        if errors := [*_address_errors(spec), *_change_errors(spec, before)]:
+        spec, before = new["spec"], {} if old is None else old["spec"]
+        if errors := [*_address_errors(spec, before)] or [*self._conflicts(spec, before, has_ranges=True)]:
             return errors
-        _choose_families(spec)
-        if spec["type"] != "ExternalName" and spec.get("clusterIP") != HEADLESS:
-            addresses = list(spec.get("clusterIPs") or ())
-            errors += [each for address in addresses for each in self._ip_errors(address, addresses, uid)]
-            addresses += [str(self._next_free(each)) for each in spec["ipFamilies"][len(addresses) :]]
-            spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
-        # One number serves a port in all its protocols.
-        numbers: dict[int, int] = {}
-        if "ports" in spec:
-            spec["ports"] = list(map(dict, spec["ports"]))
-        for index, port in enumerate(spec.get("ports") or ()):
-            if port.get("nodePort") and _is_external(spec):
-                errors += self._port_errors(port["nodePort"], f"spec.ports[{index}].nodePort", uid)
-            elif _has_node_ports(spec):
-                port["nodePort"] = numbers.get(port["port"]) or self._next_free("port")
-            numbers[port["port"]] = port.get("nodePort", 0)
-        if _has_health_check(spec) and not spec.get("healthCheckNodePort"):
+        if spec["type"] != "ExternalName":
+            addresses = [each for each in spec.get("clusterIPs") or () if each != HEADLESS]
+            families = spec["ipFamilies"] = _families(spec, addresses)
+            if spec.get("clusterIP") != HEADLESS:
+                addresses += [str(self._next_free(each)) for each in families[len(addresses) :]]
+                spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses[: len(families)]
+        if spec["type"] == "NodePort" or spec.get("allocateLoadBalancerNodePorts"):
+            spec["ports"] = [
+                port if "nodePort" in port else port | {"nodePort": self._next_free("port")}
+                for port in spec.get("ports") or ()
+            ]
+        if _has_health_check(spec) and "healthCheckNodePort" not in spec:
             spec["healthCheckNodePort"] = self._next_free("port")
-        return errors
+        return []
 
     def restore(self, new: Object, old: Object | None) -> list[FieldError]:
-        spec, uid = new["spec"], new["metadata"]["uid"]
-        others = self._taken.keys() - (set() if old is None else _held(old["spec"]))
-        errors: list[FieldError] = []
-        for value in _held(spec) & others:
-            if isinstance(value, int):
-                errors += self._port_errors(value, "spec.ports", uid)
-            else:
-                errors += self._ip_errors(str(value), spec["clusterIPs"], uid)
-        return errors
+        return [*self._conflicts(new["spec"], {} if old is None else old["spec"], has_ranges=False)]
 
     def on_stored(self, new: Object | None, old: Object | None) -> None:
-        if old is not None:
-            for value in _held(old["spec"]):
-                self._taken.pop(value, None)
-        if new is not None:
-            self._taken |= dict.fromkeys(_held(new["spec"]), new["metadata"]["uid"])
+        self._taken -= set() if old is None else _held(old["spec"])
+        self._taken |= set() if new is None else _held(new["spec"])
 
     def _next_free(self, pool: str) -> Any:
         values = NODE_PORTS if pool == "port" else _NETWORKS[pool]
         size = len(NODE_PORTS) if pool == "port" else _NETWORKS[pool].num_addresses
-        while (value := values[self._next[pool]]) in self._taken:
+        for _ in range(size):
+            value = values[self._next[pool]]
             self._next[pool] = (self._next[pool] + 1) % size
-        self._next[pool] = (self._next[pool] + 1) % size
-        return value
+            if value not in self._taken:
+                return value
+        raise internal("failed to allocate: range is full")
 
-    def _ip_errors(self, address: str, addresses: list[str], uid: str) -> Iterator[FieldError]:
-        value, problem = formats.parse_address(address), ""
-        if value is None or value not in _NETWORKS[_family_of(address)]:
-            problem = "the provided network does not match the current range"
-        elif self._taken.get(value, uid) != uid:
-            problem = "provided IP is already allocated"
-        if problem:
-            yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
-
-    def _port_errors(self, number: int, field: str, uid: str) -> Iterator[FieldError]:
-        if number not in NODE_PORTS:
-            problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-            yield error("FieldValueInvalid", field, problem, value=number)
-        elif self._taken.get(number, uid) != uid:
-            yield error("FieldValueInvalid", field, "provided port is already allocated", value=number)
+    def _conflicts(self, spec: Spec, before: Spec, *, has_ranges: bool) -> Iterator[FieldError]:
+        """Where a Service names values that another has, or that are in no range."""
+        taken, addresses = self._taken - _held(before), spec.get("clusterIPs") or []
+        for address in addresses if addresses != [HEADLESS] else ():
+            value, problem = formats.parse_address(address), ""
+            if has_ranges and value not in _NETWORKS[_family_of(address)]:
+                problem = "the provided network does not match the current range"
+            elif value in taken:
+                problem = "provided IP is already allocated"
+            if problem:
+                yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
+        for index, number in enumerate(port.get("nodePort") for port in spec.get("ports") or ()):
+            problem = "provided port is already allocated" if number in taken else ""
+            if has_ranges and number is not None and number not in NODE_PORTS:
+                problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+            if problem:
+                yield error("FieldValueInvalid", f"spec.ports[{index}].nodePort", problem, value=number)
 
 
 def _held(spec: Spec) -> set[Any]:
@@ -162,37 +132,64 @@ def _held(spec: Spec) -> set[Any]:
     return {*map(formats.parse_address, ips), *ports, spec.get("healthCheckNodePort")} - {None, 0}
 
 
+def _families(spec: dict[str, Any], addresses: list[str]) -> list[str]:
+    is_free = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
+    policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_free else "SingleStack")
+    first = [*map(_family_of, addresses), *(spec.get("ipFamilies") or ()), _FAMILIES[0]][0]
+    return [first] if policy == "SingleStack" else [first, _FAMILIES[1 - _FAMILIES.index(first)]]
+
+
+def _family_of(address: str) -> str:
+    return "IPv6" if ":" in address else "IPv4"
+
+
 # --- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def _defaulted(spec: Object) -> Object:
-    """``SetDefaults_Service``."""
-    filled = {name: value for name, value in spec.items() if value not in (None, "", [], {})}
+def _defaulted(spec: Object, before: Spec) -> Object:
+    """With what is absent, and without what the type does not use; what was allocated stays."""
+    # An empty trafficDistribution is one that validation refuses.
+    filled = {name: each for name, each in spec.items() if each or each is False or name == "trafficDistribution"}
     type_ = filled.setdefault("type", "ClusterIP")
+    is_external = type_ in ("NodePort", "LoadBalancer") or (type_ == "ClusterIP" and bool(filled.get("externalIPs")))
     if filled.setdefault("sessionAffinity", "None") == "None":
         filled.pop("sessionAffinityConfig", None)
     else:
         filled.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}})
-    if ports := filled.get("ports"):
-        filled["ports"] = [_defaulted_port(port) for port in ports]
-    if _is_external(filled):
+    if is_external:
         filled.setdefault("externalTrafficPolicy", "Cluster")
     if type_ != "ExternalName":
         filled.setdefault("internalTrafficPolicy", "Cluster")
     if type_ == "LoadBalancer":
         filled.setdefault("allocateLoadBalancerNodePorts", True)
-    if spec.get("trafficDistribution") == "":
-        # Validation refuses it.
-        filled["trafficDistribution"] = ""
-    return filled
+    for name in ("healthCheckNodePort", *(_ADDRESS_FIELDS if before.get("type") != "ExternalName" else ())):
+        if name in before:
+            filled.setdefault(name, before[name])
+    # A client may name the first address alone.
+    if (address := filled.get("clusterIP")) and address != (filled.get("clusterIPs") or [""])[0]:
+        filled["clusterIPs"] = [address]
+    if "ports" in filled:
+        known = {port.get("name", ""): port["nodePort"] for port in before.get("ports") or () if "nodePort" in port}
+        filled["ports"] = [_defaulted_port(port, known, has_node_port=is_external) for port in filled["ports"]]
+    gone = [
+        *(() if is_external else ("externalTrafficPolicy",)),
+        *(() if type_ == "LoadBalancer" else ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
+        *(() if _has_health_check(filled) else ("healthCheckNodePort",)),
+        *((*_ADDRESS_FIELDS, "internalTrafficPolicy") if type_ == "ExternalName" else ()),
+    ]
+    return {name: value for name, value in filled.items() if name not in gone}
 
 
-def _defaulted_port(port: Object) -> Object:
-    filled = {name: value for name, value in port.items() if value or name in ("port", "appProtocol")}
-    filled.setdefault("protocol", "TCP")
-    if not filled.get("targetPort"):
-        filled["targetPort"] = filled.setdefault("port", 0)
-    return filled
+def _defaulted_port(port: Object, known: Mapping[str, int], *, has_node_port: bool) -> Object:
+    filled = {"protocol": "TCP", "port": 0} | {name: value for name, value in port.items() if value}
+    filled.setdefault("targetPort", filled["port"])
+    if former := known.get(filled.get("name", "")):
+        filled.setdefault("nodePort", former)
+    return filled if has_node_port else {name: value for name, value in filled.items() if name != "nodePort"}
+
+
+def _has_health_check(spec: Spec) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def _defaulted_status(status: Object, type_: str) -> Object:
@@ -209,156 +206,46 @@ def _defaulted_ingress(ingress: Object, type_: str) -> Object:
     return filled
 
 
-def _is_external(spec: Spec) -> bool:
-    """Reached by node ports, a load balancer, or external IPs."""
-    type_ = spec.get("type")
-    return type_ in ("NodePort", "LoadBalancer") or (type_ == "ClusterIP" and bool(spec.get("externalIPs")))
-
-
-def _has_node_ports(spec: Spec) -> bool:
-    return bool(spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts"))
-
-
-def _has_health_check(spec: Spec) -> bool:
-    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
-
-
-# --- what an update keeps and drops -----------------------------------------------------------------------------------
-
-
-def _keep_allocated(spec: dict[str, Any], before: Spec) -> None:
-    """Addresses and ports that an update leaves out stay; a client may send ``clusterIP`` or ``clusterIPs``."""
-    if "ExternalName" not in (spec["type"], before["type"]):
-        is_new = spec.get("clusterIP", before.get("clusterIP")) != before.get("clusterIP")
-        if is_new and spec.get("clusterIPs") in (None, before.get("clusterIPs")):
-            spec["clusterIPs"] = [spec["clusterIP"]]
-        for field in _ADDRESS_FIELDS:
-            if field in before:
-                spec.setdefault(field, before[field])
-        if spec.get("ipFamilyPolicy") == "SingleStack":
-            # Only this gives up the second family, with its address.
-            for field in ("ipFamilies", "clusterIPs"):
-                if field in spec and spec[field] == before.get(field):
-                    spec[field] = spec[field][:1]
-    if _has_node_ports(before) and _has_node_ports(spec):
-        known = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
-        used = {port.get("nodePort") for port in spec.get("ports") or ()}
-        for port in spec.get("ports") or ():
-            if (former := known.get(port.get("name", ""))) and former not in used:
-                port.setdefault("nodePort", former)
-    if _has_health_check(before) and _has_health_check(spec):
-        spec.setdefault("healthCheckNodePort", before.get("healthCheckNodePort"))
-
-
-def _drop_with_type(spec: dict[str, Any], before: Spec) -> None:
-    """Fields that the type does not use go, unless the client changed them (``dropTypeDependentFields``)."""
-    gone = [] if _is_external(spec) else ["externalTrafficPolicy"]
-    if spec["type"] != "LoadBalancer":
-        gone += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
-    if not _has_health_check(spec):
-        gone.append("healthCheckNodePort")
-    if spec["type"] == "ExternalName":
-        gone += [*_ADDRESS_FIELDS, "internalTrafficPolicy"]
-    for field in gone:
-        if spec.get(field) == before.get(field):
-            spec.pop(field, None)
-    if spec["type"] in ("ClusterIP", "ExternalName"):
-        known = {port.get("nodePort") for port in before.get("ports") or ()}
-        for port in spec.get("ports") or ():
-            if port.get("nodePort") in known:
-                port.pop("nodePort", None)
-
-
-def _choose_families(spec: dict[str, Any]) -> None:
-    """``ipFamilies`` and ``ipFamilyPolicy``, of a Service whose addresses are sound."""
-    if spec["type"] == "ExternalName":
-        return
-    addresses = [address for address in spec.get("clusterIPs") or () if address != HEADLESS]
-    families = list(spec.get("ipFamilies") or ())
-    families = families + [_family_of(address) for address in addresses[len(families) :]] or [_FAMILIES[0]]
-    is_free = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
-    policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_free else "SingleStack")
-    if len(families) == 1 and policy != "SingleStack":
-        families.append(_FAMILIES[1 - _FAMILIES.index(families[0])])
-    spec["ipFamilies"] = families
-
-
-def _family_of(address: str) -> str:
-    return "IPv6" if ":" in address else "IPv4"
-
-
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def _address_errors(spec: Spec) -> Iterator[FieldError]:
-    """Of the fields that `_choose_families` and `ServiceStrategy.allocate` read."""
-    addresses, policy = spec.get("clusterIPs") or [], spec.get("ipFamilyPolicy")
+def _address_errors(spec: Spec, before: Spec) -> Iterator[FieldError]:
+    """Of the fields that allocation reads."""
+    addresses, former = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in _FAMILIES:
             yield not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
-    if policy is not None and policy not in _CHOICES["ipFamilyPolicy"]:
-        yield not_supported("spec.ipFamilyPolicy", policy, _CHOICES["ipFamilyPolicy"])
     for index, address in enumerate(addresses if addresses != [HEADLESS] else ()):
         yield from invalid(f"spec.clusterIPs[{index}]", address, formats.address_problems(address, canonical=False))
+    if former and spec["type"] != "ExternalName" and addresses[:1] != former[:1]:
+        yield error("FieldValueInvalid", "spec.clusterIPs[0]", "may not change once set", value=addresses)
 
 
-def _change_errors(spec: Spec, before: Spec) -> list[FieldError]:
-    """The first address and family may not change."""
-    is_headless = spec.get("clusterIP") == HEADLESS == before.get("clusterIP")
-    if "ExternalName" in (spec["type"], before.get("type")) or is_headless:
-        return []
-    return [
-        error("FieldValueInvalid", f"spec.{field}[0]", "may not change once set", value=spec.get(field) or [])
-        for field in ("clusterIPs", "ipFamilies")
-        if before.get(field) and (spec.get(field) or [])[:1] != before[field][:1]
-    ]
-
-
-def _spec_errors(new: Object) -> Iterator[FieldError]:
-    spec: Spec = new["spec"]
-    type_, ports, is_headless = spec["type"], spec.get("ports") or (), spec.get("clusterIP") == HEADLESS
-    annotations = new["metadata"].get("annotations") or {}
-    hints, mode = map(annotations.get, (TOPOLOGY_AWARE_HINTS_ANNOTATION, TOPOLOGY_MODE_ANNOTATION))
-    if hints is not None and mode is not None and hints != mode:
-        field = f"metadata.annotations[{TOPOLOGY_MODE_ANNOTATION}]"
-        problem = f"must match annotations[{TOPOLOGY_AWARE_HINTS_ANNOTATION}] when both are specified"
-        yield error("FieldValueInvalid", field, problem, value=mode)
-    if not ports and type_ != "ExternalName" and not is_headless:
+def _spec_errors(spec: Spec) -> Iterator[FieldError]:
+    ports, is_headless = spec.get("ports") or (), spec.get("clusterIP") == HEADLESS
+    if not ports and spec["type"] != "ExternalName" and not is_headless:
         yield error("FieldValueRequired", "spec.ports")
-    if type_ in ("NodePort", "LoadBalancer") and is_headless:
-        problem = f"may not be set to 'None' for {type_} services"
-        yield error("FieldValueInvalid", "spec.clusterIPs[0]", problem, value=HEADLESS)
-    if type_ == "ExternalName" and not spec.get("externalName"):
+    if spec["type"] == "ExternalName" and not spec.get("externalName"):
         yield error("FieldValueRequired", "spec.externalName")
-    if type_ == "ExternalName" and spec.get("clusterIPs"):
-        yield error("FieldValueForbidden", "spec.clusterIPs", "may not be set for ExternalName services")
-    yield from _ports_errors(ports, type_)
+    names = [port.get("name", "") for port in ports]
+    for index, port in enumerate(ports):
+        field, name = f"spec.ports[{index}]", names[index]
+        if name:
+            yield from invalid(f"{field}.name", name, formats.label_problems(name))
+        elif len(ports) > 1:
+            yield error("FieldValueRequired", f"{field}.name")
+        if name and name in names[:index]:
+            yield error("FieldValueDuplicate", f"{field}.name", value=name)
+        if not 1 <= port["port"] <= 65535:
+            yield from invalid(f"{field}.port", port["port"], ["must be between 1 and 65535, inclusive"])
+        if port["protocol"] not in PROTOCOLS:
+            yield not_supported(f"{field}.protocol", port["protocol"], sorted(PROTOCOLS))
     yield from labels_errors(spec.get("selector") or {}, "spec.selector")
     for field, known in _CHOICES.items():
         if (value := spec.get(field)) is not None and value not in known:
             yield not_supported(f"spec.{field}", value, known)
-
-
-def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        field, name, protocol = f"spec.ports[{index}]", port.get("name", ""), port["protocol"]
-        if not name and len(ports) > 1:
-            yield error("FieldValueRequired", f"{field}.name")
-        elif name:
-            yield from invalid(f"{field}.name", name, formats.label_problems(name))
-        if name and name in names:
-            yield error("FieldValueDuplicate", f"{field}.name", value=name)
-        names.add(name)
-        if not 1 <= port["port"] <= 65535:
-            yield from invalid(f"{field}.port", port["port"], [_PORT])
-        if protocol not in PROTOCOLS:
-            yield not_supported(f"{field}.protocol", protocol, sorted(PROTOCOLS))
-        if not isinstance(target := port["targetPort"], str) and not 1 <= target <= 65535:
-            yield from invalid(f"{field}.targetPort", target, [_PORT])
-        if type_ == "ClusterIP" and port.get("nodePort"):
-            problem = "may not be used when `type` is 'ClusterIP'"
-            yield error("FieldValueForbidden", f"{field}.nodePort", problem)
+    distribution = Service(spec=ServiceSpec(traffic_distribution=spec.get("trafficDistribution")))
+    yield from validate_traffic_distribution(distribution)
 
 
 def _status_errors(new: Object) -> Iterator[FieldError]:
