@@ -126,20 +126,7 @@ WRONG: Final[list[Case]] = [
     # Leases.
     case("Lease", "spec.leaseDurationSeconds", 0, "Invalid value: 0: must be greater than 0"),
     case("Lease", "spec.leaseTransitions", -1, "Invalid value: -1: must be greater than or equal to 0"),
-    # Events, as the older and as the newer group has them.
-    case("Event", "involvedObject.namespace", "other", 'Invalid value: "other": does not match event.namespace'),
-    (
-        "Event",
-        "eventTime",
-        TIME,
-        [
-            ("reportingComponent", "Required value"),
-            ("reportingComponent", f"{NO_TEXT}: name part must be non-empty"),
-            ("reportingComponent", f"{NO_TEXT}: {NAME}"),
-            ("reportingInstance", "Required value"),
-            ("action", "Required value"),
-        ],
-    ),
+    # Events.
     case("Event.events.k8s.io", "eventTime", ABSENT, "Required value"),
     case(
         "Event.events.k8s.io",

@@ -181,7 +181,7 @@ def _defaulted(spec: Object, before: Spec) -> Object:
 
 
 def _defaulted_port(port: Object, known: Mapping[str, int], *, has_node_port: bool) -> Object:
-    filled = {"protocol": "TCP", "port": 0} | {name: value for name, value in port.items() if value}
+    filled: Object = {"protocol": "TCP", "port": 0} | {name: value for name, value in port.items() if value}
     filled.setdefault("targetPort", filled["port"])
     if former := known.get(filled.get("name", "")):
         filled.setdefault("nodePort", former)
