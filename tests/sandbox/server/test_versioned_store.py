@@ -14,10 +14,9 @@ KIND = Kind(
     kind="Thing",
     plural="things",
     strategy=Strategy(),
-    columns=(),
     selectable={"spec.color": "spec.color"},
 )
-OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), columns=())
+OTHER = Kind(kind="Other", plural="others", strategy=Strategy())
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
 
 

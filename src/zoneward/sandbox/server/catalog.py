@@ -1,6 +1,5 @@
 """All kinds that the sandbox has, each put together from its rules and its table."""
 
-from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.strategies import cluster_strategies, event_strategies, service_strategy
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
@@ -18,7 +17,6 @@ def kinds() -> tuple[Kind, ...]:
         short_names=("ev",),
         strategy=event_strategies.EventStrategy(),
         selectable=event_strategies.SELECTABLE,
-        columns=tables.EVENT_COLUMNS,
         is_created_by_update=True,
     )
     return (
@@ -30,7 +28,6 @@ def kinds() -> tuple[Kind, ...]:
             has_status=True,
             strategy=cluster_strategies.NamespaceStrategy(),
             selectable=_same("status.phase"),
-            columns=tables.NAMESPACE_COLUMNS,
             returns_deleted=True,
         ),
         Kind(
@@ -41,7 +38,6 @@ def kinds() -> tuple[Kind, ...]:
             has_status=True,
             strategy=cluster_strategies.NodeStrategy(),
             selectable=_same("spec.unschedulable"),
-            columns=tables.NODE_COLUMNS,
         ),
         Kind(
             kind="Pod",
@@ -51,7 +47,6 @@ def kinds() -> tuple[Kind, ...]:
             has_status=True,
             strategy=cluster_strategies.PodStrategy(),
             selectable=_same("spec.nodeName", "status.phase", "status.podIP"),
-            columns=tables.POD_COLUMNS,
             returns_deleted=True,
         ),
         Kind(
@@ -62,7 +57,6 @@ def kinds() -> tuple[Kind, ...]:
             has_status=True,
             strategy=service_strategy.ServiceStrategy(),
             selectable=_same("spec.clusterIP", "spec.type"),
-            columns=tables.SERVICE_COLUMNS,
             is_created_by_update=True,
             returns_deleted=True,
         ),
@@ -71,7 +65,6 @@ def kinds() -> tuple[Kind, ...]:
             plural="endpointslices",
             group="discovery.k8s.io",
             strategy=EndpointSliceStrategy(),
-            columns=tables.ENDPOINT_SLICE_COLUMNS,
         ),
         Kind(
             kind="Endpoints",
@@ -79,7 +72,6 @@ def kinds() -> tuple[Kind, ...]:
             short_names=("ep",),
             warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
             strategy=EndpointsStrategy(),
-            columns=tables.ENDPOINTS_COLUMNS,
             is_created_by_update=True,
         ),
         Kind(
@@ -87,7 +79,6 @@ def kinds() -> tuple[Kind, ...]:
             plural="leases",
             group="coordination.k8s.io",
             strategy=cluster_strategies.LeaseStrategy(),
-            columns=tables.LEASE_COLUMNS,
             is_created_by_update=True,
             needs_version=True,
         ),
@@ -100,7 +91,6 @@ def kinds() -> tuple[Kind, ...]:
             short_names=("ev",),
             strategy=event_strategies.NewerEventStrategy(),
             selectable=event_strategies.NEWER_SELECTABLE,
-            columns=tables.EVENT_COLUMNS,
             is_created_by_update=True,
             stored_as=events,
             to_stored=event_strategies.to_stored,

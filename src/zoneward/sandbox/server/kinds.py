@@ -159,19 +159,6 @@ def _are_same(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str,
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
-Cell = Callable[[Object, datetime], object]
-"""The text or number of a column for one object, at a time (ages)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Of the table that ``kubectl get`` prints, which gets objects in their stored version."""
-
-    name: str
-    cell: Cell
-    is_wide: bool = False
-    """Shown only with ``-o wide``."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
@@ -206,7 +193,6 @@ class Kind:
     """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
-    columns: tuple[Column, ...] = ()
 
     @property
     def stored(self) -> "Kind":

@@ -1,42 +1,38 @@
 """The tables that ``kubectl get`` prints, which the server makes (``meta.k8s.io/v1``): columns and their cells."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from zoneward.sandbox.server.kinds import Cell, Column, Kind, Object, get_field
+from zoneward.sandbox.server.kinds import Kind, Object, get_field
 
 _NONE: Final = "<none>"
-_UNKNOWN: Final = "<unknown>"
-_UNSET: Final = "<unset>"
+_ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 
 
 def table(kind: Kind, things: Iterable[Object], *, metadata: Object, include: str, now: datetime) -> Object:
     """A row for each object; ``metadata`` is that of the list, ``include`` the parameter ``includeObject``. The objects
     are not copied.
     """
-    rows = []
+    columns, rows = _COLUMNS[kind.kind], []
     for thing in things:
         stored = kind.to_stored(thing)
-        row: Object = {"cells": [column.cell(stored, now) for column in kind.columns]}
+        row: Object = {"cells": [column.cell(stored, now) for column in columns]}
         row["object"] = None if include == "None" else thing if include == "Object" else partial(thing)
         rows.append(row)
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-        "columnDefinitions": [
-            {
-                "name": column.name,
-                "type": "string",
-                "format": "name" if column.name == "Name" else "",
-                "description": column.name,
-                "priority": int(column.is_wide),
-            }
-            for column in kind.columns
-        ],
-        "rows": rows,
-    }
+    definitions = [
+        {
+            "name": column.name,
+            "type": "string",
+            "format": "name" if column.name == "Name" else "",
+            "description": column.name,
+            "priority": int(column.is_wide),
+        }
+        for column in columns
+    ]
+    head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+    return head | {"columnDefinitions": definitions, "rows": rows}
 
 
 def partial(thing: Object) -> Object:
@@ -44,7 +40,7 @@ def partial(thing: Object) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": thing["metadata"]}
 
 
-# --- cells that several kinds have ------------------------------------------------------------------------------------
+# --- ages -------------------------------------------------------------------------------------------------------------
 
 _UNITS: Final = ((120, 1, "s"), (3 * 3600, 60, "m"), (48 * 3600, 3600, "h"), (730 * 86400, 86400, "d"))
 """Below so many seconds: the unit and its letter."""
@@ -61,145 +57,74 @@ def human(duration: timedelta) -> str:
 
 def since(timestamp: str | None, now: datetime) -> str:
     """``timestamp``: RFC 3339, with or without fractions of a second."""
-    return human(now - datetime.fromisoformat(timestamp)) if timestamp else _UNKNOWN
+    return human(now - datetime.fromisoformat(timestamp)) if timestamp else "<unknown>"
 
 
-def _field(path: str, default: str = "") -> Cell:
-    return lambda thing, _now: get_field(thing, path) or default
+# --- cells ------------------------------------------------------------------------------------------------------------
 
 
-def _text(make: Callable[[Object], Iterable[str]], default: str) -> Cell:
-    """A cell of words: ``default`` where there are none."""
-    return lambda thing, _now: ",".join(make(thing)) or default
+def _items(thing: Object, path: str) -> list[Any]:
+    return get_field(thing, path) or []
 
 
-def _first(make: Callable[[Object], list[str]], default: str) -> Cell:
-    """A cell of the first three words."""
-
-    def words(thing: Object) -> list[str]:
-        found = make(thing)
-        more = len(found) - 3
-        return found if more <= 0 else [*found[:2], f"{found[2]} + {more} more..."]
-
-    return _text(words, default)
+def _first_three(words: list[str], default: str) -> str:
+    more = len(words) - 3
+    return (",".join(words[:3]) + (f" + {more} more..." if more > 0 else "")) or default
 
 
-def _condition(thing: Object, type_: str) -> str:
-    """The status of a condition; empty for one that is not there."""
-    conditions = get_field(thing, "status.conditions") or ()
-    return next((str(each.get("status")) for each in reversed(conditions) if each.get("type") == type_), "")
-
-
-_NAME: Final = Column("Name", _field("metadata.name"))
-_AGE: Final = Column("Age", lambda thing, now: since(get_field(thing, "metadata.creationTimestamp"), now))
-NAMESPACE_COLUMNS: Final = (_NAME, Column("Status", _field("status.phase")), _AGE)
-LEASE_COLUMNS: Final = (_NAME, Column("Holder", _field("spec.holderIdentity")), _AGE)
-
-# --- Endpoints and EndpointSlices -------------------------------------------------------------------------------------
-
-
-def _endpoints(thing: Object) -> list[str]:
-    return [
-        (f"[{ip}]" if ":" in ip else ip) + f":{port['port']}" if port else str(ip)
-        for subset in thing.get("subsets") or ()
+def _endpoints(thing: Object, _now: datetime) -> str:
+    found = [
+        (f"[{ip}]" if ":" in ip else ip) + (f":{port['port']}" if port else "")
+        for subset in _items(thing, "subsets")
         for port in subset.get("ports") or (None,)
         for ip in (address["ip"] for address in subset.get("addresses") or ())
     ]
+    return _first_three(found, _NONE)
 
 
-def _slice_ports(thing: Object) -> list[str]:
-    ports = thing.get("ports") or ()
-    return [str(port.get("name") or "" if port.get("port") is None else port["port"]) for port in ports]
+def _slice_ports(thing: Object, _now: datetime) -> str:
+    ports = [port.get("name") or "" if port.get("port") is None else port["port"] for port in _items(thing, "ports")]
+    return _first_three([str(port) for port in ports], "<unset>")
 
 
-def _slice_addresses(thing: Object) -> list[str]:
-    return [address for endpoint in thing.get("endpoints") or () for address in endpoint.get("addresses") or ()]
-
-
-ENDPOINTS_COLUMNS: Final = (_NAME, Column("Endpoints", _first(_endpoints, _NONE)), _AGE)
-ENDPOINT_SLICE_COLUMNS: Final = (
-    _NAME,
-    Column("AddressType", _field("addressType")),
-    Column("Ports", _first(_slice_ports, _UNSET)),
-    Column("Endpoints", _first(_slice_addresses, _UNSET)),
-    _AGE,
-)
-
-# --- Services ---------------------------------------------------------------------------------------------------------
+def _slice_endpoints(thing: Object, _now: datetime) -> str:
+    endpoints = _items(thing, "endpoints")
+    return _first_three([ip for endpoint in endpoints for ip in endpoint.get("addresses") or ()], "<unset>")
 
 
 def _external_ip(thing: Object, _now: datetime) -> str:
-    if get_field(thing, "spec.type") == "ExternalName":
-        return str(get_field(thing, "spec.externalName") or "")
-    ingress = get_field(thing, "status.loadBalancer.ingress") or ()
-    balanced = sorted({each.get("ip") or each.get("hostname") for each in ingress} - {None, ""})
-    is_balanced = get_field(thing, "spec.type") == "LoadBalancer"
-    shown = [*(balanced if is_balanced else ()), *(get_field(thing, "spec.externalIPs") or ())]
-    return ",".join(shown) or ("<pending>" if is_balanced else _NONE)
+    spec = thing["spec"]
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName") or "")
+    ingress = _items(thing, "status.loadBalancer.ingress") if spec.get("type") == "LoadBalancer" else []
+    shown = sorted({each.get("ip") or each.get("hostname") for each in ingress} - {None, ""})
+    shown += spec.get("externalIPs") or ()
+    return ",".join(shown) or ("<pending>" if spec.get("type") == "LoadBalancer" else _NONE)
 
 
-def _service_ports(thing: Object) -> Iterable[str]:
-    for port in get_field(thing, "spec.ports") or ():
+def _service_ports(thing: Object, _now: datetime) -> str:
+    ports = []
+    for port in _items(thing, "spec.ports"):
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-        yield f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}"
-
-
-SERVICE_COLUMNS: Final = (
-    _NAME,
-    Column("Type", _field("spec.type")),
-    Column("Cluster-IP", _field("spec.clusterIP", _NONE)),
-    Column("External-IP", _external_ip),
-    Column("Port(s)", _text(_service_ports, _NONE)),
-    _AGE,
-    Column(
-        "Selector",
-        _text(
-            lambda thing: [
-                f"{key}={value}" for key, value in sorted((get_field(thing, "spec.selector") or {}).items())
-            ],
-            _NONE,
-        ),
-        is_wide=True,
-    ),
-)
-
-# --- Nodes ------------------------------------------------------------------------------------------------------------
-
-_ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+        ports.append(f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}")
+    return ",".join(ports) or _NONE
 
 
 def _node_status(thing: Object, _now: datetime) -> str:
-    ready = _condition(thing, "Ready")
-    word = "Unknown" if not ready else "Ready" if ready == "True" else "NotReady"
+    ready = next((each.get("status") for each in _items(thing, "status.conditions") if each["type"] == "Ready"), "")
+    word = {"True": "Ready", "": "Unknown"}.get(ready, "NotReady")
     return word + (",SchedulingDisabled" if get_field(thing, "spec.unschedulable") else "")
 
 
-def _roles(thing: Object) -> Iterable[str]:
-    labels = get_field(thing, "metadata.labels") or {}
-    return sorted(label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX))
-
-
-def _internal_ip(thing: Object) -> Iterable[str]:
-    addresses = get_field(thing, "status.addresses") or ()
-    return [each["address"] for each in addresses if each.get("type") == "InternalIP"][:1]
-
-
-NODE_COLUMNS: Final = (
-    _NAME,
-    Column("Status", _node_status),
-    Column("Roles", _text(_roles, _NONE)),
-    _AGE,
-    Column("Version", _field("status.nodeInfo.kubeletVersion")),
-    Column("Internal-IP", _text(_internal_ip, _NONE), is_wide=True),
-)
-
-# --- Pods -------------------------------------------------------------------------------------------------------------
+def _roles(thing: Object, _now: datetime) -> str:
+    labels = sorted(thing["metadata"].get("labels") or ())
+    return ",".join(each.removeprefix(_ROLE_PREFIX) for each in labels if each.startswith(_ROLE_PREFIX)) or _NONE
 
 
 def _pod_ready(thing: Object, _now: datetime) -> str:
-    containers = get_field(thing, "status.containerStatuses") or ()
+    containers = _items(thing, "status.containerStatuses")
     ready = sum(bool(each.get("ready")) and get_field(each, "state.running") is not None for each in containers)
-    return f"{ready}/{len(get_field(thing, 'spec.containers') or ())}"
+    return f"{ready}/{len(_items(thing, 'spec.containers'))}"
 
 
 def _pod_status(thing: Object, _now: datetime) -> str:
@@ -207,38 +132,23 @@ def _pod_status(thing: Object, _now: datetime) -> str:
     phase = get_field(thing, "status.phase") or ""
     if "deletionTimestamp" in thing["metadata"] and phase not in ("Succeeded", "Failed"):
         return "Terminating"
-    for container in get_field(thing, "status.containerStatuses") or ():
+    for container in _items(thing, "status.containerStatuses"):
         if reason := get_field(container, "state.waiting.reason") or get_field(container, "state.terminated.reason"):
             return str(reason)
-        if (ended := get_field(container, "state.terminated")) is not None:
-            return f"ExitCode:{ended.get('exitCode', 0)}"
     return str(get_field(thing, "status.reason") or phase)
 
 
 def _restarts(thing: Object, now: datetime) -> str:
-    containers = get_field(thing, "status.containerStatuses") or ()
+    containers = _items(thing, "status.containerStatuses")
     count = sum(each.get("restartCount", 0) for each in containers)
     # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
     last = max((get_field(each, "lastState.terminated.finishedAt") or "" for each in containers), default="")
     return f"{count} ({since(last, now)} ago)" if count and last else str(count)
 
 
-POD_COLUMNS: Final = (
-    _NAME,
-    Column("Ready", _pod_ready),
-    Column("Status", _pod_status),
-    Column("Restarts", _restarts),
-    _AGE,
-    Column("IP", _field("status.podIP", _NONE), is_wide=True),
-    Column("Node", _field("spec.nodeName", _NONE), is_wide=True),
-)
-
-# --- Events, as ``v1`` has them ---------------------------------------------------------------------------------------
-
-
 def _about(thing: Object, _now: datetime) -> str:
-    kind, name = str(get_field(thing, "involvedObject.kind") or "").lower(), get_field(thing, "involvedObject.name")
-    return f"{kind}/{name}" if name else kind
+    about = thing["involvedObject"]
+    return "/".join(filter(None, (about.get("kind", "").lower(), about.get("name"))))
 
 
 def _last_seen(thing: Object, now: datetime) -> str:
@@ -246,11 +156,48 @@ def _last_seen(thing: Object, now: datetime) -> str:
     return since(next((found for each in fields if (found := get_field(thing, each))), None), now)
 
 
-EVENT_COLUMNS: Final = (
-    Column("Last Seen", _last_seen),
-    Column("Type", _field("type")),
-    Column("Reason", _field("reason")),
-    Column("Object", _about),
-    Column("Message", lambda thing, _now: str(thing.get("message") or "").strip()),
-    Column("Name", _field("metadata.name"), is_wide=True),
-)
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The cells are made of objects in their stored version."""
+
+    name: str
+    cell: Callable[[Object, datetime], str]
+    is_wide: bool = False
+    """Shown only with ``-o wide``."""
+
+
+def _field(name: str, path: str, default: str = "", *, is_wide: bool = False) -> _Column:
+    return _Column(name, lambda thing, _now: str(get_field(thing, path) or default).strip(), is_wide)
+
+
+_NAME: Final = _field("Name", "metadata.name")
+_AGE: Final = _Column("Age", lambda thing, now: since(get_field(thing, "metadata.creationTimestamp"), now))
+_COLUMNS: Final = {
+    "Namespace": (_NAME, _field("Status", "status.phase"), _AGE),
+    "Lease": (_NAME, _field("Holder", "spec.holderIdentity"), _AGE),
+    "Endpoints": (_NAME, _Column("Endpoints", _endpoints), _AGE),
+    "EndpointSlice": (
+        *(_NAME, _field("AddressType", "addressType")),
+        *(_Column("Ports", _slice_ports), _Column("Endpoints", _slice_endpoints), _AGE),
+    ),
+    "Service": (
+        *(_NAME, _field("Type", "spec.type"), _field("Cluster-IP", "spec.clusterIP", _NONE)),
+        *(_Column("External-IP", _external_ip), _Column("Port(s)", _service_ports), _AGE),
+    ),
+    "Node": (
+        *(_NAME, _Column("Status", _node_status), _Column("Roles", _roles), _AGE),
+        _field("Version", "status.nodeInfo.kubeletVersion"),
+    ),
+    "Pod": (
+        *(_NAME, _Column("Ready", _pod_ready), _Column("Status", _pod_status), _Column("Restarts", _restarts), _AGE),
+        _field("IP", "status.podIP", _NONE, is_wide=True),
+        _field("Node", "spec.nodeName", _NONE, is_wide=True),
+    ),
+    "Event": (
+        *(_Column("Last Seen", _last_seen), _field("Type", "type"), _field("Reason", "reason")),
+        *(_Column("Object", _about), _field("Message", "message"), _field("Name", "metadata.name", is_wide=True)),
+    ),
+}
