@@ -50,8 +50,6 @@ class Strategy:
     name_problems: Callable[[str], Iterable[str]] = staticmethod(subdomain_problems)
     """The rule for names of the kind."""
     is_namespaced: bool = True
-    repeats_metadata_errors: bool = True
-    """Whether an update reports causes in metadata once more, by the rules of the kind."""
     has_generation: bool = False
     """Whether a new object gets generation 1."""
     is_graceful: bool = False
@@ -83,17 +81,9 @@ class Strategy:
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
-    def metadata_errors(self, new: Object, *, old: Object | None = None) -> Iterable[FieldError]:
-        """``old``: the stored object, in an update; equal metadata is not validated again."""
-        metadata = new["metadata"]
-        if old is not None and _are_same(metadata, old["metadata"], _NAMES + _FREE):
-            return ()
-        read = msgspec.convert(metadata, ObjectMeta)
+    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        read = msgspec.convert(new["metadata"], ObjectMeta)
         return new_metadata_errors(read, name_problems=self.name_problems, is_namespaced=self.is_namespaced)
-
-    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
-        changed = changed_metadata_errors(new, old) if self.repeats_metadata_errors else ()
-        return (*common_update_errors(new, old), *changed)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Whether ``metadata.generation`` grows by one."""
@@ -123,26 +113,14 @@ class Strategy:
 
 
 # --- metadata (upstream's ``k8s.io/apimachinery``, v1.36), but for finalizers -----------------------------------------
-#
-# Upstream validates an update by the rules of all kinds and by those of the kind, and so reports most causes twice.
-# Metadata that an update leaves alone is not validated again: that would cost more than all other rules of a Pod.
 
 _FREE: Final = ("labels", "annotations", "ownerReferences")
-_NAMES: Final = ("name", "generateName", "namespace")
 _GRACE: Final = "deletionGracePeriodSeconds"
 _FIXED: Final = ("generation", "name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", _GRACE)
 
 
-def common_update_errors(new: Object, old: Object) -> list[FieldError]:
-    """Errors that upstream's registry finds for every kind; `Registry` has filled in uid, times and grace before."""
-    errors = changed_metadata_errors(new, old)
-    if errors and not _are_same(new["metadata"], old["metadata"], _FREE):
-        errors = [*free_metadata_errors(msgspec.convert(new["metadata"], ObjectMeta)), *errors]
-    return errors
-
-
 def changed_metadata_errors(new: Object, old: Object) -> list[FieldError]:
-    """``ValidateObjectMetaUpdate``."""
+    """``ValidateObjectMetaUpdate``, of what changed; upstream reports most causes twice."""
     metadata, before = new["metadata"], old["metadata"]
     errors: list[FieldError] = []
     if not (_are_same(metadata, before, _FIXED) and metadata.get("resourceVersion")):

@@ -12,7 +12,7 @@ from typing import Final
 
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server import status_errors as errors
-from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object, changed_metadata_errors
 from zoneward.sandbox.server.schema import as_time, decode
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
@@ -190,7 +190,7 @@ class Registry:
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
             wrong = strategy.validate_update(new, old)
         new["metadata"]["resourceVersion"] = version
-        _raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
+        _raise_errors(kind, new, [*changed_metadata_errors(new, old), *wrong])
         if new == old or write.is_dry_run:
             return WriteResult(new)
         metadata = new["metadata"]

@@ -10,7 +10,7 @@ from typing import Final
 from zoneward.kube import formats
 from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.validation import FieldError, error, invalid
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy, changed_metadata_errors
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 from zoneward.sandbox.server.schema import as_time
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
@@ -147,7 +147,6 @@ class NamespaceStrategy(Strategy):
 
     is_namespaced = False
     name_problems = staticmethod(formats.label_problems)
-    repeats_metadata_errors = False
     protected = frozenset({"default", "kube-system", "kube-public"})
 
     def default(self, new: Object, old: Object | None = None) -> None:
@@ -162,10 +161,6 @@ class NamespaceStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["spec"], new["status"] = old["spec"], old["status"]
-
-    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        yield from self.metadata_errors(new, old=old)
-        yield from changed_metadata_errors(new, old)
 
     def begin_to_end(self, new: Object) -> None:
         new["status"] = (new.get("status") or {}) | {"phase": "Terminating"}

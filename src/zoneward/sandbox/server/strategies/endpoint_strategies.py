@@ -28,7 +28,6 @@ _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
 class EndpointSliceStrategy(Strategy):
-    repeats_metadata_errors = False
     has_generation = True
 
     def default(self, new: Object, old: Object | None = None) -> None:
@@ -62,7 +61,6 @@ class EndpointSliceStrategy(Strategy):
         yield from _endpoints(new, known={})
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        yield from self.metadata_errors(new, old=old)
         type_, before = (each.get("addressType") or "" for each in (new, old))
         if type_ != before or new.get("ports") != old.get("ports"):
             yield from _content(new)

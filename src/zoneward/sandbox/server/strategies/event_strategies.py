@@ -28,8 +28,6 @@ NEWER_SELECTABLE: Final = {f"regarding.{name}": f"involvedObject.{name}" for nam
 class EventStrategy(Strategy):
     """Of ``v1``, in which Zoneward writes none: Events are stored as they come."""
 
-    repeats_metadata_errors = False
-
     @staticmethod
     def name_problems(name: str) -> Iterable[str]:
         return [f"may not contain '{each}'" for each in "/%" if each in name]
@@ -37,8 +35,6 @@ class EventStrategy(Strategy):
 
 class NewerEventStrategy(Strategy):
     """Of ``events.k8s.io/v1``: nothing but the series of an Event changes."""
-
-    repeats_metadata_errors = False
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _content_errors(new)
