@@ -1,8 +1,12 @@
-"""All kinds that the sandbox has, each put together from its rules and its table."""
+"""All kinds that the sandbox has, and discovery: the documents that tell clients about them."""
 
-from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.strategies import cluster_strategies, event_strategies, service_strategy
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.strategies import cluster_strategies, event_strategies
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
+from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
 
 def _same(*paths: str) -> dict[str, str]:
@@ -55,7 +59,7 @@ def kinds() -> tuple[Kind, ...]:
             short_names=("svc",),
             categories=("all",),
             has_status=True,
-            strategy=service_strategy.ServiceStrategy(),
+            strategy=ServiceStrategy(),
             selectable=_same("spec.clusterIP", "spec.type"),
             is_created_by_update=True,
             returns_deleted=True,
@@ -97,3 +101,94 @@ def kinds() -> tuple[Kind, ...]:
             from_stored=event_strategies.to_newer,
         ),
     )
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPENAPI_V2: Final = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
+"""``/openapi/v2`` without any kind: kubectl reads it, in protobuf, for kinds that ``/openapi/v3`` does not have, and
+fails without it.
+"""
+_UNDESCRIBED: Final = (
+    "The sandbox does not support descriptions of fields (kubectl explain): use a real cluster, KWOK or kind."
+)
+_MAJOR, _MINOR, _PATCH = "1", "36", "3"
+_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None:
+    """Of a path without its last slash; ``address`` is ``host:port``. None for a path without one."""
+    match path.strip("/").split("/"):
+        case ["version"]:
+            # That of the Kubernetes whose rules these are.
+            own = dict.fromkeys(("gitCommit", "gitTreeState", "goVersion", "compiler", "platform"), "zoneward sandbox")
+            version = {"major": _MAJOR, "minor": _MINOR, "gitVersion": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
+            return version | own | {"buildDate": "1970-01-01T00:00:00Z"}
+        case ["api"]:
+            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
+        case ["apis"]:
+            found = [_group(api) for api in _apis(kinds) if "/" in api]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+        case ["api", name]:
+            return _resources(kinds, name)
+        case ["apis", group, name]:
+            return _resources(kinds, f"{group}/{name}")
+        case ["openapi", "v3"]:
+            return {"paths": {_root(api): {"serverRelativeURL": f"/openapi/v3/{_root(api)}"} for api in _apis(kinds)}}
+        case ["openapi", "v3", *rest]:
+            return _openapi(kinds, "/".join(rest))
+    return None
+
+
+def _openapi(kinds: Sequence[Kind], root: str) -> Object | None:
+    """The least that kubectl has to find: that a patch takes ``fieldValidation``, so that it leaves the validation to
+    the server. ``root`` is ``api/v1`` or ``apis/GROUP/VERSION``. None for one without kinds.
+    """
+    paths, schemas = {}, {}
+    answers = {"responses": {"200": {"description": "OK"}}}
+    parameters = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
+    for kind in (each for each in kinds if _root(each.api) == root):
+        named = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        patch = {"x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": named, "parameters": parameters}
+        get = {"x-kubernetes-action": "get", "x-kubernetes-group-version-kind": named}
+        scope = "namespaces/{namespace}/" if kind.is_namespaced else ""
+        paths[f"/{root}/{scope}{kind.plural}/{{name}}"] = {"get": get | answers, "patch": patch | answers}
+        schema = {"type": "object", "description": _UNDESCRIBED, "x-kubernetes-group-version-kind": [named]}
+        schemas[f"{root.replace('/', '.')}.{kind.kind}"] = schema
+    info = {"title": "Zoneward sandbox", "version": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
+    found = {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+    return found if paths else None
+
+
+def _resources(kinds: Sequence[Kind], api: str) -> Object | None:
+    """``/api/v1``, ``/apis/GROUP/VERSION``; ``api`` is ``v1`` or ``GROUP/VERSION``. None for one without kinds."""
+    found: list[Object] = []
+    for kind in sorted((each for each in kinds if each.api == api), key=lambda each: each.plural):
+        own = {"namespaced": kind.is_namespaced, "kind": kind.kind}
+        names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+        verbs = [verb for verb in _VERBS if verb != "deletecollection" or kind.kind != "Namespace"]
+        whole = {"name": kind.plural, "singularName": kind.kind.lower()} | own | {"verbs": verbs}
+        found.append(whole | {key: value for key, value in names.items() if value})
+        if kind.has_status:
+            status = {"name": f"{kind.plural}/status", "singularName": ""}
+            found.append(status | own | {"verbs": ["get", "patch", "update"]})
+    # Upstream's oldest document has no version of its own.
+    version = {"apiVersion": "v1"} if "/" in api else {}
+    return {"kind": "APIResourceList"} | version | {"groupVersion": api, "resources": found} if found else None
+
+
+def _root(api: str) -> str:
+    return f"apis/{api}" if "/" in api else f"api/{api}"
+
+
+def _apis(kinds: Iterable[Kind]) -> list[str]:
+    """``v1``, ``discovery.k8s.io/v1``: each group has one version."""
+    return list(dict.fromkeys(kind.api for kind in kinds))
+
+
+def _group(api: str) -> Object:
+    name, _, version = api.partition("/")
+    entry = {"groupVersion": api, "version": version}
+    return {"name": name, "versions": [entry], "preferredVersion": entry}

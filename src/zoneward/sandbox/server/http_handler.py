@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import ClientPayloadError, web
 
-from zoneward.sandbox.server import discovery, requests
+from zoneward.sandbox.server import catalog, requests
 from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.faults import FaultInjector, FaultKind
@@ -137,8 +137,8 @@ class ApiHandler:
 
     def _discover(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         if path == "/openapi/v2":
-            return web.Response(body=discovery.OPENAPI_V2, headers={"Content-Type": discovery.OPENAPI_V2_TYPE})
-        document = discovery.document(self._kinds, path, address=self._address())
+            return web.Response(body=catalog.OPENAPI_V2, headers={"Content-Type": catalog.OPENAPI_V2_TYPE})
+        document = catalog.document(self._kinds, path, address=self._address())
         roots = ("/api/", *(f"/apis/{kind.group}/" for kind in self._kinds if kind.group))
         if document is None and path.startswith(roots):
             raise errors.no_such_resource()
