@@ -42,8 +42,8 @@ def test_only_a_lease_must_say_which_version_it_replaces(api: Api, namespace: st
     api.create(thing)
     answer = api.send("PUT", path_of(thing), thing)
     if kind == "Lease":
-        problem = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-        assert answer.refusal == (422, "Invalid", f'leases.coordination.k8s.io "it" is invalid: {problem}')
+        assert answer.refusal[:2] == (422, "Invalid")
+        assert answer.refusal[2].endswith("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
     else:
         assert answer.code == 200
 
@@ -59,12 +59,12 @@ def test_only_a_lease_must_say_which_version_it_replaces(api: Api, namespace: st
         (
             "DELETE",
             {"preconditions": {"uid": "1"}},
-            "does not match the UID in record ({uid}). The object might have been deleted and then recreated",
+            "does not match the UID in record ({uid})",
         ),
         (
             "DELETE",
             {"preconditions": {"resourceVersion": "1"}},
-            "does not match the ResourceVersion in record ({resourceVersion}). The object might have been modified",
+            "does not match the ResourceVersion in record ({resourceVersion})",
         ),
     ],
 )
@@ -75,5 +75,5 @@ def test_an_object_that_was_not_meant_stays(
     body = lease | {"metadata": lease["metadata"] | change["metadata"]} if method == "PUT" else change
     answer = api.send(method, path_of(lease), body)
     assert answer.refusal[:2] == (409, "Conflict")
-    assert answer.refusal[2].endswith(problem.format(**lease["metadata"]))
+    assert problem.format(**lease["metadata"]) in answer.refusal[2]
     assert api.read(lease) == lease

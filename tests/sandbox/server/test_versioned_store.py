@@ -11,12 +11,12 @@ from zoneward.sandbox.server.kinds import Kind, Strategy
 from zoneward.sandbox.server.versioned_store import Forgotten, Key, StoredChange, VersionedStore
 
 KIND = Kind(
-    kind="Thing",
-    plural="things",
-    strategy=Strategy(),
+    "Thing",
+    "things",
+    Strategy(),
     selectable={"spec.color": "spec.color"},
 )
-OTHER = Kind(kind="Other", plural="others", strategy=Strategy())
+OTHER = Kind("Other", "others", Strategy())
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
 
 

@@ -4,8 +4,21 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.strategies import cluster_strategies, event_strategies
+from zoneward.sandbox.server.strategies.cluster_strategies import (
+    LeaseStrategy,
+    NamespaceStrategy,
+    NodeStrategy,
+    PodStrategy,
+)
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
+from zoneward.sandbox.server.strategies.event_strategies import (
+    NEWER_SELECTABLE,
+    SELECTABLE,
+    EventStrategy,
+    NewerEventStrategy,
+    to_newer,
+    to_stored,
+)
 from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
 
@@ -16,89 +29,74 @@ def _same(*paths: str) -> dict[str, str]:
 def kinds() -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
     events = Kind(
-        kind="Event",
-        plural="events",
-        short_names=("ev",),
-        strategy=event_strategies.EventStrategy(),
-        selectable=event_strategies.SELECTABLE,
-        is_created_by_update=True,
+        "Event", "events", EventStrategy(), short_names=("ev",), selectable=SELECTABLE, is_created_by_update=True
     )
     return (
         Kind(
-            kind="Namespace",
-            plural="namespaces",
+            "Namespace",
+            "namespaces",
+            NamespaceStrategy(),
             short_names=("ns",),
-            is_namespaced=False,
-            has_status=True,
-            strategy=cluster_strategies.NamespaceStrategy(),
             selectable=_same("status.phase"),
-            returns_deleted=True,
-        ),
-        Kind(
-            kind="Node",
-            plural="nodes",
-            short_names=("no",),
-            is_namespaced=False,
             has_status=True,
-            strategy=cluster_strategies.NodeStrategy(),
-            selectable=_same("spec.unschedulable"),
         ),
         Kind(
-            kind="Pod",
-            plural="pods",
+            "Node",
+            "nodes",
+            NodeStrategy(),
+            short_names=("no",),
+            selectable=_same("spec.unschedulable"),
+            has_status=True,
+        ),
+        Kind(
+            "Pod",
+            "pods",
+            PodStrategy(),
             short_names=("po",),
             categories=("all",),
-            has_status=True,
-            strategy=cluster_strategies.PodStrategy(),
             selectable=_same("spec.nodeName", "status.phase", "status.podIP"),
-            returns_deleted=True,
+            has_status=True,
         ),
         Kind(
-            kind="Service",
-            plural="services",
+            "Service",
+            "services",
+            ServiceStrategy(),
             short_names=("svc",),
             categories=("all",),
-            has_status=True,
-            strategy=ServiceStrategy(),
             selectable=_same("spec.clusterIP", "spec.type"),
+            has_status=True,
             is_created_by_update=True,
-            returns_deleted=True,
         ),
+        Kind("EndpointSlice", "endpointslices", EndpointSliceStrategy(), group="discovery.k8s.io"),
         Kind(
-            kind="EndpointSlice",
-            plural="endpointslices",
-            group="discovery.k8s.io",
-            strategy=EndpointSliceStrategy(),
-        ),
-        Kind(
-            kind="Endpoints",
-            plural="endpoints",
+            "Endpoints",
+            "endpoints",
+            EndpointsStrategy(),
             short_names=("ep",),
-            warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-            strategy=EndpointsStrategy(),
             is_created_by_update=True,
+            warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         ),
         Kind(
-            kind="Lease",
-            plural="leases",
+            "Lease",
+            "leases",
+            LeaseStrategy(),
             group="coordination.k8s.io",
-            strategy=cluster_strategies.LeaseStrategy(),
             is_created_by_update=True,
             needs_version=True,
         ),
         events,
         Kind(
-            kind="Event",
-            plural="events",
+            "Event",
+            "events",
+            NewerEventStrategy(),
             group="events.k8s.io",
             struct="NewerEvent",
             short_names=("ev",),
-            strategy=event_strategies.NewerEventStrategy(),
-            selectable=event_strategies.NEWER_SELECTABLE,
+            selectable=NEWER_SELECTABLE,
             is_created_by_update=True,
             stored_as=events,
-            to_stored=event_strategies.to_stored,
-            from_stored=event_strategies.to_newer,
+            to_stored=to_stored,
+            from_stored=to_newer,
         ),
     )
 

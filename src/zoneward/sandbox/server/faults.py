@@ -14,9 +14,6 @@ from typing import Final
 from zoneward.sandbox.durations import Span, parse_span
 from zoneward.sandbox.server.status_errors import StatusError
 
-HEALTH: Final = ("/healthz", "/livez", "/readyz")
-"""Paths without faults: programs that start the sandbox wait for them."""
-
 
 class FaultKind(StrEnum):
     """A watch gets ``gone`` or one of the last three instead of its next event; no event follows."""
@@ -125,12 +122,8 @@ class FaultInjector:
             if fault.kind in _WATCH_FAULTS:
                 self._events.append((fault, Random(f"{seed} {fault.kind} {number} events")))
 
-    def on_request(
-        self, method: str, path: str, *, is_watch: bool = False, is_continued: bool = False
-    ) -> RequestFault | None:
+    def on_request(self, method: str, *, is_watch: bool = False, is_continued: bool = False) -> RequestFault | None:
         """``is_continued``: a list with a ``continue`` token. The first of several errors wins."""
-        if path.startswith(HEALTH):
-            return None
         latency, hit = 0.0, None
         for fault, chance in self._requests:
             if method not in _METHODS.get(fault.kind, (method,)):

@@ -94,7 +94,7 @@ class ApiHandler:
         fault = None
         if self._faults is not None:
             is_watch, is_continued = is_true(request.query.get("watch")), bool(request.query.get("continue"))
-            fault = self._faults.on_request(request.method, path, is_watch=is_watch, is_continued=is_continued)
+            fault = self._faults.on_request(request.method, is_watch=is_watch, is_continued=is_continued)
         if fault is None:
             return await self._answer_path(request, path)
         await asyncio.sleep(fault.latency)
@@ -260,7 +260,7 @@ class ApiHandler:
         )
         if route.name:
             done = self._registry.delete(kind, route.namespace, route.name, deletion)
-            if done.is_gone and not kind.returns_deleted:
+            if done.is_gone:
                 details = errors.details_of(kind, route.name) | {"uid": done.object["metadata"]["uid"]}
                 success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
                 return _encoded(success | {"details": details})

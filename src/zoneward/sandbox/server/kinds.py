@@ -1,7 +1,7 @@
 """What the server knows about a kind: names, strategy, metadata, table. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -138,29 +138,27 @@ def _are_same(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str,
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of object, and where the server has it."""
 
     kind: str
     plural: str
+    strategy: Strategy
+    _: KW_ONLY
     group: str = ""
     """Empty for the core group."""
     version: str = "v1"
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    is_namespaced: bool = True
     has_status: bool = False
     """Whether it has the status subresource."""
-    strategy: Strategy
     selectable: Mapping[str, str] = field(default_factory=dict)
     """The names that field selectors may use, and the paths that they mean in a stored object; besides
     ``metadata.name`` and ``metadata.namespace``.
     """
     is_created_by_update: bool = False
     """Whether PUT creates an object that does not exist."""
-    returns_deleted: bool = False
-    """Whether DELETE answers with the object rather than a Status."""
     needs_version: bool = False
     """Whether an update has to say which version it replaces."""
     warning: str = ""
@@ -171,6 +169,10 @@ class Kind:
     """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
+
+    @property
+    def is_namespaced(self) -> bool:
+        return self.strategy.is_namespaced
 
     @property
     def stored(self) -> "Kind":

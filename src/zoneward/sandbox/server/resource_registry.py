@@ -14,7 +14,6 @@ from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.kinds import Kind, Object, changed_metadata_errors
 from zoneward.sandbox.server.schema import as_time, decode
-from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -281,17 +280,13 @@ def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
 
 def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deletion) -> None:
     """A deletion is of the object that it means. Raises StatusError."""
-
-    for word, wanted, has, known in (
-        ("UID", deletion.uid, record.uid, "deleted and then recreated"),
-        ("ResourceVersion", deletion.version, str(record.version), "modified"),
+    for word, wanted, has in (
+        ("UID", deletion.uid, record.uid),
+        ("ResourceVersion", deletion.version, str(record.version)),
     ):
         if wanted not in (None, has):
-            message = (
-                f'Operation cannot be fulfilled on {kind.qualified} "{name}": the {word} in the precondition '
-                f"({wanted}) does not match the {word} in record ({has}). The object might have been {known}"
-            )
-            raise StatusError(409, "Conflict", message, details={"name": name, "kind": kind.kind})
+            problem = f"the {word} in the precondition ({wanted}) does not match the {word} in record ({has})"
+            raise errors.conflict(kind, name, problem)
 
 
 def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, is_patch: bool) -> None:
@@ -304,10 +299,7 @@ def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, i
         raise errors.modified(kind, name)
     if not version and kind.needs_version:
         problem = "Invalid value: 0: must be specified for an update"
-        refusal = errors.invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
-        # Alone of all, this one names the resource.
-        refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
-        raise refusal
+        raise errors.invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
 
 
 # --- writers in this process ------------------------------------------------------------------------------------------

@@ -15,23 +15,16 @@ from zoneward.sandbox.server.schema import as_time
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
-_NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-"""The taint that every new Node gets; a controller takes it away from one that is ready."""
-
 
 class NodeStrategy(Strategy):
+    """A new Node keeps the status that was sent, as a kubelet may register with it."""
+
     is_namespaced = False
 
     def default(self, new: Object, old: Object | None = None) -> None:
         status = new.get("status") or {}
         if status.get("capacity") and not status.get("allocatable"):
             new["status"] = status | {"allocatable": dict(status["capacity"])}
-
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        # Unlike that of other kinds, a new Node's status is kept: a kubelet may register with it.
-        taints = (new.get("spec") or {}).get("taints") or []
-        if not any((taint.get("key"), taint.get("effect")) == tuple(_NOT_READY.values()) for taint in taints):
-            new["spec"] = (new.get("spec") or {}) | {"taints": [*taints, dict(_NOT_READY)]}
 
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
@@ -121,14 +114,6 @@ def _label_by_node(pod: Object, objects: ObjectReader) -> None:
 
 
 class LeaseStrategy(Strategy):
-    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        # Upstream's gate of these fields is off.
-        spec = new.get("spec") or {}
-        new["spec"] = {name: spec[name] for name in spec if name not in ("strategy", "preferredHolder")}
-
-    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        self.prepare_create(new, objects)
-
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         if (duration := spec.get("leaseDurationSeconds")) is not None and duration <= 0:

@@ -40,12 +40,8 @@ class EndpointSliceStrategy(Strategy):
         self.prepare_update(new, {}, objects)
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
-        endpoints = new.get("endpoints") or ()
-        # This version of the API has no topology: upstream drops the field.
-        if any("deprecatedTopology" in endpoint for endpoint in endpoints):
-            endpoints = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
         # An empty list is stored as null.
-        new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
+        new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
 
     def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
         new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
@@ -69,10 +65,6 @@ class EndpointSliceStrategy(Strategy):
             known = old.get("endpoints") or () if type_ == before else ()
             yield from _endpoints(new, known={each["addresses"][0]: each for each in known if each.get("addresses")})
         yield from immutable("addressType", type_, before)
-
-
-def _without(part: Mapping[str, Any], name: str) -> Object:
-    return {each: value for each, value in part.items() if each != name}
 
 
 def _content(slice_: Object) -> Iterator[FieldError]:
