@@ -64,9 +64,10 @@ def _sed(command: str, script: str) -> Case:
 
 
 def _service(name: str, *ports: Object, about: Object | None = None, **spec: Any) -> Object:
-    """``about``: more of its metadata."""
-    found = a_service(name, namespace="", ports=list(ports), **spec)
+    """``about``: more of its metadata; ``spec`` may have fields that no Service has."""
+    found = a_service(name, namespace="", ports=list(ports))
     found["metadata"] |= about or {}
+    found["spec"] |= spec
     return found
 
 

@@ -30,7 +30,7 @@ _SUBSTITUTES: Final = tuple(
         (r"^[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "LOG "),
         # By chance over HTTP/1.1, with a real server as well: whether it sees first that its time is up, or that it has
         # closed its connection for that. Over HTTP/2 it does not happen.
-        (r"^LOG reflector\.go.*very short watch.*\n", ""),
+        (r"^LOG reflector\.go.*(very short watch|Failed to watch|watch ended with error).*\n", ""),
         (r"https?://(127\.0\.0\.1|localhost|\[::1\]):\d+", "SERVER"),
         (r"(127\.0\.0\.1|localhost|\[::1\]):\d+", "SERVER"),
         (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UID"),

@@ -74,6 +74,10 @@ def test_a_slice_that_was_just_written_rests_and_one_that_goes_on_writing_is_a_r
     assert conflicts.due_rechecks(now=10 + STILL / 2) == []
     assert conflicts.due_rechecks(now=10 + STILL) == [KEY]
     assert conflicts.found_slices(KEY, now=10 + STILL) is ConflictVerdict.DELETE
+    # A single write much later is no continuation.
+    conflicts.sign_of_life(KEY, now=100)
+    assert conflicts.found_slices(KEY, now=100) is ConflictVerdict.WAIT
+    assert conflicts.found_slices(KEY, now=100 + STILL) is ConflictVerdict.DELETE
     conflicts, now = ConflictDetector(together=False), 10.0
     while now < 10 + GRACE:
         conflicts.sign_of_life(KEY, now=now)

@@ -9,6 +9,7 @@ from tests.sandbox.play.a_world import CART, ZONES, World, a_play, a_workload, c
 from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
+    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -44,6 +45,7 @@ actions: st.SearchStrategy[dict[str, Any]] = st.one_of(
     ),
     st.builds(lambda nodes_, outage: {"outage": Outage(**nodes_, **outage)}, which, outages),
     st.fixed_dictionaries({"add_nodes": st.sampled_from(nodes(1, 1, 1, pods=5))}),
+    st.builds(lambda nodes_, duration: {"drain": Drain(**nodes_, duration=duration)}, which, lasting),
     st.builds(lambda nodes_: {"remove_nodes": NodeSelection(**nodes_)}, which),
     st.builds(lambda path: {"autoscale": Autoscale(workload=path, points=curve, each=4, noise="30%")}, workloads),
 )

@@ -25,6 +25,7 @@ TABLES: dict[str, type[Struct]] = {
     "| field of `autoscale.wave` |": play_file.Wave,
     "| field of `flap` |": play_file.Flap,
     "| field of `outage` |": play_file.Outage,
+    "| field of `drain` |": play_file.Drain,
     "| field of `removeNodes` |": play_file.NodeSelection,
 }
 

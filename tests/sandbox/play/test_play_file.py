@@ -11,6 +11,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
+    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -101,6 +102,7 @@ WEB = "default/web"
             {"outage": {"nodes": ["a-1"], "for": "3m", "noticedAfter": 0, "evictedAfter": "5s"}},
             Outage(nodes=("a-1",), duration=180, noticed_after=0, evicted_after=5),
         ),
+        ({"drain": {"zone": "a", "for": 60}}, Drain(zone="a", duration=60)),
         ({"removeNodes": {"zone": "a", "count": 1}}, NodeSelection(zone="a", count=1)),
     ],
 )

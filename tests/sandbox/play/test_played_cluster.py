@@ -21,6 +21,7 @@ from tests.sandbox.play.a_world import (
 from zoneward.sandbox.play.play_file import (
     Autoscale,
     CurvePoint,
+    Drain,
     Flap,
     NodeSelection,
     Outage,
@@ -218,6 +219,15 @@ def test_an_outage_is_not_noticed_by_the_clock_of_one_before() -> None:
     )
     assert len(played(play, until=79).ready_pods()) == 9
     assert len(played(play, until=81).ready_pods()) == 6
+
+
+def test_a_drained_node_keeps_no_pod_and_takes_none_until_it_is_uncordoned() -> None:
+    play = a_play({"drain": Drain(nodes=("a-1", "a-2"), duration=30)})
+    world = played(play, until=45)
+    assert world.zones() == {"b": 5, "c": 4}
+    assert world.objects["Node", "", "a-1"]["spec"]["unschedulable"]
+    assert len(world.ready_pods()) == 9
+    assert not played(play, until=60).objects["Node", "", "a-1"]["spec"].get("unschedulable")
 
 
 def test_removed_nodes_are_the_newest_and_go_when_their_pods_have() -> None:

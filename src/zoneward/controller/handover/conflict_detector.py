@@ -13,15 +13,16 @@ whether or not they belong to a take-over.
 
 A slice that its controller created or changed less than `STILL` seconds ago is never deleted. The controller may still
 wait for the answer to that write; if the slice were gone before, it would wait for ever, and write nothing for this
-Service until it is restarted. Where such signs of life are `GRACE` seconds apart or more, they are proof enough.
+Service until it is restarted. Where such changes go on for `GRACE` seconds without a pause, they are proof enough.
 
 We write nothing for a contested Service, except that we delete our slices once those of the built-in controller list
 every ready endpoint that ours list: no ready endpoint is ever left without a slice. The Service is ours again
 
-- at once, where the other slices are gone and there are endpoints to list; - where its slices have been wrong for
-`QUIET` seconds, and the built-in controller has changed none of them for as long. Where it changed none of any
-contested Service, it is gone for all of them. A mistake costs one more contest, and twice that time at the next one; -
-when we are restarted, or begin to lead: then the Service is judged afresh.
+- at once, where the other slices are gone and there are endpoints to list;
+- where its slices have been wrong for `QUIET` seconds, and the built-in controller has changed none of them for as
+  long. Where it changed none of any contested Service, it is gone for all of them. A mistake costs one more contest,
+  and twice that time at the next one;
+- when we are restarted, or begin to lead: then the Service is judged afresh.
 
 As long as nothing changes in a cluster, nobody can tell whether a controller is running. An operator who has switched
 it off and does not want to wait for a change restarts us.
@@ -119,8 +120,8 @@ class ConflictDetector:
                 return self._contest(key, now)
             self._recheck_at[key] = changed + self._still
             return ConflictVerdict.WAIT
-        if now - changed > self._grace:
-            self._changing_since.pop(key, None)
+        # It was quiet for long enough, and what follows is another series of changes.
+        self._changing_since.pop(key, None)
         if key not in self._taken_over:
             return ConflictVerdict.DELETE
         finds = self._reappeared.get(key)

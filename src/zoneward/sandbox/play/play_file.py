@@ -202,7 +202,14 @@ class Outage(NodeSelection, frozen=True, kw_only=True):
     """From then until the pods are deleted, and so replaced (a pod's ``tolerationSeconds``)."""
 
 
-StepAction = Scale | RollOut | Autoscale | Flap | Outage | NodeGroup | NodeSelection
+class Drain(NodeSelection, frozen=True, kw_only=True):
+    """Nodes are cordoned, and their pods are deleted."""
+
+    duration: Interval | None = field(name="for", default=None)
+    """Until they are uncordoned; None: never."""
+
+
+StepAction = Scale | RollOut | Autoscale | Flap | Outage | Drain | NodeGroup | NodeSelection
 
 
 class Step(_Fields, frozen=True, kw_only=True):
@@ -216,6 +223,7 @@ class Step(_Fields, frozen=True, kw_only=True):
     autoscale: Autoscale | None = None
     flap: Flap | None = None
     outage: Outage | None = None
+    drain: Drain | None = None
     add_nodes: NodeGroup | None = None
     remove_nodes: NodeSelection | None = None
 
@@ -226,7 +234,7 @@ class Step(_Fields, frozen=True, kw_only=True):
 
     @property
     def action(self) -> StepAction:
-        nodes = (self.outage, self.add_nodes, self.remove_nodes)
+        nodes = (self.outage, self.drain, self.add_nodes, self.remove_nodes)
         return next(each for each in (self.scale, self.rollout, self.autoscale, self.flap, *nodes) if each is not None)
 
 

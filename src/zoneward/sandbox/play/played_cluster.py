@@ -12,6 +12,7 @@ from zoneward.sandbox.play.play_file import (
     MAX_REPLICAS,
     Autoscale,
     CurvePoint,
+    Drain,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -128,6 +129,9 @@ class PlayedCluster:
             case Outage(duration=duration) as outage:
                 report(f"{outage}: silent {'for good' if duration is None else f'for {written(duration)}'}")
                 self._fail(self._selected(outage), outage)
+            case Drain(duration=duration) as drain:
+                report(f"{drain}: drained")
+                self._drain(self._selected(drain), duration)
             case NodeGroup() as group:
                 report(f"zone {group.zone} gets nodes: {group.count}")
                 self._add_nodes(group)
@@ -252,13 +256,25 @@ class PlayedCluster:
             self.timeline.do(Patch(node.key, {"spec": {"unschedulable": is_cordoned or None}}))
             self._workloads.use_room()
 
-    def _remove(self, nodes: list[PlayedNode]) -> None:
-        """Each once its pods are gone; at once, where no kubelet ends them."""
+    def _drain(self, nodes: list[PlayedNode], duration: float | None) -> None:
         # All are cordoned before the first pod looks for another place.
         for node in nodes:
-            node.is_leaving = True
             self._cordon(node, is_cordoned=True)
         self._end_pods(nodes, self._workloads.delete)
+
+        def uncordon() -> None:
+            for node in nodes:
+                if node.name in self._nodes and not node.is_leaving:
+                    self._cordon(node, is_cordoned=False)
+
+        if duration is not None:
+            self.timeline.after(duration, uncordon)
+
+    def _remove(self, nodes: list[PlayedNode]) -> None:
+        """Each once its pods are gone; at once, where no kubelet ends them."""
+        for node in nodes:
+            node.is_leaving = True
+        self._drain(nodes, None)
         for node in nodes:
             if node.name in self._nodes and not (node.is_alive and node.pods):
                 self.timeline.do(Delete(node.key))
