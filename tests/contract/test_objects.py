@@ -180,6 +180,7 @@ def test_the_generation_of_a_slice_grows_with_its_content(api: Api, namespace: s
             {},
             {"deprecatedSource": {}, "deprecatedFirstTimestamp": None, "deprecatedLastTimestamp": None},
         ),
+        ("Node", "spec", {}, {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}),
         ("Namespace", "spec", {}, {"finalizers": ["kubernetes"]}),
     ],
 )

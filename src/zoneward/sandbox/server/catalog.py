@@ -4,21 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.strategies.cluster_strategies import (
-    LeaseStrategy,
-    NamespaceStrategy,
-    NodeStrategy,
-    PodStrategy,
-)
+from zoneward.sandbox.server.strategies import cluster_strategies as cluster
+from zoneward.sandbox.server.strategies import event_strategies
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
-from zoneward.sandbox.server.strategies.event_strategies import (
-    NEWER_SELECTABLE,
-    SELECTABLE,
-    EventStrategy,
-    NewerEventStrategy,
-    to_newer,
-    to_stored,
-)
 from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
 
@@ -29,13 +17,18 @@ def _same(*paths: str) -> dict[str, str]:
 def kinds() -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
     events = Kind(
-        "Event", "events", EventStrategy(), short_names=("ev",), selectable=SELECTABLE, is_created_by_update=True
+        "Event",
+        "events",
+        event_strategies.EventStrategy(),
+        short_names=("ev",),
+        selectable=event_strategies.SELECTABLE,
+        is_created_by_update=True,
     )
     return (
         Kind(
             "Namespace",
             "namespaces",
-            NamespaceStrategy(),
+            cluster.NamespaceStrategy(),
             short_names=("ns",),
             selectable=_same("status.phase"),
             has_status=True,
@@ -43,7 +36,7 @@ def kinds() -> tuple[Kind, ...]:
         Kind(
             "Node",
             "nodes",
-            NodeStrategy(),
+            cluster.NodeStrategy(),
             short_names=("no",),
             selectable=_same("spec.unschedulable"),
             has_status=True,
@@ -51,7 +44,7 @@ def kinds() -> tuple[Kind, ...]:
         Kind(
             "Pod",
             "pods",
-            PodStrategy(),
+            cluster.PodStrategy(),
             short_names=("po",),
             categories=("all",),
             selectable=_same("spec.nodeName", "status.phase", "status.podIP"),
@@ -79,7 +72,7 @@ def kinds() -> tuple[Kind, ...]:
         Kind(
             "Lease",
             "leases",
-            LeaseStrategy(),
+            cluster.LeaseStrategy(),
             group="coordination.k8s.io",
             is_created_by_update=True,
             needs_version=True,
@@ -88,15 +81,15 @@ def kinds() -> tuple[Kind, ...]:
         Kind(
             "Event",
             "events",
-            NewerEventStrategy(),
+            event_strategies.NewerEventStrategy(),
             group="events.k8s.io",
             struct="NewerEvent",
             short_names=("ev",),
-            selectable=NEWER_SELECTABLE,
+            selectable=event_strategies.NEWER_SELECTABLE,
             is_created_by_update=True,
             stored_as=events,
-            to_stored=to_stored,
-            from_stored=to_newer,
+            to_stored=event_strategies.to_stored,
+            from_stored=event_strategies.to_newer,
         ),
     )
 
@@ -129,6 +122,9 @@ def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None
         case ["apis"]:
             found = [_group(api) for api in _apis(kinds) if "/" in api]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+        case ["apis", name]:
+            one = next((_group(api) for api in _apis(kinds) if api.startswith(f"{name}/")), None)
+            return None if one is None else {"kind": "APIGroup", "apiVersion": "v1"} | one
         case ["api", name]:
             return _resources(kinds, name)
         case ["apis", group, name]:

@@ -15,6 +15,8 @@ from zoneward.sandbox.server.schema import as_time
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
+_NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
 
 class NodeStrategy(Strategy):
     """A new Node keeps the status that was sent, as a kubelet may register with it."""
@@ -25,6 +27,12 @@ class NodeStrategy(Strategy):
         status = new.get("status") or {}
         if status.get("capacity") and not status.get("allocatable"):
             new["status"] = status | {"allocatable": dict(status["capacity"])}
+
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+        # A controller takes this taint away from a Node that is ready.
+        taints = (new.get("spec") or {}).get("taints") or []
+        if all(taint.get("key") != _NOT_READY["key"] for taint in taints):
+            new["spec"] = (new.get("spec") or {}) | {"taints": [*taints, dict(_NOT_READY)]}
 
 
 # --- Pods -------------------------------------------------------------------------------------------------------------
