@@ -1,95 +1,51 @@
 """All kinds that the sandbox has, and discovery: the documents that tell clients about them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object, Strategy
 from zoneward.sandbox.server.strategies import cluster_strategies as cluster
-from zoneward.sandbox.server.strategies import event_strategies
+from zoneward.sandbox.server.strategies import event_strategies as event
 from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
 from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
+_Options = dict[str, Any]
+_PUT: Final[_Options] = {"is_created_by_update": True}
+_STATUS: Final[_Options] = {"has_status": True}
+_ALL: Final[_Options] = {"categories": ("all",)}
 
-def _same(*paths: str) -> dict[str, str]:
-    return dict(zip(paths, paths, strict=True))
+
+def _core(kind: str, plural: str, strategy: Strategy, short_name: str, *fields: str, **options: Any) -> Kind:
+    """A kind of the core group; ``fields`` are those that field selectors may name."""
+    selectable = dict(zip(fields, fields, strict=True))
+    return Kind(kind, plural, strategy, short_names=(short_name,), **{"selectable": selectable} | options)
 
 
 def kinds() -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
-    events = Kind(
-        "Event",
-        "events",
-        event_strategies.EventStrategy(),
-        short_names=("ev",),
-        selectable=event_strategies.SELECTABLE,
-        is_created_by_update=True,
-    )
+    deprecated = {"warning": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+    events = _core("Event", "events", event.EventStrategy(), "ev", selectable=event.SELECTABLE, **_PUT)
+    pod_fields = ("spec.nodeName", "status.phase", "status.podIP")
+    service_fields = ("spec.clusterIP", "spec.type")
     return (
-        Kind(
-            "Namespace",
-            "namespaces",
-            cluster.NamespaceStrategy(),
-            short_names=("ns",),
-            selectable=_same("status.phase"),
-            has_status=True,
-        ),
-        Kind(
-            "Node",
-            "nodes",
-            cluster.NodeStrategy(),
-            short_names=("no",),
-            selectable=_same("spec.unschedulable"),
-            has_status=True,
-        ),
-        Kind(
-            "Pod",
-            "pods",
-            cluster.PodStrategy(),
-            short_names=("po",),
-            categories=("all",),
-            selectable=_same("spec.nodeName", "status.phase", "status.podIP"),
-            has_status=True,
-        ),
-        Kind(
-            "Service",
-            "services",
-            ServiceStrategy(),
-            short_names=("svc",),
-            categories=("all",),
-            selectable=_same("spec.clusterIP", "spec.type"),
-            has_status=True,
-            is_created_by_update=True,
-        ),
+        _core("Namespace", "namespaces", cluster.NamespaceStrategy(), "ns", "status.phase", **_STATUS),
+        _core("Node", "nodes", cluster.NodeStrategy(), "no", "spec.unschedulable", **_STATUS),
+        _core("Pod", "pods", cluster.PodStrategy(), "po", *pod_fields, **_STATUS, **_ALL),
+        _core("Service", "services", ServiceStrategy(), "svc", *service_fields, **_STATUS, **_ALL, **_PUT),
         Kind("EndpointSlice", "endpointslices", EndpointSliceStrategy(), group="discovery.k8s.io"),
-        Kind(
-            "Endpoints",
-            "endpoints",
-            EndpointsStrategy(),
-            short_names=("ep",),
-            is_created_by_update=True,
-            warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-        ),
-        Kind(
-            "Lease",
-            "leases",
-            cluster.LeaseStrategy(),
-            group="coordination.k8s.io",
-            is_created_by_update=True,
-            needs_version=True,
-        ),
+        _core("Endpoints", "endpoints", EndpointsStrategy(), "ep", **_PUT, **deprecated),
+        Kind("Lease", "leases", cluster.LeaseStrategy(), group="coordination.k8s.io", needs_version=True, **_PUT),
         events,
         Kind(
-            "Event",
-            "events",
-            event_strategies.NewerEventStrategy(),
+            *("Event", "events", event.NewerEventStrategy()),
             group="events.k8s.io",
             struct="NewerEvent",
             short_names=("ev",),
-            selectable=event_strategies.NEWER_SELECTABLE,
-            is_created_by_update=True,
+            selectable=event.NEWER_SELECTABLE,
             stored_as=events,
-            to_stored=event_strategies.to_stored,
-            from_stored=event_strategies.to_newer,
+            to_stored=event.to_stored,
+            from_stored=event.to_newer,
+            **_PUT,
         ),
     )
 
