@@ -63,7 +63,7 @@ class ApiHandler:
             elif path not in _HEALTH and not compare_digest(
                 _bytes(request.headers.get("Authorization", "")), self._bearer
             ):
-                raise errors.unauthorized()
+                raise StatusError(401, "Unauthorized", "Unauthorized")
             return await self._answer_with_faults(request, path)
         except StatusError as refusal:
             return _refused(refusal)
@@ -141,7 +141,7 @@ class ApiHandler:
         document = catalog.document(self._kinds, path, address=self._address())
         roots = ("/api/", *(f"/apis/{kind.group}/" for kind in self._kinds if kind.group))
         if document is None and path.startswith(roots):
-            raise errors.no_such_resource()
+            raise StatusError(404, "NotFound", "the server could not find the requested resource", details={})
         if document is None:
             return web.Response(status=404, text="404 page not found\n")
         if request.method != "GET":

@@ -45,17 +45,9 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> StatusError:
-    return StatusError(401, "Unauthorized", "Unauthorized")
-
-
 def not_allowed() -> StatusError:
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, details={})
-
-
-def no_such_resource() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def not_found(kind: Kind, name: str) -> StatusError:
