@@ -184,6 +184,26 @@ def test_a_kubeconfig_that_a_sandbox_left_is_replaced(tmp_path: Path) -> None:
             process.kill()
 
 
+def test_with_a_gate_off_it_drops_hints_that_a_slice_has_none_of(tmp_path: Path) -> None:
+    """As a server does whose gates went off after a slice was stored (upstream's ``dropDisabledFields``)."""
+    file, path = tmp_path / "objects.json", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    hints = {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]}
+
+    def a_slice(name: str, **more: Any) -> dict[str, Any]:
+        head = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": []}
+        metadata = {"name": name, "namespace": "default"}
+        return head | {"metadata": metadata, "endpoints": [{"addresses": ["10.0.0.1"], **more}]}
+
+    items = [a_slice("hinted", hints=hints), a_slice("plain")]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    gate = "PreferSameTrafficDistribution=false"
+    with a_sandbox(tmp_path, "-f", str(file), "--feature-gates", gate, "-q") as running:
+        for name, kept in (("plain", {"forZones": hints["forZones"]}), ("hinted", hints)):
+            stored = running.ask("GET", f"{path}/{name}")
+            stored["endpoints"][0]["hints"] = hints
+            assert running.ask("PUT", f"{path}/{name}", stored)["endpoints"][0]["hints"] == kept
+
+
 def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "objects.yaml"
     file.write_text("\n---\n".join("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}" for _ in range(2)))
@@ -198,6 +218,8 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
     [
         (("--sample", "-f", "x.yaml"), "-f and --sample: expected one of them, got both"),
         (("--fault", "nothing@1"), "--fault: expected one of latency, 500"),
+        (("--feature-gates", "Hints=false"), "--feature-gates: expected one of TopologyAwareHints, "),
+        (("--feature-gates", "TopologyAwareHints=no"), "--feature-gates: expected TopologyAwareHints=true or"),
         (("--tls-key", "x"), "--tls-certificate and --tls-key: expected both or none of them"),
         (("--tls-key", "x", "--tls-certificate", "y"), "expected a certificate and its key in PEM"),
         (("-f", "is-not-there.yaml"), "is-not-there.yaml"),

@@ -19,7 +19,7 @@ SELECTION: Final = "selection"
 
 @dataclass(frozen=True, slots=True)
 class RunIn:
-    """Another module of this folder runs the case, or says why it cannot."""
+    """Another module of this folder runs the case, and proves that it does."""
 
     module: str
 

@@ -1,6 +1,8 @@
-"""``validation.json`` once more, asked over HTTP: what the sandbox acceptsand counts."""
+"""``validation.json`` once more, asked over HTTP: what the sandbox accepts, drops and counts, and with which gates."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
 from itertools import product
 from typing import Any, Final
 
@@ -8,31 +10,36 @@ import pytest
 from tests.builders.objects import a_service, a_slice
 from tests.contract.api import Answer, path_of
 from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
+from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
+from zoneward.sandbox.server.catalog import GATES, ServerGates, parse_gates
 from zoneward.sandbox.server.persistence import new_registry
 
 Object = dict[str, Any]
+Sandboxes = Callable[[ServerGates], RunningSandbox]
+"""One for each set of gates."""
 
 SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 SERVICES: Final = "/api/v1/namespaces/default/services"
+CURRENT: Final = ServerGates()
 
 
-def slice_hints(case: Case, sandbox: RunningSandbox) -> None:
+def slice_hints(case: Case, sandboxes: Sandboxes) -> None:
     zones, nodes = case["input"].get("forZones", []), case["input"].get("forNodes", [])
-    answer = sent(sandbox, SLICES, a_hinted_slice({"for_zones": zones, "for_nodes": nodes}))
+    answer = sent(sandboxes(CURRENT), SLICES, a_hinted_slice({"for_zones": zones, "for_nodes": nodes}))
     assert wrong(answer) == [(error["type"], error["field"]) for error in case["expected"]["errors"]]
     assert len(wrong(answer)) == case["expected"]["error_count"]
 
 
-def slice_shape(case: Case, sandbox: RunningSandbox) -> None:
-    answer = sent(sandbox, SLICES, shaped(**case["input"]))
+def slice_shape(case: Case, sandboxes: Sandboxes) -> None:
+    answer = sent(sandboxes(CURRENT), SLICES, shaped(**case["input"]))
     assert len(wrong(answer)) == case["expected"]["error_count"]
 
 
-def service_traffic_distribution(case: Case, sandbox: RunningSandbox) -> None:
+def service_traffic_distribution(case: Case, sandboxes: Sandboxes) -> None:
     service = a_service("cart", distribution=case["input"]["value"])
-    answer = sent(sandbox, SERVICES, service)
+    answer = sent(sandboxes(of(case["input"]["switches"])), SERVICES, service)
     error = case["expected"]["error"]
     assert wrong(answer) == ([] if error is None else [(error["type"], error["field"])])
     assert (answer.code == 201) == case["expected"]["valid"]
@@ -40,21 +47,36 @@ def service_traffic_distribution(case: Case, sandbox: RunningSandbox) -> None:
         assert answer.object["spec"].get("trafficDistribution") == case["input"]["value"]
 
 
-def service_traffic_distribution_scope(case: Case, sandbox: RunningSandbox) -> None:
+def service_traffic_distribution_scope(case: Case, sandboxes: Sandboxes) -> None:
     given, accepted = case["input"], []
     for type_, is_headless in product(given["service_types"], given["headless"]):
         service = a_service("cart", distribution=given["value"])
         service["spec"] |= {"type": type_} | ({"clusterIP": "None"} if is_headless else {})
         service["spec"] |= {"externalName": "cart.example"} if type_ == "ExternalName" else {}
-        answer = sent(sandbox, SERVICES, service)
+        answer = sent(sandboxes(CURRENT), SERVICES, service)
         assert not [field for _, field in wrong(answer) if "trafficDistribution" in field]
         accepted += [type_] if answer.code == 201 else []
     assert set(accepted) == set(given["service_types"])
     assert case["expected"] == {"valid_for_all": True}
 
 
-def limits(case: Case, sandbox: RunningSandbox) -> None:
-    expected = case["expected"]
+def service_update_with_switch_off(case: Case, sandboxes: Sandboxes) -> None:
+    given = case["input"]
+    sandbox = sandboxes(ServerGates(service_traffic_distribution=given["switch_ServiceTrafficDistribution"]))
+    assert given["update"] == "selector only"
+    stored = restored(sandbox, "services", a_service("cart", distribution=given["stored"]))
+    stored["spec"]["selector"] = {"app": "cart"}
+    new = sandbox.api.replace(stored)
+    assert new["spec"]["selector"] == {"app": "cart"}
+    assert (new["spec"].get("trafficDistribution") == given["stored"]) == case["expected"]["field_kept"]
+    assert (
+        "trafficDistribution"
+        not in sent(sandbox, SERVICES, a_service("new", distribution="PreferClose")).object["spec"]
+    )
+
+
+def limits(case: Case, sandboxes: Sandboxes) -> None:
+    sandbox, expected = sandboxes(CURRENT), case["expected"]
     shapes: dict[str, Callable[[int], Object]] = {
         "max_endpoints_per_slice": lambda number: shaped(endpoints=number),
         "max_addresses_per_endpoint": lambda number: shaped(addresses=number),
@@ -80,8 +102,21 @@ def limits(case: Case, sandbox: RunningSandbox) -> None:
     assert ([field for _, field in wrong(answer)] == ["addressType"]) == expected["address_type_immutable"]
 
 
-def generation(case: Case, sandbox: RunningSandbox) -> None:
-    given = case["input"]
+def drop_disabled_fields(case: Case, sandboxes: Sandboxes) -> None:
+    given, sandbox = case["input"], sandboxes(of(case["input"]["switches"]))
+    new = a_hinted_slice(given["new"])
+    if given["operation"] == "create":
+        stored = sent(sandbox, SLICES, new).object
+    else:
+        old = restored(sandbox, "endpointslices.discovery.k8s.io", a_hinted_slice(given["old"]))
+        stored = sandbox.api.replace(old | {"endpoints": new["endpoints"]})
+    hints = stored["endpoints"][0].get("hints")
+    told = None if hints is None else {"for_zones": names(hints, "forZones"), "for_nodes": names(hints, "forNodes")}
+    assert told == case["expected"]["stored"]
+
+
+def generation(case: Case, sandboxes: Sandboxes) -> None:
+    given, sandbox = case["input"], sandboxes(CURRENT)
     old = shaped()
     old["metadata"]["generation"] = given["old_generation"]
     new = restored(sandbox, "endpointslices.discovery.k8s.io", old)
@@ -97,21 +132,27 @@ def generation(case: Case, sandbox: RunningSandbox) -> None:
     assert sandbox.api.replace(new)["metadata"]["generation"] == case["expected"]["new_generation"]
 
 
-RUN: Final[Mapping[str, Callable[[Case, RunningSandbox], None]]] = {
+def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
+    served = sandboxes(CURRENT).api.get("/version")
+    now = (int(served["major"]), int(served["minor"]))
+    assert {GATES[name] for name in case["expected"]} == {field.name for field in fields(ServerGates)}
+    for name, stages in case["expected"].items():
+        since = stages.get("beta_on") or stages.get("on_by_default") or stages["ga"]
+        assert getattr(CURRENT, GATES[name]) == (now >= tuple(map(int, since.split("."))))
+
+
+RUN: Final[Mapping[str, Callable[[Case, Sandboxes], None]]] = {
     each.__name__: each
     for each in (
         *(slice_hints, slice_shape, service_traffic_distribution, service_traffic_distribution_scope),
-        *(limits, generation),
+        *(service_update_with_switch_off, limits, drop_disabled_fields, generation, feature_switch_stages),
     )
 }
 CONTROLLER: Final = "what a controller or a proxy makes of accepted objects: test_validation runs it"
-GATES: Final = "the sandbox has the feature gates of current Kubernetes, all on"
 NOT_RUN: Final[Mapping[str, str]] = {
     **{f"val-annot-{number:02}": CONTROLLER for number in range(1, 22)},
     **{f"val-prec-{number:02}": CONTROLLER for number in range(1, 10)},
     "val-limits-02": CONTROLLER,
-    **dict.fromkeys(("val-td-03", "val-td-04", "val-td-17", "val-gate-01"), GATES),
-    **{f"val-drop-{number:02}": GATES for number in range(1, 8)},
     "val-shape-09": "one of its three errors is a missing namespace, and over HTTP that of the path is taken",
     "val-shape-10": "deprecated topology does not get as far: this version of the API has no way to write it",
 }
@@ -121,17 +162,25 @@ CASES: Final = load("validation.json")
 def test_every_case_is_run_here_or_cannot_be() -> None:
     assert {case["id"] for case in CASES if case["kind"] not in RUN} <= NOT_RUN.keys() <= {case["id"] for case in CASES}
     assert {case["kind"] for case in CASES if case["id"] not in NOT_RUN} == RUN.keys()
+    assert not test_validation.LEFT_OUT.keys() & NOT_RUN.keys()
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[RunningSandbox]:
-    with run_sandbox(new_registry()) as running:
-        yield running
+def sandboxes() -> Iterator[Sandboxes]:
+    with ExitStack() as stack:
+        found: dict[ServerGates, RunningSandbox] = {}
+
+        def sandbox(gates: ServerGates) -> RunningSandbox:
+            if gates not in found:
+                found[gates] = stack.enter_context(run_sandbox(new_registry(gates=gates)))
+            return found[gates]
+
+        yield sandbox
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["id"] not in NOT_RUN])
-def test_the_sandbox_is_as_upstream(case: Case, sandbox: RunningSandbox) -> None:
-    RUN[case["kind"]](case, sandbox)
+def test_the_sandbox_is_as_upstream(case: Case, sandboxes: Sandboxes) -> None:
+    RUN[case["kind"]](case, sandboxes)
 
 
 def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
@@ -143,7 +192,7 @@ def sent(sandbox: RunningSandbox, path: str, thing: Object) -> Answer:
 
 
 def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
-    """As it is, generation included; in place of the last one."""
+    """As if it had been stored before a gate was switched off; in place of the last one."""
     thing = thing | {"metadata": thing["metadata"] | {"name": "stored"}}
     sandbox.inside(lambda registry: registry.restore(registry.kinds[resource], thing))
     return sandbox.api.read(thing)
@@ -151,6 +200,14 @@ def restored(sandbox: RunningSandbox, resource: str, thing: Object) -> Object:
 
 def wrong(answer: Answer) -> list[tuple[str, str]]:
     return [(each["reason"], each["field"]) for each in answer.object.get("details", {}).get("causes", ())]
+
+
+def of(switches: Mapping[str, bool]) -> ServerGates:
+    return parse_gates(f"{name}={str(is_on).lower()}" for name, is_on in switches.items())
+
+
+def names(hints: Object, field: str) -> list[str]:
+    return [each["name"] for each in hints.get(field, ())]
 
 
 def a_hinted_slice(hints: Case | None) -> Object:

@@ -22,6 +22,7 @@ class SandboxOptions:
     play: str | None
     faults: tuple[str, ...]
     fault_seed: int
+    gates: tuple[str, ...]
     quiet: bool
 
 
@@ -83,6 +84,15 @@ class SandboxOptions:
     show_default=True,
     metavar="NUMBER",
     help="The same seed gives the same faults.",
+)
+@click.option(
+    "--feature-gates",
+    "gates",
+    multiple=True,
+    metavar="GATE=BOOL",
+    help="Be an API server with these gates, as in"
+    " TopologyAwareHints=false,PreferSameTrafficDistribution=false: hints that a stored"
+    " EndpointSlice does not already have are dropped. May be repeated.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error.")
 def command(**values: Any) -> None:

@@ -19,6 +19,7 @@ from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file
 from zoneward.kube.yaml_documents import read_document
+from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import load_objects, new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import Registry
@@ -37,12 +38,13 @@ _SHARE: Final = 20
 def run_sandbox(options: "SandboxOptions") -> None:
     """Serve until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
     faults = _faults(options)
+    gates = _gates(options)
     trust = _trust(options)
     if options.kubeconfig is not None:
         _refuse_other_kubeconfig(options.kubeconfig)
     play = None if options.play is None else _play(options.play)
     with without_gc():
-        registry = new_registry()
+        registry = new_registry(gates=gates)
         notes = list(_fill(registry, options))
     # Most of these objects stay: the garbage collector need not search them.
     freeze_objects()
@@ -137,6 +139,13 @@ def _faults(options: "SandboxOptions") -> FaultInjector | None:
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
     return FaultInjector(tuple(found), seed=options.fault_seed) if found else None
+
+
+def _gates(options: "SandboxOptions") -> ServerGates:
+    try:
+        return parse_gates(options.gates)
+    except ValueError as error:
+        raise click.UsageError(f"--feature-gates: {error}") from None
 
 
 def _play(file: str) -> "Play":

@@ -1,6 +1,7 @@
 """All kinds that the sandbox has, and discovery: the documents that tell clients about them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from zoneward.sandbox.server.kinds import Kind, Object, Strategy
@@ -15,24 +16,65 @@ _STATUS: Final[_Options] = {"has_status": True}
 _ALL: Final[_Options] = {"categories": ("all",)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerGates:
+    """Upstream's feature gates of the same names. Current Kubernetes has them all, older ones had not."""
+
+    topology_aware_hints: bool = True
+    prefer_same_traffic_distribution: bool = True
+    service_traffic_distribution: bool = True
+
+
+GATES: Final = {
+    "TopologyAwareHints": "topology_aware_hints",
+    "PreferSameTrafficDistribution": "prefer_same_traffic_distribution",
+    "ServiceTrafficDistribution": "service_traffic_distribution",
+}
+"""Upstream's names and ours."""
+
+
+def parse_gates(texts: Iterable[str]) -> ServerGates:
+    """Gates written as for kube-apiserver: ``TopologyAwareHints=false,...``; what comes last counts.
+
+    Raises ValueError that says what was expected and what was found.
+    """
+    found = {}
+    for each in (part for text in texts for part in text.split(",")):
+        name, _, value = each.partition("=")
+        if name not in GATES:
+            raise ValueError(f"expected one of {', '.join(GATES)}, got {name!r}")
+        if value not in ("true", "false"):
+            raise ValueError(f"expected {name}=true or {name}=false, got {each!r}")
+        found[GATES[name]] = value == "true"
+    return ServerGates(**found)
+
+
 def _core(kind: str, plural: str, strategy: Strategy, short_name: str, *fields: str, **options: Any) -> Kind:
     """A kind of the core group; ``fields`` are those that field selectors may name."""
     selectable = dict(zip(fields, fields, strict=True))
     return Kind(kind, plural, strategy, short_names=(short_name,), **{"selectable": selectable} | options)
 
 
-def kinds() -> tuple[Kind, ...]:
+def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
+    gates = gates or ServerGates()
     deprecated = {"warning": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
     events = _core("Event", "events", event.EventStrategy(), "ev", selectable=event.SELECTABLE, **_PUT)
+    services = ServiceStrategy(
+        service_traffic_distribution=gates.service_traffic_distribution,
+        prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
+    )
+    slices = EndpointSliceStrategy(
+        zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
+    )
     pod_fields = ("spec.nodeName", "status.phase", "status.podIP")
     service_fields = ("spec.clusterIP", "spec.type")
     return (
         _core("Namespace", "namespaces", cluster.NamespaceStrategy(), "ns", "status.phase", **_STATUS),
         _core("Node", "nodes", cluster.NodeStrategy(), "no", "spec.unschedulable", **_STATUS),
         _core("Pod", "pods", cluster.PodStrategy(), "po", *pod_fields, **_STATUS, **_ALL),
-        _core("Service", "services", ServiceStrategy(), "svc", *service_fields, **_STATUS, **_ALL, **_PUT),
-        Kind("EndpointSlice", "endpointslices", EndpointSliceStrategy(), group="discovery.k8s.io"),
+        _core("Service", "services", services, "svc", *service_fields, **_STATUS, **_ALL, **_PUT),
+        Kind("EndpointSlice", "endpointslices", slices, group="discovery.k8s.io"),
         _core("Endpoints", "endpoints", EndpointsStrategy(), "ep", **_PUT, **deprecated),
         Kind("Lease", "leases", cluster.LeaseStrategy(), group="coordination.k8s.io", needs_version=True, **_PUT),
         events,

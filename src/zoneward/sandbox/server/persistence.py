@@ -13,7 +13,7 @@ from zoneward.kube import json_documents
 from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
 from zoneward.kube.struct_decoder import object_head
 from zoneward.kube.text_encoding import decode_text
-from zoneward.sandbox.server.catalog import kinds
+from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
@@ -30,9 +30,10 @@ def new_registry(
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     chance: random.Random | None = None,
+    gates: ServerGates | None = None,
 ) -> Registry:
     """With what every cluster has: its namespaces, and the Service of the API server, which has no endpoints here."""
-    known = kinds()
+    known = kinds(gates)
     registry = Registry(VersionedStore(known), known, now=now, chance=chance)
     for name in NAMESPACES:
         registry.restore(registry.kinds["namespaces"], a_namespace(name) | {"spec": {"finalizers": ["kubernetes"]}})

@@ -1,4 +1,4 @@
-"""EndpointSlices and Endpoints: defaults, generations, validation (kube-apiserver v1.36).
+"""EndpointSlices and Endpoints: defaults, gates, generations, validation (kube-apiserver v1.36).
 
 The rules of EndpointSlices are in `zoneward.kube.validation`; an update is validated only where it changes something.
 """
@@ -28,7 +28,14 @@ _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
 class EndpointSliceStrategy(Strategy):
+    """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
+    ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
+    """
+
     has_generation = True
+
+    def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
+        self._zone_hints, self._node_hints = zone_hints, node_hints
 
     def default(self, new: Object, old: Object | None = None) -> None:
         ports = new.get("ports") or ()
@@ -40,8 +47,17 @@ class EndpointSliceStrategy(Strategy):
         self.prepare_update(new, {}, objects)
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        endpoints = new.get("endpoints") or ()
+        known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
+        if not self._zone_hints and not any(known):
+            endpoints = [_without(endpoint, "hints") for endpoint in endpoints]
+        elif not self._node_hints and not any(hints.get("forNodes") for hints in known):
+            endpoints = [
+                endpoint | {"hints": _without(endpoint["hints"], "forNodes")} if endpoint.get("hints") else endpoint
+                for endpoint in endpoints
+            ]
         # An empty list is stored as null.
-        new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
+        new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
 
     def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
         new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
@@ -65,6 +81,10 @@ class EndpointSliceStrategy(Strategy):
             known = old.get("endpoints") or () if type_ == before else ()
             yield from _endpoints(new, known={each["addresses"][0]: each for each in known if each.get("addresses")})
         yield from immutable("addressType", type_, before)
+
+
+def _without(part: Mapping[str, Any], name: str) -> Object:
+    return {each: value for each, value in part.items() if each != name}
 
 
 def _content(slice_: Object) -> Iterator[FieldError]:

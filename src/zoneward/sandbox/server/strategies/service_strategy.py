@@ -42,9 +42,15 @@ _AFFINITY_SECONDS: Final = 10800
 
 
 class ServiceStrategy(Strategy):
+    """The keyword arguments are kube-apiserver's gates of these names."""
+
     name_problems = staticmethod(formats.label_problems)
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, service_traffic_distribution: bool = True, prefer_same_traffic_distribution: bool = True
+    ) -> None:
+        self._has_distribution = service_traffic_distribution
+        self._has_same = prefer_same_traffic_distribution
         self._taken: set[Any] = set()
         """The addresses and ports that Services have."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
@@ -56,15 +62,19 @@ class ServiceStrategy(Strategy):
         new["status"] = _defaulted_status(new.get("status") or {}, spec["type"])
 
     def prepare_create(self, new: Object, objects: ObjectReader) -> None:
-        new["status"] = {"loadBalancer": {}}
+        self.prepare_update(new, {"spec": {}, "status": {"loadBalancer": {}}}, objects)
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         new["status"] = old["status"]
         if old["spec"].get("type") == "LoadBalancer" != new["spec"].get("type"):
             new["status"] = new["status"] | {"loadBalancer": {}}
+        if not self._has_distribution and "trafficDistribution" not in old["spec"]:
+            new["spec"].pop("trafficDistribution", None)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
-        return _spec_errors(new["spec"])
+        yield from _spec_errors(new["spec"])
+        service = Service(spec=ServiceSpec(traffic_distribution=new["spec"].get("trafficDistribution")))
+        yield from validate_traffic_distribution(service, prefer_same_traffic_distribution=self._has_same)
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         return _status_errors(new)
@@ -247,8 +257,6 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
     for field, known in _CHOICES.items():
         if (value := spec.get(field)) is not None and value not in known:
             yield not_supported(f"spec.{field}", value, known)
-    distribution = Service(spec=ServiceSpec(traffic_distribution=spec.get("trafficDistribution")))
-    yield from validate_traffic_distribution(distribution)
 
 
 def _status_errors(new: Object) -> Iterator[FieldError]:

@@ -1,0 +1,25 @@
+"""The feature gates of the sandbox, written as those of kube-apiserver."""
+
+import pytest
+
+from zoneward.sandbox.server.catalog import ServerGates, parse_gates
+
+
+def test_gates_are_read_and_what_comes_last_counts() -> None:
+    texts = ("TopologyAwareHints=false,PreferSameTrafficDistribution=false", "TopologyAwareHints=true")
+    assert parse_gates(texts) == ServerGates(prefer_same_traffic_distribution=False)
+    assert parse_gates(()) == ServerGates()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ServiceTopology=true", "expected one of TopologyAwareHints, .*, got 'ServiceTopology'"),
+        ("TopologyAwareHints=false,", "expected one of TopologyAwareHints, .*, got ''"),
+        ("TopologyAwareHints", "expected TopologyAwareHints=true or .*, got 'TopologyAwareHints'"),
+        ("TopologyAwareHints=False", "got 'TopologyAwareHints=False'"),
+    ],
+)
+def test_what_is_no_gate_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_gates([text])
