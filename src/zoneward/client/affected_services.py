@@ -43,16 +43,16 @@ def affected_services(
     Service that it names or named; a Node those that have Pods on it, where it comes, goes or changes its zone. A
     change of nothing but the version affects none. Keys of Services that do not exist may be among them.
     """
-    thing = new if new is not None else old
-    assert thing is not None
-    if isinstance(thing, LivePod):
+    obj = new if new is not None else old
+    assert obj is not None
+    if isinstance(obj, LivePod):
         return _affected_by_pod(cache, *(each if isinstance(each, LivePod) else None for each in (old, new)))
     if old is not None and new is not None and _differs_in_version_only(old, new):
         return ()
-    if isinstance(thing, EndpointSlice):
+    if isinstance(obj, EndpointSlice):
         return {owning_service_key(each) for each in (old, new) if isinstance(each, EndpointSlice)} - {None}  # type: ignore[return-value]
-    if isinstance(thing, Service):
-        return (object_key_of(thing),)
+    if isinstance(obj, Service):
+        return (object_key_of(obj),)
     return _affected_by_node(cache, old, new)
 
 
@@ -97,9 +97,9 @@ def _affected_by_node(
     before, after = (node_zone(each) if isinstance(each, LiveNode) else None for each in (old, new))
     if old is not None and new is not None and before == after:
         return ()
-    thing = new if new is not None else old
-    assert thing is not None
-    pods = [pod for pod in cache.pods_on(thing.metadata.name) if has_address(pod)]
+    obj = new if new is not None else old
+    assert obj is not None
+    pods = [pod for pod in cache.pods_on(obj.metadata.name) if has_address(pod)]
     return {object_key_of(service) for pod in pods for service in cache.services_of(pod)}
 
 

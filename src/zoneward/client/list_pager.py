@@ -181,7 +181,7 @@ async def list_resources(
     except ExceptionGroup as failures:
         # One line for a person says more than four that say the same.
         raise failures.exceptions[0] from None
-    return tuple(thing for task in tasks for thing in task.result())
+    return tuple(obj for task in tasks for obj in task.result())
 
 
 def decode_list(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[WatchedT, ...]:

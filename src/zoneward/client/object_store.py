@@ -80,31 +80,31 @@ class ObjectStore(Generic[WatchedT]):
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
-    def put(self, thing: WatchedT, *, allow_older: bool = False) -> None:
+    def put(self, obj: WatchedT, *, allow_older: bool = False) -> None:
         """Add or replace an object. One that is not newer than the state in the store changes nothing.
 
         ``allow_older``: the server itself went back in time, as when its data were restored.
         """
-        key = object_key_of(thing)
+        key = object_key_of(obj)
         old = self._objects.get(key)
-        if old is not None and not _is_newer(thing, old, allow_older=allow_older):
+        if old is not None and not _is_newer(obj, old, allow_older=allow_older):
             return
-        if not allow_older and self._is_unreadable_since(thing.metadata.resource_version, key):
+        if not allow_older and self._is_unreadable_since(obj.metadata.resource_version, key):
             return
         self.unreadable.pop(key, None)
         if self._update_indexes is not None:
-            self._update_indexes(key, old, thing)
-        self._objects[key] = thing
-        self._call_handlers(old, thing)
+            self._update_indexes(key, old, obj)
+        self._objects[key] = obj
+        self._call_handlers(old, obj)
 
-    def delete(self, thing: WatchedT) -> None:
-        """Remove an object; ``thing`` is its last state. If the store has a newer one, nothing changes."""
-        key = object_key_of(thing)
-        if self._is_unreadable_since(thing.metadata.resource_version, key):
+    def delete(self, obj: WatchedT) -> None:
+        """Remove an object; ``obj`` is its last state. If the store has a newer one, nothing changes."""
+        key = object_key_of(obj)
+        if self._is_unreadable_since(obj.metadata.resource_version, key):
             return
         self.unreadable.pop(key, None)
         old = self._objects.get(key)
-        if old is None or _is_newer(old, thing, allow_older=False):
+        if old is None or _is_newer(old, obj, allow_older=False):
             return
         self._remove(key, old)
 
@@ -151,9 +151,9 @@ class ObjectStore(Generic[WatchedT]):
             handler(old, new)
 
 
-def _is_newer(thing: WatchedT, than: WatchedT, *, allow_older: bool) -> bool:
+def _is_newer(obj: WatchedT, than: WatchedT, *, allow_older: bool) -> bool:
     """Versions that are not numbers can only be equal or different."""
-    one, other = thing.metadata.resource_version, than.metadata.resource_version
+    one, other = obj.metadata.resource_version, than.metadata.resource_version
     if one == other:
         return one is None
     if allow_older:

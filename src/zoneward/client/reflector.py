@@ -54,8 +54,8 @@ _MAX_BROKEN_LISTS: Final = 3
 class ReflectorStore(Protocol[WatchedT_contra]):
     """What a reflector keeps current; `zoneward.client.object_store.ObjectStore` is one. No method may wait."""
 
-    def put(self, thing: WatchedT_contra, *, allow_older: bool = False) -> None: ...
-    def delete(self, thing: WatchedT_contra) -> None: ...
+    def put(self, obj: WatchedT_contra, *, allow_older: bool = False) -> None: ...
+    def delete(self, obj: WatchedT_contra) -> None: ...
     def mark_unreadable(self, found: UnreadableObject, *, is_gone: bool = False) -> None: ...
     def retain_only(self, keys: Set[ObjectKey]) -> None: ...
 
@@ -191,9 +191,9 @@ class Reflector(Generic[WatchedT]):
             if page.is_first:
                 keys, allow_older = set(), self._is_stale(page.version)
                 self._newest = parse_resource_version(page.version)
-            for thing in page.objects:
-                keys.add(object_key_of(thing))
-                self._store.put(thing, allow_older=allow_older)
+            for obj in page.objects:
+                keys.add(object_key_of(obj))
+                self._store.put(obj, allow_older=allow_older)
             for unreadable in page.unreadable:
                 keys.add(unreadable.key)
                 self._store.mark_unreadable(unreadable)
@@ -286,19 +286,19 @@ class Reflector(Generic[WatchedT]):
                 self._is_stale(event.version)
                 self._finish_list(event.version, self._listed_keys)
             return
-        thing = event.object
+        obj = event.object
         if self._listed_keys is None:
             if not self._accept(event.version):
                 return
         else:
             # The objects of a list come in no order; the store knows which of them it has already.
-            self._listed_keys.add(thing.key if isinstance(thing, UnreadableObject) else object_key_of(thing))
-        if isinstance(thing, UnreadableObject):
-            self._store.mark_unreadable(thing, is_gone=event.is_gone)
+            self._listed_keys.add(obj.key if isinstance(obj, UnreadableObject) else object_key_of(obj))
+        if isinstance(obj, UnreadableObject):
+            self._store.mark_unreadable(obj, is_gone=event.is_gone)
         elif event.is_gone:
-            self._store.delete(thing)
+            self._store.delete(obj)
         else:
-            self._store.put(thing)
+            self._store.put(obj)
         if self._listed_keys is None:
             self._report_version()
 

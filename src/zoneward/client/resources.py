@@ -93,8 +93,8 @@ WatchedT = TypeVar("WatchedT", bound=WatchedObject)
 WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
 
 
-def object_key_of(thing: WatchedObject) -> ObjectKey:
-    metadata = thing.metadata
+def object_key_of(obj: WatchedObject) -> ObjectKey:
+    metadata = obj.metadata
     return metadata.namespace, metadata.name
 
 

@@ -95,9 +95,9 @@ def write_outcome(error: CallFailed) -> WriteOutcome:
             return WriteOutcome.UNKNOWN if error.sent else WriteOutcome.NOT_DONE
 
 
-def encode_object(resource: ApiResource[ObjectT], thing: ObjectT) -> bytes:
+def encode_object(resource: ApiResource[ObjectT], obj: ObjectT) -> bytes:
     """Encode an object for the API: its kind and version first, and only fields that are set."""
-    return b'{"kind":"%b","apiVersion":"%b",%b' % (resource.kind.encode(), resource.api.encode(), _ENCODE(thing)[1:])
+    return b'{"kind":"%b","apiVersion":"%b",%b' % (resource.kind.encode(), resource.api.encode(), _ENCODE(obj)[1:])
 
 
 class Writer:
@@ -132,41 +132,41 @@ class Writer:
         """An object as it is at this moment, past any cache. It has a uid and a version, by which it can be written."""
         path = resource.path(namespace=namespace, name=name)
         body = await self._with_limit(self._transport.get(path, timeout=self._limit))
-        thing = _decoded(body, resource.struct)
-        metadata: ObjectMeta = thing.metadata  # type: ignore[attr-defined]
+        obj = _decoded(body, resource.struct)
+        metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]
         if not (metadata.resource_version and metadata.uid):
             raise UnexpectedResponse(f"expected a {resource.kind} with uid and resourceVersion, got one without")
-        return thing
+        return obj
 
-    async def create(self, resource: ApiResource[V], thing: V) -> ObjectMeta:
+    async def create(self, resource: ApiResource[V], obj: V) -> ObjectMeta:
         """The metadata that the new object has. Conflict (reason AlreadyExists) where the name is taken.
 
-        Raises ValueError for a ``thing`` with a version, which is not new.
+        Raises ValueError for a ``obj`` with a version, which is not new.
         """
-        if thing.metadata.resource_version:
+        if obj.metadata.resource_version:
             raise ValueError(
-                f"expected a new {resource.kind} {thing.metadata.name}, got version {thing.metadata.resource_version}"
+                f"expected a new {resource.kind} {obj.metadata.name}, got version {obj.metadata.resource_version}"
             )
-        path = resource.path(namespace=thing.metadata.namespace)
-        return _metadata(await self._send("POST", path, encode_object(resource, thing)))
+        path = resource.path(namespace=obj.metadata.namespace)
+        return _metadata(await self._send("POST", path, encode_object(resource, obj)))
 
-    async def update(self, resource: ApiResource[V], thing: V) -> ObjectMeta:
-        """Replace the version of the object that ``thing`` was made from; its metadata thereafter.
+    async def update(self, resource: ApiResource[V], obj: V) -> ObjectMeta:
+        """Replace the version of the object that ``obj`` was made from; its metadata thereafter.
 
-        All that ``thing`` does not have goes. Conflict where there is a newer version, or where ``thing`` has the uid
-        of another object. Raises ValueError for a ``thing`` without version: it would replace any.
+        All that ``obj`` does not have goes. Conflict where there is a newer version, or where ``obj`` has the uid
+        of another object. Raises ValueError for a ``obj`` without version: it would replace any.
         """
-        if not thing.metadata.resource_version:
-            raise ValueError(f"expected a version of {resource.kind} {thing.metadata.name} to replace, got none")
-        path = resource.path(namespace=thing.metadata.namespace, name=thing.metadata.name)
-        return _metadata(await self._send("PUT", path, encode_object(resource, thing)))
+        if not obj.metadata.resource_version:
+            raise ValueError(f"expected a version of {resource.kind} {obj.metadata.name} to replace, got none")
+        path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
+        return _metadata(await self._send("PUT", path, encode_object(resource, obj)))
 
-    async def delete(self, resource: ApiResource[V], thing: V) -> None:
+    async def delete(self, resource: ApiResource[V], obj: V) -> None:
         """Delete exactly this: the same uid and, where it has one, version, or else Conflict. Gone already is well.
 
-        Raises ValueError for a ``thing`` without uid.
+        Raises ValueError for a ``obj`` without uid.
         """
-        metadata = thing.metadata
+        metadata = obj.metadata
         if not metadata.uid:
             raise ValueError(f"expected a uid of {resource.kind} {metadata.name} to delete, got none")
         preconditions = {"uid": metadata.uid}

@@ -25,23 +25,23 @@ _QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
 _LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
 
 
-def check_object(thing: Object) -> Object:
+def check_object(obj: Object) -> Object:
     """The object, with the namespace ``default`` where it has none and should have one. Raises FieldMismatch."""
-    if not thing.metadata.name:
+    if not obj.metadata.name:
         raise FieldMismatch("metadata.name", "a name", "nothing")
-    match thing:
+    match obj:
         case Pod():
-            _check_pod(thing)
-            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+            _check_pod(obj)
+            return obj if obj.metadata.namespace else replace(obj, metadata=_in_default(obj.metadata))
         case EndpointSlice():
-            _check_slice(thing)
-            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+            _check_slice(obj)
+            return obj if obj.metadata.namespace else replace(obj, metadata=_in_default(obj.metadata))
         case Service():
-            _check_service(thing)
-            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+            _check_service(obj)
+            return obj if obj.metadata.namespace else replace(obj, metadata=_in_default(obj.metadata))
         case Node():
-            _check_node(thing)
-            return thing
+            _check_node(obj)
+            return obj
 
 
 _ADDRESS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")

@@ -148,11 +148,11 @@ def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[
 
 
 def _struct(value: object, kind: type[Object]) -> Object:
-    thing = decode_object(value, kind)
+    obj = decode_object(value, kind)
     try:
-        return check_object(thing)
+        return check_object(obj)
     except FieldMismatch as misfit:
-        misfit.subject = object_title(thing)
+        misfit.subject = object_title(obj)
         raise
 
 

@@ -84,10 +84,10 @@ def array_items(array: msgspec.Raw) -> list[msgspec.Raw]:
 
 def decode_object(value: object, kind: type[Object]) -> Object:
     """The value as a struct. Raises FieldMismatch, with the field and the object's name, where it does not fit."""
-    thing = _decoded(value, kind)
+    obj = _decoded(value, kind)
     if isinstance(value, msgspec.Raw):
-        _check_keys(value, thing)
-    return thing
+        _check_keys(value, obj)
+    return obj
 
 
 def _decoded(value: object, kind: type[Object]) -> Object:
@@ -111,10 +111,10 @@ def _decoded(value: object, kind: type[Object]) -> Object:
         raise _misfit(str(error), kind, value) from None
 
 
-def object_title(thing: Object) -> str:
+def object_title(obj: Object) -> str:
     """``Kind namespace/name``, or ``Kind name`` of what is in no namespace."""
-    namespace = None if isinstance(thing, Node) else thing.metadata.namespace
-    return _title(type(thing), namespace, thing.metadata.name)
+    namespace = None if isinstance(obj, Node) else obj.metadata.namespace
+    return _title(type(obj), namespace, obj.metadata.name)
 
 
 def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
@@ -132,7 +132,7 @@ class _KeyValuePairs(list[tuple[str, object]]):
     """A JSON object with all that it says."""
 
 
-def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
+def _check_keys(raw: msgspec.Raw, obj: Object) -> None:
     """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises FieldMismatch.
 
     A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes little more than
@@ -145,12 +145,12 @@ def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
         pairs = json.loads(
             text.decode("utf-8", "replace"), object_pairs_hook=_KeyValuePairs, parse_int=str, parse_float=str
         )
-        field = _repeated(pairs, _SHAPES[type(thing)])
+        field = _repeated(pairs, _SHAPES[type(obj)])
     except RecursionError:
         # What nobody reads may be nested deeper than is looked at.
         return
     if field is not None:
-        raise FieldMismatch(field, "each key once", "it twice", subject=object_title(thing))
+        raise FieldMismatch(field, "each key once", "it twice", subject=object_title(obj))
 
 
 def _is_whole(text: bytes) -> bool:

@@ -80,8 +80,8 @@ class Snapshot:
         ``skipped`` is looked at last, so that ``of(read(source, data, skipped=count), skipped=count)`` says all.
         """
         builder = _SnapshotBuilder()
-        for thing in objects:
-            builder.add(thing, "")
+        for obj in objects:
+            builder.add(obj, "")
         return builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
 
     @property
@@ -140,8 +140,8 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
         for file in expand(paths):
             sources.append(STDIN_NAME if file == STDIN else file)
             # No name is bound to the bytes: they are gone before the next file is read.
-            for thing in read_objects(sources[-1], load(file, stdin=stdin), skipped=skipped):
-                builder.add(thing, sources[-1])
+            for obj in read_objects(sources[-1], load(file, stdin=stdin), skipped=skipped):
+                builder.add(obj, sources[-1])
     snapshot = builder.snapshot(skipped)
     if not (snapshot.services or snapshot.nodes or snapshot.pods or snapshot.slices):
         got = ", ".join(f"{count} {kind}" for kind, count in skipped.most_common(5))
@@ -188,19 +188,19 @@ class _SnapshotBuilder:
         self._warnings: list[str] = []
         self._repeated = 0
 
-    def add(self, thing: Object, source: str) -> None:
-        namespace = "" if isinstance(thing, Node) else thing.metadata.namespace
-        key = (type(thing), namespace, thing.metadata.name)
+    def add(self, obj: Object, source: str) -> None:
+        namespace = "" if isinstance(obj, Node) else obj.metadata.namespace
+        key = (type(obj), namespace, obj.metadata.name)
         earlier = self._things.get(key)
         if earlier is not None:
-            self._warn(thing, earlier[1], source)
+            self._warn(obj, earlier[1], source)
         # A key that is there already keeps its place.
-        self._things[key] = (thing, source)
+        self._things[key] = (obj, source)
 
     def snapshot(
         self, skipped: Mapping[str, int], *, lists_pods: bool = False, more_warnings: Sequence[str] = ()
     ) -> Snapshot:
-        things = [thing for thing, _ in self._things.values()]
+        things = [obj for obj, _ in self._things.values()]
         warnings = list(self._warnings)
         if self._repeated > len(warnings):
             warnings.append(f"{self._repeated - len(warnings)} more objects are given twice: the later ones count")
@@ -208,16 +208,16 @@ class _SnapshotBuilder:
         if len(more_warnings) > MAX_WARNINGS:
             warnings.append(f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects")
         return Snapshot(
-            services=tuple(thing for thing in things if isinstance(thing, Service)),
-            nodes=tuple(thing for thing in things if isinstance(thing, Node)),
-            pods=tuple(thing for thing in things if isinstance(thing, Pod)),
-            slices=tuple(thing for thing in things if isinstance(thing, EndpointSlice)),
+            services=tuple(obj for obj in things if isinstance(obj, Service)),
+            nodes=tuple(obj for obj in things if isinstance(obj, Node)),
+            pods=tuple(obj for obj in things if isinstance(obj, Pod)),
+            slices=tuple(obj for obj in things if isinstance(obj, EndpointSlice)),
             skipped=MappingProxyType(dict(skipped)),
             warnings=tuple(warnings),
             lists_pods=lists_pods,
         )
 
-    def _warn(self, thing: Object, earlier: str, later: str) -> None:
+    def _warn(self, obj: Object, earlier: str, later: str) -> None:
         self._repeated += 1
         if len(self._warnings) == MAX_WARNINGS:
             return
@@ -225,4 +225,4 @@ class _SnapshotBuilder:
             where = f", in {earlier} and in {later}: the one in {later} counts"
         else:
             where = f" in {later}: the later one counts" if later else ": the later one counts"
-        self._warnings.append(f"{object_title(thing)} is given twice{where}")
+        self._warnings.append(f"{object_title(obj)} is given twice{where}")

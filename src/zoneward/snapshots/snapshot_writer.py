@@ -61,9 +61,9 @@ def iter_documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         (EndpointSlice, snapshot.slices),
     )
     for struct, things in kinds:
-        for thing in things:
-            document = _HEADS[struct] | msgspec.to_builtins(thing)
-            if isinstance(thing, Pod | Node):
+        for obj in things:
+            document = _HEADS[struct] | msgspec.to_builtins(obj)
+            if isinstance(obj, Pod | Node):
                 # Those of a live cluster know their version, and Pods some times, which no file is read for.
                 document["metadata"].pop("resourceVersion", None)
                 document.get("status", {}).pop(READY_SINCE, None)

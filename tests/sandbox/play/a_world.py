@@ -52,7 +52,7 @@ class World:
             match action:
                 case str():
                     self.lines.append(action)
-                case Create(key=key, thing=thing):
+                case Create(key=key, obj=thing):
                     assert key not in self.objects, key
                     self.objects[key] = thing
                 case Patch(key=key, patch=patch):

@@ -81,9 +81,9 @@ def test_a_namespace_and_the_service_that_a_workload_asks_for_are_created_first(
     assert isinstance(node, Create)
     assert [namespace.key, made.key, node.key[0]] == [("Namespace", "", "shop"), ("Service", "shop", "cart"), "Node"]
     assert made.place == "workloads[0].service"
-    assert made.thing["metadata"]["annotations"] == {"a": "b"}
-    assert made.thing["spec"]["trafficDistribution"] == "PreferSameZone"
-    assert made.thing["spec"]["selector"] == {"app": "cart"}
+    assert made.obj["metadata"]["annotations"] == {"a": "b"}
+    assert made.obj["spec"]["trafficDistribution"] == "PreferSameZone"
+    assert made.obj["spec"]["selector"] == {"app": "cart"}
 
 
 # --- where pods go ----------------------------------------------------------------------------------------------------

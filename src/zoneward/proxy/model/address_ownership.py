@@ -267,13 +267,13 @@ def _node_ports(served: NodeService) -> Iterator[_Port]:
     return iter({(port.protocol, port.node_port): None for port in served.ports if port.node_port is not None})
 
 
-def _add(claimants: dict[T, tuple[ServiceKey, ...]], thing: T, service: ServiceKey) -> None:
-    claimants[thing] = (*claimants.get(thing, ()), service)
+def _add(claimants: dict[T, tuple[ServiceKey, ...]], obj: T, service: ServiceKey) -> None:
+    claimants[obj] = (*claimants.get(obj, ()), service)
 
 
-def _remove(claimants: dict[T, tuple[ServiceKey, ...]], thing: T, service: ServiceKey) -> None:
-    some = tuple(each for each in claimants[thing] if each != service)
+def _remove(claimants: dict[T, tuple[ServiceKey, ...]], obj: T, service: ServiceKey) -> None:
+    some = tuple(each for each in claimants[obj] if each != service)
     if some:
-        claimants[thing] = some
+        claimants[obj] = some
     else:
-        del claimants[thing]
+        del claimants[obj]

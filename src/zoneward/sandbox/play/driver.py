@@ -80,8 +80,8 @@ class _ActionRunner:
         kind, namespace, name = action.key
         try:
             match action:
-                case Create(thing=thing):
-                    self.client.create(self.kinds[kind], namespace, thing)
+                case Create(obj=obj):
+                    self.client.create(self.kinds[kind], namespace, obj)
                 case Patch(patch=patch):
                     write = self.client.patch_status if "status" in patch else self.client.update
                     type_ = type_of(self.kinds[kind])

@@ -48,34 +48,34 @@ class PlayedCluster:
         """The objects for `observe`."""
         return [*(node.key for node in self._nodes.values()), *self._workloads.pods]
 
-    def observe(self, key: Key, thing: Object | None) -> None:
+    def observe(self, key: Key, obj: Object | None) -> None:
         """An object as it is now; None: it does not exist."""
         if key in self._workloads.pods:
-            self._observe_pod(self._workloads.pods[key], thing)
+            self._observe_pod(self._workloads.pods[key], obj)
         elif key[0] == "Node" and key[2] in self._nodes:
-            self._observe_node(self._nodes[key[2]], thing)
+            self._observe_node(self._nodes[key[2]], obj)
 
     def refused(self, key: Key) -> None:
         """The server would not create the object."""
         if key in self._workloads.pods:
             self._workloads.refused(self._workloads.pods[key])
 
-    def _observe_pod(self, pod: PlayedPod, thing: Object | None) -> None:
-        if thing is None:
+    def _observe_pod(self, pod: PlayedPod, obj: Object | None) -> None:
+        if obj is None:
             self._workloads.forget(pod)
-        elif "deletionTimestamp" in thing["metadata"] and not pod.is_terminating:
+        elif "deletionTimestamp" in obj["metadata"] and not pod.is_terminating:
             self.timeline.report(f"pod {pod.name} was deleted by another client and is replaced")
             self._workloads.end(pod)
         else:
             return
         self._workloads.reconcile(self._workloads.state_of(pod))
 
-    def _observe_node(self, node: PlayedNode, thing: Object | None) -> None:
-        if thing is None:
+    def _observe_node(self, node: PlayedNode, obj: Object | None) -> None:
+        if obj is None:
             self.timeline.report(f"node {node.name} was deleted by another client")
             self._forget(node)
             return
-        is_cordoned = bool((thing.get("spec") or {}).get("unschedulable"))
+        is_cordoned = bool((obj.get("spec") or {}).get("unschedulable"))
         if is_cordoned != node.is_cordoned:
             self.timeline.report(f"node {node.name} was {'' if is_cordoned else 'un'}cordoned by another client")
             self._cordon(node, is_cordoned=is_cordoned)
@@ -84,8 +84,8 @@ class PlayedCluster:
 
     def _set_up(self) -> None:
         for namespace in dict.fromkeys(workload.namespace for workload in self._play.workloads):
-            thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-            self.timeline.do(Create(("Namespace", "", namespace), thing))
+            obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            self.timeline.do(Create(("Namespace", "", namespace), obj))
         for number, workload in enumerate(self._play.workloads):
             if workload.service is not None:
                 place = f"workloads[{number}].service"

@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 @dataclass(frozen=True, slots=True)
 class Create:
     key: Key
-    thing: Object
+    obj: Object
     place: str = ""
     """Where it stands in the play's file; empty: nowhere."""
 

@@ -226,13 +226,13 @@ class ApiHandler:
         kind, namespace, name = route.kind, route.namespace, route.name
         content_type = requests.content_type_of(request)
         body = await requests.read_body(request)
-        thing, warnings = requests.decode_object(body, content_type, kind, validation=_validation(request))
+        obj, warnings = requests.decode_object(body, content_type, kind, validation=_validation(request))
         is_new = not name or (kind.is_created_by_update and not route.subresource)
         if is_new and (not name or self._store.get(kind.stored, (namespace, name)) is None):
-            done = self._registry.create(kind, namespace, thing, is_dry_run=bool(request.query.get("dryRun")))
+            done = self._registry.create(kind, namespace, obj, is_dry_run=bool(request.query.get("dryRun")))
         else:
             write = Write(subresource=route.subresource, is_dry_run=bool(request.query.get("dryRun")))
-            done = self._registry.update(kind, namespace, name, lambda _old: thing, write)
+            done = self._registry.update(kind, namespace, name, lambda _old: obj, write)
         return self._answer_write(request, kind, done, shape, warnings)
 
     async def _patch(self, request: web.BaseRequest, route: ResourcePath, shape: Shape) -> web.Response:
@@ -291,9 +291,7 @@ class ApiHandler:
         items = [b"{" + record.data[head:] for _, record in records]
         if kind.stored_as is not None:
             found = [kind.from_stored(msgspec.json.decode(item)) for item in items]
-            items = [
-                msgspec.json.encode({name: thing[name] for name in thing if name != "apiVersion"}) for thing in found
-            ]
+            items = [msgspec.json.encode({name: obj[name] for name in obj if name != "apiVersion"}) for obj in found]
         names = kind.kind.encode(), kind.api.encode(), msgspec.json.encode(metadata), b",".join(items)
         return _encoded(b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % names)
 
@@ -313,12 +311,12 @@ class ApiHandler:
             return _encoded(record.data)
         return _encoded(self._shaped(request, kind, kind.from_stored(record.object()), shape))
 
-    def _shaped(self, request: web.BaseRequest, kind: Kind, thing: Object, shape: Shape) -> Object:
+    def _shaped(self, request: web.BaseRequest, kind: Kind, obj: Object, shape: Shape) -> Object:
         if shape == "Table":
-            metadata = {"resourceVersion": thing["metadata"].get("resourceVersion", "")}
+            metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             include = request.query.get("includeObject", "")
-            return tables.table(kind, [thing], metadata=metadata, include=include, now=self._registry.now)
-        return tables.partial(thing) if shape else thing
+            return tables.table(kind, [obj], metadata=metadata, include=include, now=self._registry.now)
+        return tables.partial(obj) if shape else obj
 
 
 def _validation(request: web.BaseRequest) -> Validation:

@@ -21,11 +21,11 @@ Object = dict[str, Any]
 """JSON as a dictionary."""
 
 
-def get_field(thing: Any, path: str) -> Any:
+def get_field(obj: Any, path: str) -> Any:
     """The value of a field such as ``status.phase``; None where it is absent."""
     for name in path.split("."):
-        thing = (thing or {}).get(name)
-    return thing
+        obj = (obj or {}).get(name)
+    return obj
 
 
 class ObjectReader(Protocol):
@@ -100,16 +100,16 @@ class Strategy:
     def on_stored(self, new: Object | None, old: Object | None) -> None:
         """An object was stored, in place of another of the name, or deleted."""
 
-    def grace(self, thing: Object, wanted: int | None) -> int:
+    def grace(self, obj: Object, wanted: int | None) -> int:
         """Seconds that an object may take to end; 0: it goes at once."""
         return 0
 
     def begin_to_end(self, new: Object) -> None:
         """What else changes when the deletion begins."""
 
-    def holds(self, thing: Object) -> bool:
+    def holds(self, obj: Object) -> bool:
         """Whether an object waits for something before it goes."""
-        return bool(thing["metadata"].get("finalizers"))
+        return bool(obj["metadata"].get("finalizers"))
 
 
 # --- metadata (upstream's ``k8s.io/apimachinery``, v1.36), but for finalizers -----------------------------------------
@@ -167,8 +167,8 @@ class Kind:
     """The name of its fields in ``schema.json``; empty: its own."""
     stored_as: "Kind | None" = None
     """Another version of the kind, in which its objects are stored."""
-    to_stored: Callable[[Object], Object] = lambda thing: thing
-    from_stored: Callable[[Object], Object] = lambda thing: thing
+    to_stored: Callable[[Object], Object] = lambda obj: obj
+    from_stored: Callable[[Object], Object] = lambda obj: obj
 
     @property
     def is_namespaced(self) -> bool:

@@ -16,10 +16,10 @@ def table(kind: Kind, things: Iterable[Object], *, metadata: Object, include: st
     are not copied.
     """
     columns, rows = _COLUMNS[kind.kind], []
-    for thing in things:
-        stored = kind.to_stored(thing)
+    for obj in things:
+        stored = kind.to_stored(obj)
         row: Object = {"cells": [column.cell(stored, now) for column in columns]}
-        row["object"] = None if include == "None" else thing if include == "Object" else partial(thing)
+        row["object"] = None if include == "None" else obj if include == "Object" else partial(obj)
         rows.append(row)
     definitions = [
         {
@@ -35,9 +35,9 @@ def table(kind: Kind, things: Iterable[Object], *, metadata: Object, include: st
     return head | {"columnDefinitions": definitions, "rows": rows}
 
 
-def partial(thing: Object) -> Object:
+def partial(obj: Object) -> Object:
     """A ``PartialObjectMetadata``. The metadata is not copied."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": thing["metadata"]}
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------
@@ -63,8 +63,8 @@ def since(timestamp: str | None, now: datetime) -> str:
 # --- cells ------------------------------------------------------------------------------------------------------------
 
 
-def _items(thing: Object, path: str) -> list[Any]:
-    return get_field(thing, path) or []
+def _items(obj: Object, path: str) -> list[Any]:
+    return get_field(obj, path) or []
 
 
 def _first_three(words: list[str], default: str) -> str:
@@ -72,88 +72,88 @@ def _first_three(words: list[str], default: str) -> str:
     return (",".join(words[:3]) + (f" + {more} more..." if more > 0 else "")) or default
 
 
-def _endpoints(thing: Object, _now: datetime) -> str:
+def _endpoints(obj: Object, _now: datetime) -> str:
     found = [
         (f"[{ip}]" if ":" in ip else ip) + (f":{port['port']}" if port else "")
-        for subset in _items(thing, "subsets")
+        for subset in _items(obj, "subsets")
         for port in subset.get("ports") or (None,)
         for ip in (address["ip"] for address in subset.get("addresses") or ())
     ]
     return _first_three(found, _NONE)
 
 
-def _slice_ports(thing: Object, _now: datetime) -> str:
-    ports = [port.get("name") or "" if port.get("port") is None else port["port"] for port in _items(thing, "ports")]
+def _slice_ports(obj: Object, _now: datetime) -> str:
+    ports = [port.get("name") or "" if port.get("port") is None else port["port"] for port in _items(obj, "ports")]
     return _first_three([str(port) for port in ports], "<unset>")
 
 
-def _slice_endpoints(thing: Object, _now: datetime) -> str:
-    endpoints = _items(thing, "endpoints")
+def _slice_endpoints(obj: Object, _now: datetime) -> str:
+    endpoints = _items(obj, "endpoints")
     return _first_three([ip for endpoint in endpoints for ip in endpoint.get("addresses") or ()], "<unset>")
 
 
-def _external_ip(thing: Object, _now: datetime) -> str:
-    spec = thing["spec"]
+def _external_ip(obj: Object, _now: datetime) -> str:
+    spec = obj["spec"]
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName") or "")
-    ingress = _items(thing, "status.loadBalancer.ingress") if spec.get("type") == "LoadBalancer" else []
+    ingress = _items(obj, "status.loadBalancer.ingress") if spec.get("type") == "LoadBalancer" else []
     shown = sorted({each.get("ip") or each.get("hostname") for each in ingress} - {None, ""})
     shown += spec.get("externalIPs") or ()
     return ",".join(shown) or ("<pending>" if spec.get("type") == "LoadBalancer" else _NONE)
 
 
-def _service_ports(thing: Object, _now: datetime) -> str:
+def _service_ports(obj: Object, _now: datetime) -> str:
     ports = []
-    for port in _items(thing, "spec.ports"):
+    for port in _items(obj, "spec.ports"):
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         ports.append(f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}")
     return ",".join(ports) or _NONE
 
 
-def _node_status(thing: Object, _now: datetime) -> str:
-    ready = next((each.get("status") for each in _items(thing, "status.conditions") if each["type"] == "Ready"), "")
+def _node_status(obj: Object, _now: datetime) -> str:
+    ready = next((each.get("status") for each in _items(obj, "status.conditions") if each["type"] == "Ready"), "")
     word = {"True": "Ready", "": "Unknown"}.get(ready, "NotReady")
-    return word + (",SchedulingDisabled" if get_field(thing, "spec.unschedulable") else "")
+    return word + (",SchedulingDisabled" if get_field(obj, "spec.unschedulable") else "")
 
 
-def _roles(thing: Object, _now: datetime) -> str:
-    labels = sorted(thing["metadata"].get("labels") or ())
+def _roles(obj: Object, _now: datetime) -> str:
+    labels = sorted(obj["metadata"].get("labels") or ())
     return ",".join(each.removeprefix(_ROLE_PREFIX) for each in labels if each.startswith(_ROLE_PREFIX)) or _NONE
 
 
-def _pod_ready(thing: Object, _now: datetime) -> str:
-    containers = _items(thing, "status.containerStatuses")
+def _pod_ready(obj: Object, _now: datetime) -> str:
+    containers = _items(obj, "status.containerStatuses")
     ready = sum(bool(each.get("ready")) and get_field(each, "state.running") is not None for each in containers)
-    return f"{ready}/{len(_items(thing, 'spec.containers'))}"
+    return f"{ready}/{len(_items(obj, 'spec.containers'))}"
 
 
-def _pod_status(thing: Object, _now: datetime) -> str:
+def _pod_status(obj: Object, _now: datetime) -> str:
     """The reason of the first container that is not well, else that of the pod."""
-    phase = get_field(thing, "status.phase") or ""
-    if "deletionTimestamp" in thing["metadata"] and phase not in ("Succeeded", "Failed"):
+    phase = get_field(obj, "status.phase") or ""
+    if "deletionTimestamp" in obj["metadata"] and phase not in ("Succeeded", "Failed"):
         return "Terminating"
-    for container in _items(thing, "status.containerStatuses"):
+    for container in _items(obj, "status.containerStatuses"):
         if reason := get_field(container, "state.waiting.reason") or get_field(container, "state.terminated.reason"):
             return str(reason)
-    return str(get_field(thing, "status.reason") or phase)
+    return str(get_field(obj, "status.reason") or phase)
 
 
-def _restarts(thing: Object, now: datetime) -> str:
-    containers = _items(thing, "status.containerStatuses")
+def _restarts(obj: Object, now: datetime) -> str:
+    containers = _items(obj, "status.containerStatuses")
     count = sum(each.get("restartCount", 0) for each in containers)
     # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
     last = max((get_field(each, "lastState.terminated.finishedAt") or "" for each in containers), default="")
     return f"{count} ({since(last, now)} ago)" if count and last else str(count)
 
 
-def _about(thing: Object, _now: datetime) -> str:
-    about = thing["involvedObject"]
+def _about(obj: Object, _now: datetime) -> str:
+    about = obj["involvedObject"]
     return "/".join(filter(None, (about.get("kind", "").lower(), about.get("name"))))
 
 
-def _last_seen(thing: Object, now: datetime) -> str:
+def _last_seen(obj: Object, now: datetime) -> str:
     fields = ("series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime")
-    return since(next((found for each in fields if (found := get_field(thing, each))), None), now)
+    return since(next((found for each in fields if (found := get_field(obj, each))), None), now)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -170,11 +170,11 @@ class _Column:
 
 
 def _field(name: str, path: str, default: str = "", *, is_wide: bool = False) -> _Column:
-    return _Column(name, lambda thing, _now: str(get_field(thing, path) or default).strip(), is_wide)
+    return _Column(name, lambda obj, _now: str(get_field(obj, path) or default).strip(), is_wide)
 
 
 _NAME: Final = _field("Name", "metadata.name")
-_AGE: Final = _Column("Age", lambda thing, now: since(get_field(thing, "metadata.creationTimestamp"), now))
+_AGE: Final = _Column("Age", lambda obj, now: since(get_field(obj, "metadata.creationTimestamp"), now))
 _COLUMNS: Final = {
     "Namespace": (_NAME, _field("Status", "status.phase"), _AGE),
     "Lease": (_NAME, _field("Holder", "spec.holderIdentity"), _AGE),

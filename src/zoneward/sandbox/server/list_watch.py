@@ -278,9 +278,9 @@ class _Lines:
             yield self.line("DELETED", change.last)
         elif did and change.old is not None:
             # As it was while it still matched, at the version at which it ceased to.
-            thing = change.old.object()
-            thing["metadata"]["resourceVersion"] = str(change.version)
-            yield self._line("DELETED", thing)
+            obj = change.old.object()
+            obj["metadata"]["resourceVersion"] = str(change.version)
+            yield self._line("DELETED", obj)
 
     def line(self, event: str, record: Record | None) -> bytes:
         assert record is not None
@@ -292,9 +292,9 @@ class _Lines:
         metadata: Object = {"resourceVersion": str(version)}
         if annotations:
             metadata["annotations"] = annotations
-        thing = {"kind": self._kind.kind, "apiVersion": self._kind.api, "metadata": metadata}
-        return self._line("BOOKMARK", thing)
+        obj = {"kind": self._kind.kind, "apiVersion": self._kind.api, "metadata": metadata}
+        return self._line("BOOKMARK", obj)
 
-    def _line(self, event: str, thing: Object) -> bytes:
-        shaped = self._shaper(thing) if self._shaper else thing
+    def _line(self, event: str, obj: Object) -> bytes:
+        shaped = self._shaper(obj) if self._shaper else obj
         return msgspec.json.encode({"type": event, "object": shaped}) + b"\n"

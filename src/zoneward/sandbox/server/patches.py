@@ -35,7 +35,7 @@ def patch_object(
     is_strategic = content_type == STRATEGIC_PATCH
     new = strategic_merge_patch(old, patch, type_of(kind)) if is_strategic else merge_patch(old, patch)
     try:
-        thing, unknown = fitted(new, kind)
+        obj, unknown = fitted(new, kind)
         if unknown and validation == "Strict":
             raise MisfitError(f"strict decoding error: {', '.join(unknown)}")
     except MisfitError as misfit:
@@ -43,14 +43,14 @@ def patch_object(
         causes = [{"reason": "FieldValueInvalid", "message": str(misfit), "field": "patch"}]
         message = f' "" is invalid: patch: Invalid value: {misfit}'
         raise StatusError(422, "Invalid", message, details={"causes": causes}) from None
-    return thing, unknown if validation == "Warn" else []
+    return obj, unknown if validation == "Warn" else []
 
 
-def merge_patch(thing: Any, patch: Any) -> Any:
+def merge_patch(obj: Any, patch: Any) -> Any:
     """RFC 7396: null removes a field, objects are merged, all else replaces."""
     if not isinstance(patch, dict):
         return patch
-    merged = dict(thing) if isinstance(thing, dict) else {}
+    merged = dict(obj) if isinstance(obj, dict) else {}
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
@@ -59,8 +59,8 @@ def merge_patch(thing: Any, patch: Any) -> Any:
     return merged
 
 
-def strategic_merge_patch(thing: Object, patch: Object, type_: Type | None) -> Object:
-    """What ``patch`` makes of ``thing``, an object of that type. Raises StatusError."""
+def strategic_merge_patch(obj: Object, patch: Object, type_: Type | None) -> Object:
+    """What ``patch`` makes of ``obj``, an object of that type. Raises StatusError."""
     match patch.get(_DIRECTIVE):
         case None:
             pass
@@ -70,10 +70,10 @@ def strategic_merge_patch(thing: Object, patch: Object, type_: Type | None) -> O
             return {}
         case other:
             raise _failed(f"expected $patch to be replace or delete, got {show(other)}")
-    merged = dict(thing)
+    merged = dict(obj)
     if _RETAIN in patch:
         kept = _checked(patch[_RETAIN], _RETAIN)
-        merged = {name: value for name, value in thing.items() if name in kept}
+        merged = {name: value for name, value in obj.items() if name in kept}
     orders = {name.removeprefix(_ORDER): value for name, value in patch.items() if name.startswith(_ORDER)}
     for name, value in patch.items():
         if name.startswith(_DELETE_FROM):

@@ -71,14 +71,14 @@ def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearra
 
 
 def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
-    thing: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
-    found = thing.get("metadata")
+    obj: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    found = obj.get("metadata")
     metadata: Object = found if isinstance(found, dict) else {}
     namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
     try:
         if namespace and registry.find("namespaces", "", namespace) is None:
             registry.restore(registry.kinds["namespaces"], a_namespace(namespace))
-        registry.restore(kind, thing)
+        registry.restore(kind, obj)
     except StatusError as refusal:
         title = "/".join(part for part in (namespace, str(metadata.get("name", ""))) if part)
         raise InputError(source, f"document {number}", f"{kind.kind} {title}", refusal.message) from None
@@ -112,8 +112,8 @@ def _flat(value: Any) -> Iterator[Any]:
     for item in head.items or ():
         of = object_head(item)
         if of.kind is None and named:
-            thing: Object = msgspec.json.decode(item) if isinstance(item, msgspec.Raw) else item
-            yield {"kind": named, "apiVersion": head.api_version} | thing
+            obj: Object = msgspec.json.decode(item) if isinstance(item, msgspec.Raw) else item
+            yield {"kind": named, "apiVersion": head.api_version} | obj
         else:
             yield from _flat(item)
 

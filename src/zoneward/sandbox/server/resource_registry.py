@@ -90,9 +90,9 @@ class Registry:
 
     # --- creating -----------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, thing: Object, *, is_dry_run: bool = False) -> WriteResult:
-        """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
-        new = dict(thing)
+    def create(self, kind: Kind, namespace: str, obj: Object, *, is_dry_run: bool = False) -> WriteResult:
+        """``obj`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
+        new = dict(obj)
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         _set_namespace(kind, namespace, metadata)
         if metadata.pop("resourceVersion", None):
@@ -117,12 +117,12 @@ class Registry:
             raise errors.already_exists(kind, key[1], is_ending=found.is_ending)
         return WriteResult(new, is_new=True, record=None if is_dry_run else self._put(kind, key, new, None))
 
-    def restore(self, kind: Kind, thing: Object) -> Object:
+    def restore(self, kind: Kind, obj: Object) -> Object:
         """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
 
         Raises StatusError for one that the API would not take.
         """
-        new, _ = decode(thing, kind, validation="Ignore")
+        new, _ = decode(obj, kind, validation="Ignore")
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
         _set_namespace(kind, namespace, metadata)
@@ -311,8 +311,8 @@ class LocalClient:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
-        known, _ = decode(thing, kind, validation="Ignore")
+    def create(self, kind: Kind, namespace: str, obj: Object) -> Object:
+        known, _ = decode(obj, kind, validation="Ignore")
         return self._registry.create(kind, namespace, known).object
 
     def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:

@@ -122,13 +122,13 @@ def decode(body: object, kind: Kind, *, validation: Validation = "Warn") -> tupl
     ``body`` is decoded JSON; null counts as an empty object.
     """
     try:
-        thing, unknown = fitted(body, kind)
+        obj, unknown = fitted(body, kind)
     except MisfitError as misfit:
         raise bad_request(f"the object cannot be handled as a {kind.kind}: {misfit}") from None
     if unknown and validation == "Strict":
         version = f'{kind.kind} in version "{kind.version}"'
         raise bad_request(f"{version} cannot be handled as a {kind.kind}: strict decoding error: {', '.join(unknown)}")
-    return thing, unknown if validation == "Warn" else []
+    return obj, unknown if validation == "Warn" else []
 
 
 def fitted(value: object, kind: Kind) -> tuple[Object, list[str]]:
@@ -143,9 +143,9 @@ def fitted(value: object, kind: Kind) -> tuple[Object, list[str]]:
     if named != (kind.api, kind.kind):
         raise MisfitError(f"expected a {kind.kind} of {kind.api}, got {show(named[1])} of {show(named[0])}")
     unknown: list[str] = []
-    thing = _read_struct(value, type_of(kind), None, unknown)
-    thing["metadata"].pop("managedFields", None)
-    return thing | {"kind": kind.kind, "apiVersion": kind.api}, unknown
+    obj = _read_struct(value, type_of(kind), None, unknown)
+    obj["metadata"].pop("managedFields", None)
+    return obj | {"kind": kind.kind, "apiVersion": kind.api}, unknown
 
 
 _Path = tuple[Any, str] | None

@@ -48,8 +48,8 @@ class Record:
 
     def object(self) -> Object:
         """A new dictionary each time: the caller may change it."""
-        thing: Object = msgspec.json.decode(self.data)
-        return thing
+        obj: Object = msgspec.json.decode(self.data)
+        return obj
 
 
 class StoredChange(NamedTuple):
@@ -122,23 +122,23 @@ class VersionedStore:
         """Those of one namespace or of all, in order, as they are now."""
         return self.page(kind, version=self.version, namespace=namespace)
 
-    def put(self, kind: Kind, key: Key, thing: Object) -> Record:
-        """Create or replace. ``thing`` gets its new version, and must not change afterwards."""
+    def put(self, kind: Kind, key: Key, obj: Object) -> Record:
+        """Create or replace. ``obj`` gets its new version, and must not change afterwards."""
         kept = self._kinds[kind.resource]
         old = kept.records.get(key)
-        record = self._record(kept, thing)
+        record = self._record(kept, obj)
         if old is None:
             insort(kept.paths, _path_of(key))
         kept.records[key] = record
         self._publish(kept, StoredChange(record.version, key, old, record, None, self._clock()))
         return record
 
-    def delete(self, kind: Kind, key: Key, thing: Object | None = None) -> Record:
-        """Its last state, at the version of its end; ``thing`` where that is not what is held."""
+    def delete(self, kind: Kind, key: Key, obj: Object | None = None) -> Record:
+        """Its last state, at the version of its end; ``obj`` where that is not what is held."""
         kept = self._kinds[kind.resource]
         old = kept.records.pop(key)
         del kept.paths[bisect_left(kept.paths, _path_of(key))]
-        last = self._record(kept, old.object() if thing is None else thing)
+        last = self._record(kept, old.object() if obj is None else obj)
         self._publish(kept, StoredChange(last.version, key, old, None, last, self._clock()))
         return last
 
@@ -186,17 +186,17 @@ class VersionedStore:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _record(self, kept: _KindStore, thing: Object) -> Record:
+    def _record(self, kept: _KindStore, obj: Object) -> Record:
         self.version += 1
-        metadata = thing["metadata"]
+        metadata = obj["metadata"]
         metadata["resourceVersion"] = str(self.version)
-        rest = {name: value for name, value in thing.items() if name not in ("kind", "apiVersion")}
+        rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
         return Record(
             kept.head + msgspec.json.encode(rest)[1:],
             self.version,
             metadata["uid"],
             metadata.get("labels") or _NO_LABELS,
-            {path: _selected(thing, path) for path in kept.kind.selectable.values()},
+            {path: _selected(obj, path) for path in kept.kind.selectable.values()},
             tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
             "deletionTimestamp" in metadata,
         )
@@ -211,8 +211,8 @@ class VersionedStore:
             listener(kept.kind, change)
 
 
-def _selected(thing: Object, path: str) -> str:
-    value = get_field(thing, path)
+def _selected(obj: Object, path: str) -> str:
+    value = get_field(obj, path)
     return str(bool(value)).lower() if path == "spec.unschedulable" else value or ""
 
 

@@ -90,9 +90,9 @@ class PodStrategy(Strategy):
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return new["spec"] is not old["spec"] and new["spec"] != old["spec"]
 
-    def grace(self, thing: Object, wanted: int | None) -> int:
-        spec = thing["spec"]
-        if not spec.get("nodeName") or (thing.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+    def grace(self, obj: Object, wanted: int | None) -> int:
+        spec = obj["spec"]
+        if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             return 0
         period: int = (spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted
         return 1 if period < 0 else period
@@ -159,5 +159,5 @@ class NamespaceStrategy(Strategy):
         new["status"] = (new.get("status") or {}) | {"phase": "Terminating"}
         new["metadata"].pop("deletionGracePeriodSeconds", None)  # of all kinds only this one gets none
 
-    def holds(self, thing: Object) -> bool:
-        return bool((thing.get("spec") or {}).get("finalizers")) or super().holds(thing)
+    def holds(self, obj: Object) -> bool:
+        return bool((obj.get("spec") or {}).get("finalizers")) or super().holds(obj)
