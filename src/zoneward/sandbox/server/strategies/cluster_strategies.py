@@ -122,6 +122,14 @@ def _label_by_node(pod: Object, objects: ObjectReader) -> None:
 
 
 class LeaseStrategy(Strategy):
+    def prepare_create(self, new: Object, objects: ObjectReader) -> None:
+        # Upstream's gate of these fields is off.
+        spec = new.get("spec") or {}
+        new["spec"] = {name: spec[name] for name in spec if name not in ("strategy", "preferredHolder")}
+
+    def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
+        self.prepare_create(new, objects)
+
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         if (duration := spec.get("leaseDurationSeconds")) is not None and duration <= 0:

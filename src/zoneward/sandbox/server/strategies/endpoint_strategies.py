@@ -49,6 +49,9 @@ class EndpointSliceStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         endpoints = new.get("endpoints") or ()
         known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
+        # This version of the API has no topology: upstream drops the field.
+        if any("deprecatedTopology" in endpoint for endpoint in endpoints):
+            endpoints = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
         if not self._zone_hints and not any(known):
             endpoints = [_without(endpoint, "hints") for endpoint in endpoints]
         elif not self._node_hints and not any(hints.get("forNodes") for hints in known):
