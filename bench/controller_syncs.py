@@ -32,7 +32,7 @@ Object = dict[str, Any]
 _APPROACHES: Final[dict[str, tuple[dict[str, str], Object]]] = {
     "none": ({}, {}),
     "Auto": ({"service.kubernetes.io/topology-mode": "Auto"}, {}),
-    "PreferSameZone": ({}, {"trafficDistribution": "PreferSameZone"}),
+    "PreferSameZone": ({}, {"distribution": "PreferSameZone"}),
 }
 _SIZES: Final = (100, 1_000, 5_000, 10_000)
 _FLIPS: Final = 200
