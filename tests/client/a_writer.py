@@ -1,7 +1,6 @@
 """A writer to a sandbox, and what it writes."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -93,11 +92,3 @@ async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, 
 
 def kept(registry: Registry, plural: str, name: str) -> Object | None:
     return registry.find(plural, NAMESPACE, name)
-
-
-def with_registry(work: Callable[[Writer, Registry], Coroutine[Any, Any, None]], *faults: str, **options: Any) -> None:
-    async def run() -> None:
-        async with a_writer(*faults, **options) as (writer, registry):
-            await work(writer, registry)
-
-    asyncio.run(run())

@@ -52,7 +52,6 @@ SOURCE = ROOT / "src" / "zoneward"
 DOCS = ROOT / "docs"
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
 PAGES = tuple(ROOT / each / "README.md" for each in (".", "deploy", "examples")) + tuple(sorted(DOCS.glob("*.md")))
-_LOGGED = re.compile(r"\b_?log\.(?:info|warning|error)\(\s*\"([^\"]+)\"")
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 

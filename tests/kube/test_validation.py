@@ -79,7 +79,6 @@ def test_errors_come_in_upstreams_order() -> None:
 
 LOOPBACK: Final = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
 ONE_SEGMENT: Final = "should be a domain with at least two segments separated by dots"
-BYTES: Final = "must be no more than 63 bytes"
 LONG: Final = "must be no more than {} characters"
 
 

@@ -72,9 +72,6 @@ def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> No
     assert (upstream.gates, upstream.subsetting, upstream.max_endpoints_per_slice) == (ours.gates, ours.subsetting, 7)
 
 
-TURNED_ROUND: Final = FeatureGates(
-    **{each.name: each.name == "service_topology" for each in dataclasses.fields(FeatureGates)}
-)
 SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] = (
     ("hints", "startThreshold", "start_threshold", ((0.1, Fraction(1, 10)), (1e-05, Fraction(1, 100_000)))),
     ("hints", "keepThreshold", "keep_threshold", ((1, Fraction(1)), (100, Fraction(100)))),

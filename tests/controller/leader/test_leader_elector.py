@@ -291,7 +291,6 @@ async def test_a_margin_is_time_that_must_be_left_until_the_deadline() -> None:
 
 SKEWS = st.timedeltas(timedelta(days=-1000), timedelta(days=1000))
 HOSTS = st.lists(st.tuples(st.floats(0.9, 1.1), SKEWS, st.booleans()), min_size=2, max_size=4)
-WHAT = ["kill", "restart", "stand still", "set the clock", "label", "delete", "let go", "better", "worse"]
 HAPPENINGS = st.lists(
     st.tuples(
         st.sampled_from(

@@ -37,7 +37,6 @@ from zoneward.slices.ports import PortKey, port_key
 
 EndpointsPolicy = Literal["keep", "delete"]
 """What happens to the Endpoints object."""
-ENDPOINTS_POLICIES: Final[tuple[EndpointsPolicy, ...]] = ("keep", "delete")
 _SKIPPED: Final = "true"
 
 
