@@ -7,6 +7,7 @@ from typing import Final
 
 # Nodes and zones.
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
 NODE_EXCLUDED_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",

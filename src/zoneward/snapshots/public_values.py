@@ -11,7 +11,7 @@ from zoneward.kube.objects import Allocatable, Number
 from zoneward.kube.validation import ADDRESS_TYPES, PROTOCOLS
 
 _ZONE: Final = (names.ZONE_LABEL, "failure-domain.beta.kubernetes.io/zone")
-_REGION: Final = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+_REGION: Final = (names.REGION_LABEL, "failure-domain.beta.kubernetes.io/region")
 _HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE_LABELS: Final = frozenset(_ZONE)
 REGION_LABELS: Final = frozenset(_REGION)

@@ -6,11 +6,10 @@ from ipaddress import IPv4Address
 from random import Random
 from typing import Final
 
-from zoneward.kube.names import ZONE_LABEL
+from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 from zoneward.sandbox.play.play_file import NodeGroup, Workload
 from zoneward.sandbox.play.timeline import Key, Object
 
-_REGION_LABEL: Final = "topology.kubernetes.io/region"
 _PODS: Final = int(IPv4Address("10.64.0.0"))
 _BITS: Final = 9
 """Of each node's range: more than the pods it may have, so that an address is not taken again at once."""
@@ -58,7 +57,7 @@ class PlayedPod:
         labels = {
             "app": self.workload.name,
             "pod-template-hash": self.template,
-            _REGION_LABEL: node.group.region,
+            REGION_LABEL: node.group.region,
             ZONE_LABEL: node.group.zone,
         }
         return {
@@ -143,7 +142,7 @@ class PlayedNode:
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": self.name,
             "kubernetes.io/os": "linux",
-            _REGION_LABEL: self.group.region,
+            REGION_LABEL: self.group.region,
             ZONE_LABEL: self.group.zone,
         }
         status = {

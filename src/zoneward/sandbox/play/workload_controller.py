@@ -8,9 +8,8 @@ from zoneward.sandbox.durations import parse_span
 from zoneward.sandbox.play.play_file import Workload
 from zoneward.sandbox.play.pods_and_nodes import PlayedNode, PlayedPod, choose_node
 from zoneward.sandbox.play.timeline import Create, Delete, Key, Patch, Timeline
+from zoneward.sandbox.server.resource_registry import NAME_ALPHABET
 
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""What Kubernetes makes names of."""
 _PATIENCE: Final = 1.0
 """Seconds until a pod that the server refused is tried again."""
 _RUNS_AFTER: Final = 0.5
@@ -196,7 +195,7 @@ class WorkloadController:
             self.reconcile(self.state_of(pod))
 
     def _letters(self, length: int) -> str:
-        return "".join(self._timeline.chance.choices(_LETTERS, k=length))
+        return "".join(self._timeline.chance.choices(NAME_ALPHABET, k=length))
 
 
 def _dispensable(pods: list[PlayedPod]) -> list[PlayedPod]:

@@ -19,6 +19,8 @@ from zoneward.kube.validation import (
 
 Object = dict[str, Any]
 """JSON as a dictionary."""
+PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
+"""How kube-apiserver words it."""
 
 
 def get_field(obj: Any, path: str) -> Any:

@@ -16,7 +16,7 @@ from zoneward.sandbox.server.kinds import Kind, Object, changed_metadata_errors
 from zoneward.sandbox.server.schema import as_time, decode
 from zoneward.sandbox.server.versioned_store import Key, Record, VersionedStore, new_uid
 
-_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
 _SUFFIX: Final = 5
 _FIXED: Final = ("creationTimestamp", "deletionTimestamp")
@@ -253,7 +253,7 @@ class Registry:
 
     def _generated_name(self, kind: Kind, namespace: str, prefix: str) -> str:
         while True:
-            name = prefix[: 63 - _SUFFIX] + "".join(self._chance.choices(_ALPHABET, k=_SUFFIX))
+            name = prefix[: 63 - _SUFFIX] + "".join(self._chance.choices(NAME_ALPHABET, k=_SUFFIX))
             if self.store.get(kind.stored, (namespace, name)) is None:
                 return name
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from zoneward.kube import formats
-from zoneward.kube.names import ZONE_LABEL
+from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 from zoneward.kube.validation import FieldError, error, invalid
 from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 from zoneward.sandbox.server.schema import as_time
@@ -114,7 +114,7 @@ def _label_by_node(pod: Object, objects: ObjectReader) -> None:
     """A pod gets the zone and the region of its node (gate ``PodTopologyLabelsAdmission``)."""
     node = objects.find("nodes", "", pod["spec"].get("nodeName") or "") or {"metadata": {}}
     known = node["metadata"].get("labels") or {}
-    if labels := {name: known[name] for name in ("topology.kubernetes.io/region", ZONE_LABEL) if name in known}:
+    if labels := {name: known[name] for name in (REGION_LABEL, ZONE_LABEL) if name in known}:
         pod["metadata"]["labels"] = (pod["metadata"].get("labels") or {}) | labels
 
 

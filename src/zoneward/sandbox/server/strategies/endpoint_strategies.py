@@ -22,7 +22,7 @@ from zoneward.kube.validation import (
     not_supported,
     too_many,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import PORT_RANGE, Object, ObjectReader, Strategy
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
@@ -48,19 +48,24 @@ class EndpointSliceStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, objects: ObjectReader) -> None:
         endpoints = new.get("endpoints") or ()
-        known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
         # This version of the API has no topology: upstream drops the field.
         if any("deprecatedTopology" in endpoint for endpoint in endpoints):
             endpoints = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
+        if not (self._zone_hints and self._node_hints):
+            endpoints = self._without_gated_hints(endpoints, old)
+        # An empty list is stored as null.
+        new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
+
+    def _without_gated_hints(self, endpoints: Sequence[Object], old: Object) -> Sequence[Object]:
+        known = [endpoint.get("hints") or {} for endpoint in old.get("endpoints") or ()]
         if not self._zone_hints and not any(known):
-            endpoints = [_without(endpoint, "hints") for endpoint in endpoints]
-        elif not self._node_hints and not any(hints.get("forNodes") for hints in known):
-            endpoints = [
+            return [_without(endpoint, "hints") for endpoint in endpoints]
+        if not self._node_hints and not any(hints.get("forNodes") for hints in known):
+            return [
                 endpoint | {"hints": _without(endpoint["hints"], "forNodes")} if endpoint.get("hints") else endpoint
                 for endpoint in endpoints
             ]
-        # An empty list is stored as null.
-        new["endpoints"], new["ports"] = endpoints or None, new.get("ports") or None
+        return endpoints
 
     def restore(self, new: Object, old: Object | None) -> Iterable[FieldError]:
         new["endpoints"], new["ports"] = new.get("endpoints") or None, new.get("ports") or None
@@ -163,7 +168,7 @@ def _ports_errors(ports: Sequence[Mapping[str, Any]], field: str) -> Iterator[Fi
         elif len(ports) > 1:
             yield error("FieldValueRequired", f"{here}.name")
         if not 1 <= port["port"] <= 65535:
-            yield from invalid(f"{here}.port", port["port"], ["must be between 1 and 65535, inclusive"])
+            yield from invalid(f"{here}.port", port["port"], [PORT_RANGE])
         if not protocol:
             yield error("FieldValueRequired", f"{here}.protocol")
         elif protocol not in PROTOCOLS:

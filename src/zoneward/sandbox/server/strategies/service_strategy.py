@@ -21,7 +21,7 @@ from zoneward.kube.validation import (
     not_supported,
     validate_traffic_distribution,
 )
-from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.kinds import PORT_RANGE, Object, ObjectReader, Strategy
 from zoneward.sandbox.server.status_errors import internal
 
 Spec = Mapping[str, Any]
@@ -36,7 +36,6 @@ _CHOICES: Final = {
     "internalTrafficPolicy": ("Cluster", "Local"),
     "externalTrafficPolicy": ("Cluster", "Local"),
 }
-_PORT: Final = "must be between 1 and 65535, inclusive"
 _AFFINITY_SECONDS: Final = 10800
 """How long a client stays with its endpoint."""
 
@@ -248,11 +247,11 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
         if name and name in names[:index]:
             yield error("FieldValueDuplicate", f"{field}.name", value=name)
         if not 1 <= port["port"] <= 65535:
-            yield from invalid(f"{field}.port", port["port"], [_PORT])
+            yield from invalid(f"{field}.port", port["port"], [PORT_RANGE])
         if port["protocol"] not in PROTOCOLS:
             yield not_supported(f"{field}.protocol", port["protocol"], sorted(PROTOCOLS))
         if isinstance(target := port["targetPort"], int) and not 1 <= target <= 65535:
-            yield from invalid(f"{field}.targetPort", target, [_PORT])
+            yield from invalid(f"{field}.targetPort", target, [PORT_RANGE])
     yield from labels_errors(spec.get("selector") or {}, "spec.selector")
     for field, known in _CHOICES.items():
         if (value := spec.get(field)) is not None and value not in known:
