@@ -145,6 +145,7 @@ def a_service(
     algorithm: str | None = None,
     starting: str | None = None,
     threshold: str | None = None,
+    max_overload: str | None = None,
     selector: Mapping[str, str] | None = None,
     selects: bool = True,
     families: Sequence[str] | None = IPV4,
@@ -158,8 +159,8 @@ def a_service(
     **spec: Any,
 ) -> Service:
     """A Service. ``mode`` is the new topology annotation's value, ``old`` the old one's; ``selects`` off takes the
-    selector. ``subsetting``, ``algorithm`` and ``starting`` are the annotations of KEP-2004, ``threshold`` is that for
-    hints. ``spec`` are other fields of its spec, by their own names.
+    selector. ``subsetting``, ``algorithm`` and ``starting`` are the annotations of KEP-2004, ``threshold`` and
+    ``max_overload`` are those for hints. ``spec`` are other fields of its spec, by their own names.
     """
     given = {
         names.TOPOLOGY_MODE_ANNOTATION: mode,
@@ -168,6 +169,7 @@ def a_service(
         names.SUBSETTING_ALGORITHM_ANNOTATION: algorithm,
         names.STARTING_THRESHOLD_ANNOTATION: starting,
         names.HINTS_THRESHOLD_ANNOTATION: threshold,
+        names.MAX_OVERLOAD_ANNOTATION: max_overload,
     }
     marks = {key: value for key, value in given.items() if value is not None} | dict(annotations or {})
     if ports is None:

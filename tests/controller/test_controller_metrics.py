@@ -31,6 +31,7 @@ from zoneward.controller.sync_counts import (
     SyncResult,
     TrafficDistribution,
     family_totals,
+    hinted_by,
     sync_labels,
     traffic_distribution,
 )
@@ -288,6 +289,11 @@ HINTED = {
     "PreferSameNode": (a_service(distribution="PreferSameNode"), HintedBy.SAME_ZONE),
     "subsetting": (a_service(subsetting="Auto", algorithm="local"), HintedBy.AUTO),
 }
+
+
+def test_hints_of_balanced_are_from_demand() -> None:
+    (family,) = Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan().families
+    assert hinted_by(replace(family.decision, heuristic="Balanced")) is HintedBy.AUTO
 
 
 @pytest.mark.parametrize(("service", "by"), HINTED.values(), ids=HINTED)

@@ -49,6 +49,7 @@ ANNOTATIONS: Final = (
     "zoneward.dev/heuristic",
     "endpoints.kubernetes.io/last-change-trigger-time",
     "zoneward.dev/zones",
+    "zoneward.dev/zone-weights",
 )
 
 

@@ -20,7 +20,13 @@ from tests.clusters import Cluster, slices_after
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
-from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
+from zoneward.routing.configuration import (
+    Configuration,
+    DefaultApproach,
+    FeatureGates,
+    HintsSettings,
+    SubsettingSettings,
+)
 
 
 def examples(number: int) -> settings:
@@ -77,6 +83,7 @@ _OWN_ZONE: Final = (
     Setting("Banana", distribution="PreferSameZone"),
     Setting(distribution="PreferSameZone", subsetting="Banana"),
 )
+_SHARED_SETS: Final = (Setting("zoneward.dev/Balanced"), Setting(distribution="zoneward.dev/Balanced"))
 _OWN_NODE: Final = (Setting(distribution="PreferSameNode"), Setting("zoneward.dev/PreferSameNode"))
 _NOTHING: Final = (
     Setting(),
@@ -114,7 +121,7 @@ _any_setting: Final[st.SearchStrategy[Setting]] = st.builds(
 )
 BALANCED: Final = st.sampled_from(_BALANCED)
 """Settings that ask for ProportionalZoneCPU."""
-ZONE_HINTS: Final = st.sampled_from((*_BALANCED, *_OWN_ZONE))
+ZONE_HINTS: Final = st.sampled_from((*_BALANCED, *_OWN_ZONE, *_SHARED_SETS))
 """Settings that ask for hints for zones alone."""
 NODE_HINTS: Final = st.sampled_from(_OWN_NODE)
 """Settings that ask for hints for nodes."""
@@ -261,6 +268,7 @@ _GATES: Final = (
     FeatureGates(prefer_same_traffic_distribution=False),
     FeatureGates(topology_aware_subsetting=False),
 )
+_DEFAULT_APPROACHES: Final[tuple[DefaultApproach, ...]] = (*("ClusterWide",) * 3, "Subsetting", "Balanced")
 _ANY_ALGORITHM: Final = tuple(SUBSETTING_ALGORITHMS)
 _WITHOUT_WEIGHTS: Final = tuple(name for name in _ANY_ALGORITHM if not SUBSETTING_ALGORITHMS[name].weighs)
 
@@ -314,7 +322,7 @@ def clusters(
             max_endpoints_per_slice=draw(st.sampled_from((100, 2, 3, 5, 10))),
             hints=draw(st.sampled_from(_THRESHOLDS)),
             subsetting=draw(subsetting_settings()),
-            default_approach=draw(st.sampled_from(("ClusterWide", "ClusterWide", "ClusterWide", "Subsetting"))),
+            default_approach=draw(st.sampled_from(_DEFAULT_APPROACHES)),
             gates=FeatureGates() if tidy else draw(st.sampled_from(_GATES)),
         ),
     )

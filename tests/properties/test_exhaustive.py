@@ -12,7 +12,7 @@ from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.kube.objects import is_ready
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.allocation import allocate
+from zoneward.routing.allocation import allocate, threshold_parameters
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.rules import Reason
 
@@ -50,8 +50,7 @@ def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -
                 demand=weights,
                 supply=[0] * (len(zones) - 1) + [endpoints],
                 previous=[0] * len(zones) ** 2,
-                threshold=threshold,
-                start_threshold=START,
+                parameters=threshold_parameters(threshold, START),
             )
             assert (allocation is not None) == (least is not None and least < threshold), (weights, least)
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS as SUBSETTING
 from zoneward.routing.algorithms.heuristics import Heuristic
-from zoneward.routing.allocation import Allocation, allocate, allocation_of
+from zoneward.routing.allocation import Allocation, allocate, allocation_of, threshold_parameters
 from zoneward.routing.placement.groups import ZoneGroup, own_group
 
 ZONES = ("a", "b", "c")
@@ -19,8 +19,7 @@ def run(heuristic: Heuristic, supply: list[int]) -> Allocation | None:
         demand=[1, 1, 1],
         supply=supply,
         previous=[0] * 9,
-        threshold=Fraction(1, 5),
-        start_threshold=Fraction(1, 5),
+        parameters=threshold_parameters(Fraction(1, 5), Fraction(1, 5)),
     )
 
 

@@ -14,13 +14,17 @@ from zoneward.kube.input_error import ConfigurationError
 from zoneward.proxy.proxy_configuration import SECTION as PROXY_SECTION
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
+    BalancedSettings,
     Configuration,
     Encoding,
     FeatureGates,
     HintsSettings,
+    Objective,
     SubsettingSettings,
     configuration_from,
 )
+from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED
+from zoneward.routing.zone_costs import ZoneCosts
 
 HEAD: Final = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
 DESIGN: Final[dict[str, Any]] = {
@@ -34,7 +38,13 @@ DESIGN: Final[dict[str, Any]] = {
         "ServiceTopology": False,
     },
     "defaultApproach": "ClusterWide",
-    "hints": {"startThreshold": 0.2, "keepThreshold": 0.3, "missingCPU": "count-nodes", "inZoneTolerance": 0.1},
+    "hints": {
+        "startThreshold": 0.2,
+        "keepThreshold": 0.3,
+        "missingCPU": "count-nodes",
+        "inZoneTolerance": 0.1,
+        "auto": "ProportionalZoneCPU",
+    },
     "subsetting": {
         "algorithm": "local",
         "startingThreshold": 3,
@@ -42,6 +52,11 @@ DESIGN: Final[dict[str, Any]] = {
         "overloadThreshold": 0.5,
         "inZoneTolerance": 0.1,
         "encoding": "slice-groups",
+    },
+    "balanced": {
+        "maxOverload": 0.2,
+        "objective": "score",
+        "costs": {"sameRegion": 1, "otherRegion": 1, "zones": {}},
     },
     "maxEndpointsPerSlice": 100,
 }
@@ -51,14 +66,15 @@ DESIGN: Final[dict[str, Any]] = {
 def test_the_designs_document_is_the_default() -> None:
     assert configuration_from(HEAD) == Configuration()
     assert configuration_from(DESIGN) == Configuration()
-    for section in ("featureGates", "hints", "subsetting"):
+    for section in ("featureGates", "hints", "subsetting", "balanced"):
         for key in DESIGN[section]:
             rest = {name: value for name, value in DESIGN[section].items() if name != key}
             assert configuration_from({**DESIGN, section: rest}) == Configuration()
 
 
-def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> None:
+def test_as_upstream_has_one_threshold_and_auto_and_gives_up_on_nodes_without_cpu() -> None:
     ours = Configuration(
+        hints=HintsSettings(start_threshold=Fraction(1, 10), auto="Balanced"),
         gates=FeatureGates(prefer_same_traffic_distribution=False),
         subsetting=SubsettingSettings(padding=1),
         max_endpoints_per_slice=7,
@@ -67,7 +83,7 @@ def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> No
     assert upstream.upstream
     assert (ours.manager, upstream.manager) == (names.MANAGER, names.BUILT_IN_MANAGER)
     assert upstream.hints == HintsSettings(
-        start_threshold=Fraction(1, 5), keep_threshold=Fraction(1, 5), missing_cpu="disable"
+        start_threshold=Fraction(1, 5), keep_threshold=Fraction(1, 5), missing_cpu="disable", auto="ProportionalZoneCPU"
     )
     assert (upstream.gates, upstream.subsetting, upstream.max_endpoints_per_slice) == (ours.gates, ours.subsetting, 7)
 
@@ -77,15 +93,43 @@ SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] =
     ("hints", "keepThreshold", "keep_threshold", ((1, Fraction(1)), (100, Fraction(100)))),
     ("hints", "missingCPU", "missing_cpu", (("disable", "disable"),)),
     ("hints", "inZoneTolerance", "in_zone_tolerance", ((0, Fraction(0)), (1, Fraction(1)))),
+    ("hints", "auto", "auto", (("Balanced", "Balanced"),)),
     ("subsetting", "algorithm", "algorithm", tuple((each, each) for each in SUBSETTING_ALGORITHMS)),
     ("subsetting", "encoding", "encoding", tuple((each, each) for each in get_args(Encoding))),
     ("subsetting", "startingThreshold", "starting_threshold", ((0.1, Fraction(1, 10)), (1000, Fraction(1000)))),
     ("subsetting", "padding", "padding", ((0, 0), (1000, 1000))),
     ("subsetting", "overloadThreshold", "overload_threshold", ((0.7, Fraction(7, 10)), (100, Fraction(100)))),
     ("subsetting", "inZoneTolerance", "in_zone_tolerance", ((0, Fraction(0)), (1.0, Fraction(1)))),
+    (
+        *("balanced", "maxOverload", "max_overload"),
+        (
+            *((0, Fraction(0)), (-0.0, Fraction(0)), (0.35, Fraction(7, 20)), (10, Fraction(10))),
+            *(("0%", Fraction(0)), ("20%", Fraction(1, 5)), ("1000%", Fraction(10)), ("2.5", Fraction(5, 2))),
+        ),
+    ),
+    ("balanced", "objective", "objective", tuple((each, each) for each in get_args(Objective))),
+    (
+        *("balanced", "costs", "costs"),
+        (
+            (None, ZoneCosts()),
+            ({"sameRegion": 0.5}, ZoneCosts(same_region=Fraction(1, 2))),
+            ({"sameRegion": 0, "otherRegion": 1e9}, ZoneCosts(Fraction(0), Fraction(10**9))),
+            ({"zones": None}, ZoneCosts()),
+            ({"zones": {"a": None, "b": {}}}, ZoneCosts()),
+            ({"zones": {"b": {"a": 0.3}}}, ZoneCosts(pairs=(("a", "b", Fraction(3, 10)), ("b", "a", Fraction(3, 10))))),
+            (
+                {"zones": {"b": {"a": 0.3, "b": 0}, "a": {"b": 2}}},
+                ZoneCosts(pairs=(("a", "b", Fraction(2)), ("b", "a", Fraction(3, 10)))),
+            ),
+            (
+                {"sameRegion": 0, "otherRegion": 0, "zones": {"a": {"b": 1}}},
+                ZoneCosts(Fraction(0), Fraction(0), (("a", "b", Fraction(1)), ("b", "a", Fraction(1)))),
+            ),
+        ),
+    ),
 )
 """Section, key, the attribute that it becomes, and values as written and as read."""
-SECTIONS: Final = {"hints": HintsSettings, "subsetting": SubsettingSettings}
+SECTIONS: Final = {"hints": HintsSettings, "subsetting": SubsettingSettings, "balanced": BalancedSettings}
 READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
     "every gate turned round": (
         {"featureGates": {key: not on for key, on in DESIGN["featureGates"].items()}},
@@ -97,6 +141,8 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
     ),
     "sections without content": ({"featureGates": None, "hints": None, "subsetting": {}}, Configuration()),
     "subsetting by default": ({"defaultApproach": "Subsetting"}, Configuration(default_approach="Subsetting")),
+    "balanced by default": ({"defaultApproach": "Balanced"}, Configuration(default_approach="Balanced")),
+    "an empty section for costs": ({"balanced": None}, Configuration()),
     "equal thresholds": (
         {"hints": {"startThreshold": 0.3, "keepThreshold": 0.3}},
         Configuration(hints=HintsSettings(start_threshold=Fraction(3, 10))),
@@ -136,7 +182,10 @@ A_TOLERANCE: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 A_MAP: Final = "a map"
 AN_INTEGER: Final = "a whole number"
 A_BOOLEAN: Final = "true or false"
-AN_APPROACH: Final = "ClusterWide or Subsetting"
+AN_APPROACH: Final = "ClusterWide or Subsetting or Balanced"
+AN_AUTO: Final = "ProportionalZoneCPU or Balanced"
+AN_OBJECTIVE: Final = "score or locality"
+A_COST: Final = "a number from 0 to 1e9"
 NAN, INFINITY = float("nan"), float("inf")
 INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ("apiVersion", "zoneward.dev/v1alpha1", (None, "v1")),
@@ -152,6 +201,7 @@ INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ("hints.keepThreshold", f"{A_SHARE}, at most 100", (101,)),
     ("hints.missingCPU", "count-nodes or disable", ("guess",)),
     ("hints.inZoneTolerance", A_TOLERANCE, ("10%", True, -0.1, 1.1, INFINITY)),
+    ("hints.auto", AN_AUTO, ("balanced", "PreferZone", None, True, ["Balanced"], {"Balanced": 1})),
     ("subsetting", A_MAP, ("local",)),
     ("subsetting.algorithm", ALGORITHMS, ("ProportionalZoneCPU", "RequireZone", None, ["local"])),
     ("subsetting.encoding", "slice-groups or hints", ("labels", 0)),
@@ -161,6 +211,21 @@ INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ("subsetting.overloadThreshold", A_SHARE, ("50%", INFINITY)),
     ("subsetting.overloadThreshold", AN_OVERLOAD, (0, -0.5, 101)),
     ("subsetting.inZoneTolerance", A_TOLERANCE, ("10%", True, -0.1, 1.1, INFINITY)),
+    ("balanced", A_MAP, ("score", [], 0.2, True)),
+    (
+        "balanced.maxOverload",
+        MAX_OVERLOAD_EXPECTED,
+        (-0.1, 10.01, True, None, NAN, INFINITY, [0.2], {"a": 1}),
+    ),
+    ("balanced.maxOverload", MAX_OVERLOAD_EXPECTED, ("20", "1001%", "-1%", "+20%", "20 %", "20%\n", "", "much", "nan")),
+    ("balanced.objective", AN_OBJECTIVE, ("Score", "cost", None, False, ["score"], {})),
+    ("balanced.costs", A_MAP, (1, [1], "free")),
+    ("balanced.costs.sameRegion", A_COST, (-1, "0.5", "1%", True, None, NAN, INFINITY, [1], {"a": 1})),
+    ("balanced.costs.otherRegion", A_COST, (-0.001, {})),
+    ("balanced.costs.zones", A_MAP, ([], "a", 1)),
+    ("balanced.costs.zones.a", A_MAP, (1, ["b"], "b")),
+    ("balanced.costs.zones.a.b", A_COST, (-1, "0.5", True, None, NAN, {"c": 1})),
+    ("balanced.costs.zones.a.a", "0 within a zone", (1, 0.5)),
     ("maxEndpointsPerSlice", "a number from 1 to 1000", (0, 1001)),
     ("maxEndpointsPerSlice", AN_INTEGER, (10.5, True, None)),
 )
@@ -169,7 +234,7 @@ INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
 
 def document_with(path: str, value: Any) -> dict[str, Any]:
     section, _, key = path.partition(".")
-    return {section: {key: value} if key else value}
+    return {section: document_with(key, value) if key else value}
 
 
 REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
@@ -185,12 +250,38 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
             "featureGates.TopologyKeys": DESIGN["featureGates"],
             "hints.threshold": DESIGN["hints"],
             "subsetting.zones": DESIGN["subsetting"],
+            "balanced.overload": DESIGN["balanced"],
+            "balanced.costs.region": DESIGN["balanced"]["costs"],
         }.items()
     },
     "a starting threshold beyond all doubles": (
         {"subsetting": {"startingThreshold": 10**400}},
         f"subsetting.startingThreshold: expected {A_STARTING_THRESHOLD}, got a number far above",
     ),
+    "an overload beyond all doubles": (
+        {"balanced": {"maxOverload": 16**5000}},
+        f"balanced.maxOverload: expected {MAX_OVERLOAD_EXPECTED}, got a number far above",
+    ),
+    "a cost that is too high": (
+        {"balanced": {"costs": {"otherRegion": 2 * 10**9}}},
+        f"balanced.costs.otherRegion: expected {A_COST}, got 2e+09",
+    ),
+    "a cost beyond all doubles": (
+        {"balanced": {"costs": {"zones": {"a": {"b": -(16**5000)}}}}},
+        f"balanced.costs.zones.a.b: expected {A_COST}, got a number far below",
+    ),
+    "costs of nothing but 0": (
+        {"balanced": {"costs": {"sameRegion": 0, "otherRegion": 0.0, "zones": {"a": {"b": 0}}}}},
+        "balanced.costs: expected a cost above 0, got 0 for all: only their ratios matter",
+    ),
+    **{
+        f"zone {zone!r}": (
+            {"balanced": {"costs": {"zones": zones}}},
+            f"balanced.costs.zones{within}: expected names of zones, got {zone!r}",
+        )
+        for zone in (1, None, True, "", "a\nb", "a b", "z" * 64)
+        for zones, within in (({zone: {"b": 1}}, ""), ({"b": {zone: 1}}, ".b"))
+    },
     "keeping less than starting": (
         {"hints": {"startThreshold": 0.5}},
         "hints.keepThreshold: expected at least startThreshold (0.5), got 0.3",

@@ -92,6 +92,10 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         ),
         "a group for 9 zones in a hint, 8 at most",
     ),
+    Reason.CLUSTER_WIDE_IS_BEST: (
+        AUTO.with_(service=a_service("zoneward.dev/Balanced"), pods=AUTO.pods[:1]),
+        "1 endpoint for 2 zones: no sets are better than all endpoints for all",
+    ),
     Reason.BEING_DELETED: (
         Cluster(
             service=a_service(subsetting="Auto", deleting=True),

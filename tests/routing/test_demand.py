@@ -1,5 +1,6 @@
 """Demand of a cluster: which Nodes count, for how much, and what is missing (KEP-2433 § Assumptions)."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -27,6 +28,7 @@ def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
     assert demand.total == 50_000
 
 
+NORTH: Final = (("a", "north"),)
 UNUSED: Final = {
     "not ready": a_node("n9", "z", ready=False),
     "without conditions": Node(metadata=NodeMeta(name="n9", labels={names.ZONE_LABEL: "z"}), status=NodeStatus()),
@@ -40,7 +42,8 @@ UNUSED: Final = {
 @pytest.mark.parametrize("what", UNUSED)
 def test_a_node_that_does_not_count_adds_nothing_and_lacks_nothing(what: str) -> None:
     nodes = [a_node("n1", "a"), a_node("n2", "b")]
-    assert compute_demand([*nodes, UNUSED[what]]) == compute_demand(nodes)
+    changed = compute_demand([*nodes, UNUSED[what]])
+    assert replace(changed, idle_zones=(), regions=()) == compute_demand(nodes)
     assert not counts_for_demand(UNUSED[what])
 
 
@@ -91,10 +94,81 @@ def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -
     assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}
 
 
+CONTROL_PLANE: Final = dict.fromkeys(names.NODE_EXCLUDED_LABELS[:1], "")
+
+
+def in_region(name: str, zone: str | None, region: str | None, *, ready: bool = True, idle: bool = False) -> Node:
+    labels = {names.REGION_LABEL: region} if region is not None else {}
+    return a_node(name, zone, ready=ready, labels=labels | (CONTROL_PLANE if idle else {}))
+
+
+REGIONS: Final = {
+    "one for each zone": (
+        [in_region("1", "b", "south"), in_region("2", "a", "north"), in_region("3", "a", "north")],
+        (("a", "north"), ("b", "south")),
+    ),
+    "the same for two zones": (
+        *([in_region("1", "a", "north"), in_region("2", "b", "north")], (("a", "north"), ("b", "north"))),
+    ),
+    "nodes that disagree": ([in_region("1", "a", "north"), in_region("2", "a", "south")], ()),
+    "nodes that name none": ([in_region("1", "a", None), in_region("2", "b", "")], ()),
+    "a node that says nothing": ([in_region("1", "a", None), in_region("2", "a", "north")], (("a", "north"),)),
+    "a node that is not ready": ([in_region("1", "a", "north"), in_region("2", "a", "south", ready=False)], NORTH),
+    "an idle node that disagrees": ([in_region("1", "a", "north"), in_region("2", "a", "south", idle=True)], NORTH),
+    "an idle node where others name none": ([in_region("1", "a", None), in_region("2", "a", "north", idle=True)], ()),
+    "idle nodes alone": ([in_region("1", "a", "north", idle=True)], NORTH),
+    "idle nodes that disagree": (
+        *([in_region("1", "a", "north", idle=True), in_region("2", "a", "south", idle=True)], ()),
+    ),
+    "a node without a zone": ([in_region("1", None, "north"), in_region("2", "", "north", idle=True)], ()),
+}
+
+
+@pytest.mark.parametrize("what", REGIONS)
+def test_the_region_of_a_zone_is_what_its_nodes_agree_on(what: str) -> None:
+    nodes, expected = REGIONS[what]
+    for order in (nodes, nodes[::-1]):
+        demand = compute_demand(order)
+        assert (demand.regions, demand.by_count.regions) == (expected, expected)
+
+
+def test_a_zone_is_idle_where_nodes_are_ready_and_no_traffic_is_expected_from_any() -> None:
+    nodes = [
+        a_node("1", "a"),
+        in_region("2", "a", None, idle=True),
+        in_region("3", "d", None, idle=True),
+        in_region("4", "c", None, idle=True),
+        in_region("5", "c", None, idle=True),
+        in_region("6", "e", None, idle=True, ready=False),
+        a_node("7", "f", ready=False),
+        in_region("8", None, None, idle=True),
+    ]
+    demand = compute_demand(nodes)
+    assert (demand.zones, demand.idle_zones) == (("a",), ("c", "d"))
+    assert demand.by_count.idle_zones == ("c", "d")
+
+
+def test_a_zone_whose_nodes_weigh_nothing_is_idle_until_nodes_are_counted() -> None:
+    nodes = [a_node("1", "a"), a_node("2", "b", cpu=0), in_region("3", "c", "south", idle=True)]
+    demand = compute_demand(nodes, missing_cpu="disable")
+    assert (demand.zones, demand.idle_zones) == (("a",), ("b", "c"))
+    assert (demand.by_count.zones, demand.by_count.idle_zones) == (("a", "b"), ("c",))
+    assert demand.by_count.regions == (("c", "south"),)
+    assert compute_demand(nodes).idle_zones == ("c",)
+
+
 def a_changing_node(
-    *, zone: str | None = "a", cpu: str | None = "4", ready: str = "True", excluded: bool = False, other: str = ""
+    *,
+    zone: str | None = "a",
+    region: str | None = None,
+    cpu: str | None = "4",
+    ready: str = "True",
+    excluded: bool = False,
+    other: str = "",
 ) -> Node:
     labels = {"other": other} | ({names.ZONE_LABEL: zone} if zone else {})
+    if region is not None:
+        labels[names.REGION_LABEL] = region
     if excluded:
         labels[next(iter(names.NODE_EXCLUDED_LABELS))] = ""
     conditions = (NodeCondition(type="MemoryPressure", status=other), NodeCondition(type="Ready", status=ready))
@@ -107,6 +181,7 @@ def a_changing_node(
 nodes = st.none() | st.builds(
     a_changing_node,
     zone=st.sampled_from([None, "a", "b"]),
+    region=st.sampled_from([None, "", "north", "south"]),
     cpu=st.sampled_from([None, "4", "4000m", "2"]),
     ready=st.sampled_from(["True", "False"]),
     excluded=st.booleans(),

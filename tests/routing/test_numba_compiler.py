@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ import pytest
 from zoneward.routing import numba_compiler
 from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
 from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 from zoneward.routing.numba_compiler import compile_function, is_available
 from zoneward.routing.score import MEASURES, measure
+from zoneward.routing.zone_costs import ZoneCosts, cost_table
 
 FUNCTIONS: Final[list[Callable[..., Any]]] = [
     *(heuristic.allocate for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL)),
@@ -60,11 +62,13 @@ def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, draw
     """
     demand, supply, previous = drawn
     zones = len(demand)
-    flat_demand, flat_supply, parameters = arrays(demand), arrays(supply), arrays((1, 2, 1, 5))
+    flat_demand, flat_supply = arrays(demand), arrays(supply)
+    costs = cost_table(ZoneCosts(), [str(zone) for zone in range(zones)], {})
+    parameters = arrays((1, 2, 1, 5, 0, *costs))
     found: dict[str, list[Any]] = {}
     for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL):
         composition, weights = arrays([0] * (max_groups(zones) * zones)), arrays([0.0] * (max_groups(zones) * zones))
-        room = arrays([7] * (zones * SCRATCH_PER_ZONE)), arrays([7.0] * (zones * REALS_PER_ZONE))
+        room = arrays([7] * scratch_length(zones)), arrays([7.0] * reals_length(zones))
         rule = door(heuristic.allocate)
         groups = rule(flat_demand, flat_supply, parameters, arrays(previous), composition, weights, *room)
         if groups == IMPOSSIBLE or not any(supply):
@@ -134,7 +138,10 @@ def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> 
         compile_function(function) for function in FUNCTIONS
     ]
     names = [function.__name__ for function in taken]
-    assert len(names) == len({(function.__code__.co_filename, function.__name__) for function in taken})
+    # ProportionalZoneCPU is compiled for itself, and as a part of Balanced, which replaces fewer calls.
+    times = Counter((function.__code__.co_filename, function.__name__) for function in taken)
+    assert {Path(path).stem for (path, _), number in times.items() if number > 1} == {"proportional_zone_cpu"}
+    assert max(times.values()) == 2
     assert {"local_shared", "local", "push", "pop", "heapify", "_sift_down", "move_endpoint", "measure", "_load"} <= {
         *names
     }

@@ -1,5 +1,6 @@
 """KEP-2433 § Events: its six and subsetting's, each provoked by a change, told once, by the worse address family."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -267,6 +268,8 @@ def test_every_reason_that_voids_hints_has_words() -> None:
         *(Reason.TOPOLOGY_KEYS, Reason.NO_SELECTOR),
         # Only what asks for slice groups meets these, and their events have the decision's own words.
         *(Reason.BELOW_STARTING_THRESHOLD, Reason.HINTS_WITHOUT_WEIGHTS, Reason.TOO_MANY_ZONES, Reason.BEING_DELETED),
+        # And only Balanced this one: so have its events.
+        Reason.CLUSTER_WIDE_IS_BEST,
     }
     for reason in set(Reason) - silent:
         decision = Decision(
@@ -292,6 +295,44 @@ def test_nothing_is_told_of_subsetting_by_default() -> None:
         now = NOT_ASKED.with_(configuration=Configuration(default_approach="Subsetting", subsetting=subsetting))
         assert now.plan().events == ()
         assert becomes(now, NOT_ASKED).plan().events == ()
+
+
+BY_DEFAULT: Final = Decision(
+    approach=Approach.HINTS,
+    heuristic="Balanced",
+    active=True,
+    reason=Reason.ENABLED,
+    message="",
+    endpoints=4,
+    allocation=None,
+    rules=(),
+)
+NOT_ASKED_FOR: Final = dataclasses.replace(
+    BY_DEFAULT, approach=Approach.CLUSTER_WIDE, heuristic=None, active=False, reason=Reason.NOT_ASKED_FOR
+)
+REMOVED_TEXT: Final = "Topology Aware Routing configuration was removed"
+
+
+@pytest.mark.parametrize(
+    "in_force", [{}, {"IPv4": None}, {"IPv4": "Hints/Balanced"}], ids=["no slices", "none", "in force"]
+)
+@pytest.mark.parametrize("decision", [BY_DEFAULT, dataclasses.replace(BY_DEFAULT, active=False), NOT_ASKED_FOR])
+def test_nothing_is_told_of_balanced_by_default(decision: Decision, in_force: dict[str, str | None]) -> None:
+    assert events_of(a_service(), {"IPv4": decision}, in_force=in_force) == ()
+
+
+def test_hints_that_no_default_gives_are_told_to_be_removed_where_conditions_are_lost() -> None:
+    for in_force in ("Hints/ProportionalZoneCPU", "Hints/PreferZone"):
+        for decision in (BY_DEFAULT, NOT_ASKED_FOR):
+            (event,) = events_of(a_service(), {"IPv4": decision}, in_force={"IPv4": in_force})
+            assert (event.reason, event.message) == ("TopologyAwareRoutingDisabled", REMOVED_TEXT)
+
+
+def test_balanced_that_is_asked_for_and_in_force_is_not_told_again_where_conditions_are_lost() -> None:
+    asked = dataclasses.replace(BY_DEFAULT, accepted=True)
+    service = a_service("zoneward.dev/Balanced")
+    assert events_of(service, {"IPv4": asked}, in_force={"IPv4": "Hints/Balanced"}) == ()
+    assert events_of(service, {"IPv4": asked}, in_force={"IPv4": None}) == (ENABLED,)
 
 
 def test_an_earlier_service_of_the_same_name_told_nothing_about_this_one() -> None:

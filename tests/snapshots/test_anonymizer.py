@@ -68,6 +68,7 @@ def filled(type_: Any, numbers: Iterator[int]) -> Any:
 SHAPED: Final = (
     "{}", "kubernetes.io/{}", "{}.k8s.io", "zoneward.dev/{}", "Hints/{}", "{}/local", "ClusterWide: {}", "a=0.5,{}=1",
     "Hints/{}: message", "eu-central-1{}", "a={}", '{{"app":"{}"}}', '{{"{}":"x"}}', '{{"app":["{}"]}}',
+    '{{"counts":{{"{}":1}},"shares":{{}}}}',
     "2026-01-01T00:00:00Z {}", "1.5{}", "10.0.0.1 {}", "fd00::{}",
 )  # fmt: skip
 """How what is kept looks, with something secret in it."""
@@ -77,6 +78,7 @@ KEYS: Final = (
     *public_values.NUMBERS,
     names.APPROACH_ANNOTATION,
     names.ZONES_ANNOTATION,
+    names.ZONE_WEIGHTS_ANNOTATION,
     names.TRIGGER_TIME_ANNOTATION,
     "zoneward.dev/selector",
     "zoneward.dev/before-adoption",
@@ -294,6 +296,26 @@ def test_zones_are_replaced_in_their_order_unless_all_are_those_of_a_cloud() -> 
     assert zones_of("b", "acme-2", "acme-1") == ["zone-3", "zone-2", "zone-1"]
 
 
+def test_zones_of_one_region_stay_in_one_and_nodes_without_one_stay_without() -> None:
+    given = {"n1": "berlin", "n2": "berlin", "n3": "paris", "n4": "", "n5": None}
+    nodes = [
+        a_node(name, f"room-{name}", labels={} if region is None else {names.REGION_LABEL: region})
+        for name, region in given.items()
+    ]
+    after = [(each.metadata.labels or {}).get(names.REGION_LABEL) for each in anonymized(Snapshot.of(nodes)).nodes]
+    assert after[0] == after[1]
+    assert after[0] != after[2]
+    assert not {*given.values()} & {*after[:3]}
+    assert after[3:] == ["", None]
+
+
+@pytest.mark.parametrize("key", sorted(public_values.NUMBERS))
+def test_numbers_of_a_service_stay_and_what_is_none_becomes_unknown(key: str) -> None:
+    for text, expected in (("20%", "20%"), ("0.2", "0.2"), ("acme", "unknown-1")):
+        (after,) = anonymized(Snapshot.of([a_service(annotations={key: text})])).services
+        assert after.metadata.annotations == {key: expected}
+
+
 def test_zones_are_the_same_wherever_they_stand() -> None:
     zones = {names.ZONES_ANNOTATION: "acme-1=0.75,acme-2=0.25", names.APPROACH_ANNOTATION: "Subsetting/local"}
     endpoint = an_endpoint("10.0.0.1", "acme-2", hinted=hints("acme-1"))
@@ -303,6 +325,19 @@ def test_zones_are_the_same_wherever_they_stand() -> None:
     assert (after.metadata.labels or {})[names.ZONE_LABEL] == "zone-1"
     (endpoint,) = after.endpoints or ()
     assert (endpoint.zone, endpoint.hints) == ("zone-2", hints("zone-1"))
+
+
+def weights_after(text: str) -> str:
+    each = a_slice("x", an_endpoint("10.0.0.1", "acme-0"), annotations={names.ZONE_WEIGHTS_ANNOTATION: text})
+    (after,) = anonymized(Snapshot.of([each])).slices
+    return (after.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION]
+
+
+def test_weights_of_zones_keep_their_numbers() -> None:
+    text = '{"counts":{"acme-1":4,"acme-2":2},"shares":{"acme-2":{"acme-1":0.25,"acme-2":0.75}}}'
+    after = '{"counts":{"zone-2":4,"zone-3":2},"shares":{"zone-3":{"zone-2":0.25,"zone-3":0.75}}}'
+    assert weights_after(text) == after
+    assert weights_after(text.replace("0.75", "0.5")) == "unknown-1"
 
 
 def test_conditions_keep_what_was_told_last_and_no_message() -> None:

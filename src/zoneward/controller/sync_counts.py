@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from zoneward.kube import names
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
-from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import BALANCED, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.approach import Approach
 from zoneward.slices.plan import FamilyPlan
@@ -112,7 +112,7 @@ def hinted_by(decision: Decision) -> HintedBy | None:
     # Upstream's ways set hints that no assignment has, or some hints where not all can be set.
     if not (kind == "hints" or (kind == "nothing" and decision.active)):
         return None
-    if decision.approach is Approach.SUBSETTING or decision.heuristic == PROPORTIONAL_ZONE_CPU.name:
+    if decision.approach is Approach.SUBSETTING or decision.heuristic in (PROPORTIONAL_ZONE_CPU.name, BALANCED.name):
         return HintedBy.AUTO
     return HintedBy.SAME_ZONE
 

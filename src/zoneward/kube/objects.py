@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from zoneward.kube.names import ZONE_LABEL
+from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -185,6 +185,11 @@ class Node(_Object, frozen=True, gc=False):
 def node_zone(node: Node) -> str | None:
     """The zone of a Node, or None where its label is missing or empty."""
     return (node.metadata.labels or {}).get(ZONE_LABEL) or None
+
+
+def node_region(node: Node) -> str | None:
+    """The region of a Node, or None where its label is missing or empty."""
+    return (node.metadata.labels or {}).get(REGION_LABEL) or None
 
 
 def has_ready_condition(conditions: tuple[NodeCondition, ...] | None) -> bool:

@@ -25,6 +25,7 @@ CLUSTER_WIDE = "cluster-wide"
 _MOST_ZONE_COLUMNS = 6
 _DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",
+    "Balanced": "zones as far as endpoints carry",
     "PreferZone": "its own zone",
     "PreferSameZone": "its own zone",
     "PreferSameNode": "its own node, else zone",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from zoneward.routing.algorithms.heuristics import Heuristic
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group
 
 
@@ -42,6 +42,18 @@ class Allocation:
         }
         return {located: row for located, row in rows.items() if row}
 
+    def by_zone(self) -> dict[str, dict[str, int]]:
+        """The same with an entry for each zone that consumes, alone or with others; an endpoint counts for each."""
+        size = len(self.zones)
+        found: dict[str, dict[str, int]] = {}
+        for number, group in enumerate(self.groups):
+            for position, located in enumerate(self.zones):
+                count = self.counts[number * size + position]
+                for zone in group.zones if count else ():
+                    row = found.setdefault(located, {})
+                    row[zone] = row.get(zone, 0) + count
+        return {located: dict(sorted(found[located].items())) for located in sorted(found)}
+
 
 def allocate(
     heuristic: Heuristic,
@@ -50,20 +62,23 @@ def allocate(
     demand: Sequence[int],
     supply: Sequence[int],
     previous: Sequence[int],
-    threshold: Fraction,
-    start_threshold: Fraction,
+    parameters: Sequence[int],
 ) -> Allocation | None:
     """Run a heuristic's algorithm over plain lists. None where it finds that no allocation may be made."""
     size = len(zones)
     composition = [0] * (max_groups(size) * size)
     weights = [0.0] * (max_groups(size) * size)
-    parameters = (threshold.numerator, threshold.denominator, start_threshold.numerator, start_threshold.denominator)
-    scratch = [0] * (size * SCRATCH_PER_ZONE)
-    reals = [0.0] * (size * REALS_PER_ZONE)
+    scratch = [0] * scratch_length(size)
+    reals = [0.0] * reals_length(size)
     groups = heuristic.allocate(demand, supply, parameters, previous, composition, weights, scratch, reals)
     if groups == IMPOSSIBLE:
         return None
     return allocation_of(zones, groups, composition, weights)
+
+
+def threshold_parameters(threshold: Fraction, start_threshold: Fraction) -> tuple[int, int, int, int]:
+    """The parameters of an algorithm that keeps below one threshold, and starts below another."""
+    return threshold.numerator, threshold.denominator, start_threshold.numerator, start_threshold.denominator
 
 
 def allocation_of(

@@ -10,9 +10,12 @@ from math import isfinite
 from typing import Any, Final, Literal, get_args
 
 from zoneward.kube import names
+from zoneward.kube.formats import label_value_problems
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
+from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED, is_max_overload, parse_max_overload
+from zoneward.routing.zone_costs import ZoneCosts
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "ZonewardConfiguration"
@@ -21,10 +24,14 @@ PROGRAMS: Final = ("controller", "proxy")
 UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 """Upstream's one threshold, for starting and for keeping."""
 
+Objective = Literal["score", "locality"]
 MissingCPU = Literal["count-nodes", "disable"]
-DefaultApproach = Literal["ClusterWide", "Subsetting"]
+AutoHeuristic = Literal["ProportionalZoneCPU", "Balanced"]
+DefaultApproach = Literal["ClusterWide", "Subsetting", "Balanced"]
 Encoding = Literal["slice-groups", "hints"]
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
+_HIGHEST_COST: Final = 10**9
+_COST_EXPECTED: Final = "a number from 0 to 1e9"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
 
@@ -42,7 +49,8 @@ class FeatureGates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintsSettings:
-    """Overload thresholds as shares above fair (0.2 = 20 %), and what Nodes without allocatable CPU mean.
+    """Overload thresholds as shares above fair (0.2 = 20 %), what Nodes without allocatable CPU mean, and which
+    heuristic ``Auto`` requests in the topology annotations.
 
     Hints start strictly below ``start_threshold`` and are kept strictly below ``keep_threshold`` (KEP-2433 § Overload).
     Hints that are kept may leave ``in_zone_tolerance`` less of the traffic in its zone than an allocation from nothing
@@ -53,6 +61,7 @@ class HintsSettings:
     keep_threshold: Fraction = Fraction(3, 10)
     in_zone_tolerance: Fraction = Fraction(1, 10)
     missing_cpu: MissingCPU = "count-nodes"
+    auto: AutoHeuristic = "ProportionalZoneCPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,19 @@ class SubsettingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BalancedSettings:
+    """What Services that request ``Balanced`` get.
+
+    No endpoint gets more than ``max_overload`` above its fair part (0.2 = 20 %). Of what is left, ``score`` is the
+    highest score of KEP-2004, and ``locality`` the least cost of traffic between zones by ``costs``.
+    """
+
+    max_overload: Fraction = Fraction(1, 5)
+    objective: Objective = "score"
+    costs: ZoneCosts = field(default_factory=ZoneCosts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """Everything a decision can depend on besides the cluster's objects.
 
@@ -86,6 +108,7 @@ class Configuration:
     default_approach: DefaultApproach = "ClusterWide"
     hints: HintsSettings = field(default_factory=HintsSettings)
     subsetting: SubsettingSettings = field(default_factory=SubsettingSettings)
+    balanced: BalancedSettings = field(default_factory=BalancedSettings)
     max_endpoints_per_slice: int = DEFAULT_ENDPOINTS_PER_SLICE
     upstream: bool = False
     keep_built_in_label: bool = False
@@ -96,7 +119,9 @@ class Configuration:
         return names.BUILT_IN_MANAGER if self.upstream or self.keep_built_in_label else names.MANAGER
 
     def as_upstream(self) -> "Configuration":
-        """The same, deciding as current Kubernetes does: one threshold, and no hints with Nodes without CPU."""
+        """The same, deciding as current Kubernetes does: one threshold, no hints with Nodes without CPU, and the only
+        ``Auto`` that it knows.
+        """
         thresholds = HintsSettings(
             start_threshold=UPSTREAM_THRESHOLD, keep_threshold=UPSTREAM_THRESHOLD, missing_cpu="disable"
         )
@@ -137,6 +162,7 @@ class Configuration:
             )
         _check_tolerance("hints", self.hints.in_zone_tolerance)
         _check_subsetting(self.subsetting)
+        _check_balanced(self.balanced)
 
 
 def _check_tolerance(section: str, tolerance: Fraction) -> None:
@@ -164,6 +190,16 @@ def _check_subsetting(settings: SubsettingSettings) -> None:
         raise ConfigurationError(
             f"subsetting.encoding: expected slice-groups with {settings.algorithm}, got hints, which have no weights"
         )
+
+
+def _check_balanced(settings: BalancedSettings) -> None:
+    if not is_max_overload(settings.max_overload):
+        raise ConfigurationError(
+            f"balanced.maxOverload: expected {MAX_OVERLOAD_EXPECTED}, got {_shown(settings.max_overload)}"
+        )
+    costs = settings.costs
+    if not any((costs.same_region, costs.other_region, *(cost for _, _, cost in costs.pairs))):
+        raise ConfigurationError("balanced.costs: expected a cost above 0, got 0 for all: only their ratios matter")
 
 
 def is_starting_threshold(value: Fraction) -> bool:
@@ -207,6 +243,43 @@ def _read_subsetting(value: Any) -> SubsettingSettings:
     )
 
 
+def _read_balanced(value: Any) -> BalancedSettings:
+    section = _section(value, "balanced")
+    return BalancedSettings(
+        **{_snake(k): _BALANCED[k](v) for k, v in _known_items(section, _BALANCED, within="balanced")}
+    )
+
+
+def _read_costs(value: Any) -> ZoneCosts:
+    section = _section(value, "balanced.costs")
+    return ZoneCosts(
+        **{_COSTS[k][0]: _COSTS[k][1](v) for k, v in _known_items(section, _COSTS, within="balanced.costs")}
+    )
+
+
+def _read_pairs(value: Any) -> tuple[tuple[str, str, Fraction], ...]:
+    """(from, to, cost) of every pair of zones, by name. A pair that is given in one direction has its cost in both."""
+    path = "balanced.costs.zones"
+    given = {
+        (start, end): _cost(cost, f"{path}.{start}.{end}")
+        for start, costs in _zone_items(value, path)
+        for end, cost in _zone_items(costs, f"{path}.{start}")
+    }
+    for (start, end), cost in given.items():
+        if start == end and cost:
+            raise ConfigurationError(f"{path}.{start}.{end}: expected 0 within a zone, got {_shown(cost)}")
+    both = {(end, start): cost for (start, end), cost in given.items()} | given
+    return tuple((start, end, cost) for (start, end), cost in sorted(both.items()) if start != end)
+
+
+def _zone_items(value: Any, path: str) -> list[tuple[str, Any]]:
+    section = _section(value, path)
+    for zone in section:
+        if not isinstance(zone, str) or not zone or any(label_value_problems(zone)):
+            raise ConfigurationError(f"{path}: expected names of zones, got {zone!r}")
+    return list(section.items())
+
+
 def _section(value: Any, key: str) -> Mapping[str, Any]:
     if value is None:
         return {}
@@ -242,12 +315,31 @@ def _share(value: Any, path: str, expected: str = "a share above 0 (0.2 is 20 %)
     ):
         raise ConfigurationError(f"{path}: expected {expected}, got {value!r}")
     # The shortest text of a float is what the file has: 0.2 is a fifth here, not the double next to it.
-    return Fraction(repr(value))
+    return Fraction(repr(value) if isinstance(value, float) else value)
+
+
+def _max_overload(value: Any) -> Fraction:
+    path = "balanced.maxOverload"
+    if not isinstance(value, str):
+        return _share(value, path, MAX_OVERLOAD_EXPECTED)
+    share = parse_max_overload(value)
+    if share is None:
+        raise ConfigurationError(f"{path}: expected {MAX_OVERLOAD_EXPECTED}, got {value!r}")
+    return share
+
+
+def _cost(value: Any, path: str) -> Fraction:
+    cost = _share(value, path, _COST_EXPECTED)
+    if not 0 <= cost <= _HIGHEST_COST:
+        raise ConfigurationError(f"{path}: expected {_COST_EXPECTED}, got {_shown(cost)}")
+    return cost
 
 
 def _shown(value: Fraction) -> str:
-    """A share for messages; never too large for a float."""
-    return f"{float(value):g}" if abs(value) < 10**6 else "a number far above"
+    """A number for messages; never too large for a float."""
+    if abs(value) < 10**15:
+        return f"{float(value):g}"
+    return "a number far above" if value > 0 else "a number far below"
 
 
 def _choice(value: Any, path: str, choices: tuple[str, ...]) -> Any:
@@ -269,6 +361,7 @@ _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "keepThreshold": lambda value: _share(value, "hints.keepThreshold"),
     "missingCPU": lambda value: _choice(value, "hints.missingCPU", get_args(MissingCPU)),
     "inZoneTolerance": lambda value: _share(value, "hints.inZoneTolerance", _TOLERANCE_EXPECTED),
+    "auto": lambda value: _choice(value, "hints.auto", get_args(AutoHeuristic)),
 }
 _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     "algorithm": lambda value: _choice(value, "subsetting.algorithm", tuple(SUBSETTING_ALGORITHMS)),
@@ -277,6 +370,16 @@ _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     "overloadThreshold": lambda value: _share(value, "subsetting.overloadThreshold"),
     "inZoneTolerance": lambda value: _share(value, "subsetting.inZoneTolerance", _TOLERANCE_EXPECTED),
     "encoding": lambda value: _choice(value, "subsetting.encoding", get_args(Encoding)),
+}
+_BALANCED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "maxOverload": _max_overload,
+    "objective": lambda value: _choice(value, "balanced.objective", get_args(Objective)),
+    "costs": _read_costs,
+}
+_COSTS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "sameRegion": ("same_region", lambda value: _cost(value, "balanced.costs.sameRegion")),
+    "otherRegion": ("other_region", lambda value: _cost(value, "balanced.costs.otherRegion")),
+    "zones": ("pairs", _read_pairs),
 }
 """The reader of each key of these sections."""
 _SECTIONS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
@@ -287,6 +390,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     ),
     "hints": ("hints", _read_hints),
     "subsetting": ("subsetting", _read_subsetting),
+    "balanced": ("balanced", _read_balanced),
     "maxEndpointsPerSlice": ("max_endpoints_per_slice", lambda value: _integer(value, "maxEndpointsPerSlice")),
 }
 """The field of `Configuration` for each key, and its reader."""

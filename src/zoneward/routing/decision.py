@@ -8,6 +8,7 @@ from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.upstream_ranges import ZoneRange
+from zoneward.routing.zone_weights import ZoneWeights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +18,8 @@ class Decision:
     ``allocation`` has the number of endpoints for each zone, or None where the decision is not active; ``assignment``
     has the zones of each endpoint. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
     any, ready or not, and ``moved`` counts those that now serve other zones than before. ``ranges`` are upstream's
-    bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``hints_settings`` are the
-    settings that hints were balanced by.
+    bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``weights`` are for proxies that
+    weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by.
     """
 
     approach: Approach
@@ -34,6 +35,7 @@ class Decision:
     accepted_reason: Reason = Reason.ACCEPTED
     accepted_message: str = ""
     ranges: dict[str, ZoneRange] | None = None
+    weights: ZoneWeights | None = None
     has_endpoints: bool = True
     hints_settings: HintsSettings | None = None
     assignment: Assignment | None = field(default=None, compare=False, repr=False)

@@ -10,6 +10,7 @@ from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.request.approach import requested_approach
 from zoneward.routing.rules import Reason, RuleLog, counted
 from zoneward.routing.upstream_ranges import ZoneRange
+from zoneward.routing.zone_weights import ZoneWeights
 
 
 class DecisionContext:
@@ -70,9 +71,17 @@ class DecisionContext:
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def build_inactive(self, reason: Reason, message: str, *, assignment: Assignment | None = None) -> Decision:
-        """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless."""
-        return self.build_decision(active=False, reason=reason, message=message, assignment=assignment)
+    def build_inactive(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        assignment: Assignment | None = None,
+        weights: ZoneWeights | None = None,
+    ) -> Decision:
+        """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless; ``weights`` are for
+        proxies that weigh zones."""
+        return self.build_decision(active=False, reason=reason, message=message, assignment=assignment, weights=weights)
 
     def build_decision(
         self,
@@ -84,6 +93,7 @@ class DecisionContext:
         allocation: Allocation | None = None,
         moved: int = 0,
         ranges: dict[str, ZoneRange] | None = None,
+        weights: ZoneWeights | None = None,
     ) -> Decision:
         request = self.request
         assignment = Assignment(self.endpoint_index) if assignment is None else assignment
@@ -101,6 +111,7 @@ class DecisionContext:
             accepted_reason=request.accepted_reason,
             accepted_message=request.accepted_detail,
             ranges=ranges,
+            weights=weights,
             hints_settings=request.hints,
             has_endpoints=self.endpoint_index.total_count > 0,
             assignment=assignment,

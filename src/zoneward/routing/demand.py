@@ -9,7 +9,7 @@ from math import gcd
 from typing import Final, Literal
 
 from zoneward.kube import names
-from zoneward.kube.objects import Node, has_ready_condition, node_zone
+from zoneward.kube.objects import Node, has_ready_condition, node_region, node_zone
 from zoneward.kube.quantity import in_milli, parse
 from zoneward.routing.configuration import MissingCPU
 
@@ -33,7 +33,8 @@ class Demand:
     0.
 
     Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
-    excluded labels do not count at all.
+    excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose Nodes name one and the
+    same; ``idle_zones`` are zones of ready Nodes that no traffic is expected from: their proxies need endpoints.
     """
 
     zones: tuple[str, ...]
@@ -42,6 +43,8 @@ class Demand:
     nodes: tuple[NodeDemand, ...] = ()
     without_zone: tuple[str, ...] = ()
     without_cpu: tuple[str, ...] = ()
+    regions: tuple[tuple[str, str], ...] = ()
+    idle_zones: tuple[str, ...] = ()
 
     @cached_property
     def total(self) -> int:
@@ -89,6 +92,8 @@ class Demand:
             nodes=tuple(replace(node, weight=1) for node in self.nodes),
             without_zone=self.without_zone,
             without_cpu=self.without_cpu,
+            regions=self.regions,
+            idle_zones=tuple(zone for zone in self.idle_zones if zone not in number),
         )
 
 
@@ -98,8 +103,9 @@ def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-no
     Where any ready Node has no allocatable CPU, or none above 0, Nodes are counted instead, in all zones; with
     ``missing_cpu="disable"`` CPU is used for the others, and the caller voids hints for the reason in ``without_cpu``.
     """
-    ready = sorted((node for node in nodes if counts_for_demand(node)), key=lambda node: node.metadata.name)
-    cpu = [(node.metadata.name, node_zone(node), allocatable_cpu(node)) for node in ready]
+    ready = [node for node in nodes if is_node_ready(node)]
+    counting = sorted((node for node in ready if counts_for_demand(node)), key=lambda node: node.metadata.name)
+    cpu = [(node.metadata.name, node_zone(node), allocatable_cpu(node)) for node in counting]
     without_cpu = tuple(name for name, _, amount in cpu if amount <= 0)
     by_count = bool(without_cpu) and missing_cpu == "count-nodes"
     sums: dict[str, Fraction] = {}
@@ -110,6 +116,7 @@ def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-no
             sums[zone] = sums.get(zone, Fraction(0)) + weight
         weighed.append(NodeDemand(name, zone, int(weight) if by_count else in_milli(weight)))
     weights = {zone: int(total) if by_count else in_milli(total) for zone, total in sorted(sums.items()) if total > 0}
+    regions = _regions_named(ready) | _regions_named(counting)
     return Demand(
         zones=tuple(weights),
         weights=tuple(weights.values()),
@@ -117,7 +124,19 @@ def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-no
         nodes=tuple(weighed),
         without_zone=tuple(name for name, zone, _ in cpu if zone is None),
         without_cpu=without_cpu,
+        regions=tuple((zone, region) for zone, (region, *more) in sorted(regions.items()) if region and not more),
+        idle_zones=tuple(sorted({zone for node in ready if (zone := node_zone(node)) and zone not in weights})),
     )
+
+
+def _regions_named(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    """The regions that Nodes name, by their zone: ``""`` alone where they name none."""
+    found: dict[str, set[str]] = {}
+    for node in nodes:
+        zone, region = node_zone(node), node_region(node)
+        if zone is not None:
+            found.setdefault(zone, set()).update([region] if region else [])
+    return {zone: sorted(regions) or [""] for zone, regions in found.items()}
 
 
 def counts_for_demand(node: Node) -> bool:
@@ -143,13 +162,23 @@ def allocatable_cpu(node: Node) -> Fraction:
 
 
 def changes_demand(old: Node | None, new: Node | None) -> bool:
-    """Whether a change of one Node may change demand. None stands for a Node that does not exist (any more).
+    """Whether a change of one Node may change demand, its regions or its idle zones. None stands for a Node that does
+    not exist (any more).
 
     A Node's heartbeat updates it every few seconds, and demand hardly ever changes.
     """
     return _demand_inputs(old) != _demand_inputs(new)
 
 
-def _demand_inputs(node: Node | None) -> tuple[str | None, Fraction] | None:
-    """Everything that demand reads from a Node besides its name; None for a Node that does not count."""
-    return (node_zone(node), allocatable_cpu(node)) if node is not None and counts_for_demand(node) else None
+def _demand_inputs(node: Node | None) -> tuple[str | None, str | None, Fraction | None] | None:
+    """Everything that demand reads from a Node besides its name; None for a Node from which it reads nothing.
+
+    Of a Node with an excluded label, that is where its proxy is.
+    """
+    if node is None or not is_node_ready(node):
+        return None
+    zone = node_zone(node)
+    region = None if zone is None else node_region(node)
+    if counts_for_demand(node):
+        return zone, region, allocatable_cpu(node)
+    return None if zone is None else (zone, region, None)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.allocation import Allocation, allocate
+from zoneward.routing.allocation import Allocation, allocate, threshold_parameters
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
@@ -28,10 +28,10 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     refusal = (
         context.check_external_policy()
         or context.check_ready_nodes()
-        or _node_refusal(context)
+        or check_nodes(context)
         or context.check_zones(context.demand)
         or _count_refusal(context)
-        or _zone_refusal(context)
+        or check_endpoint_zones(context)
     )
     if refusal is not None:
         return refusal
@@ -61,7 +61,7 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     no_endpoints = context.check_ready_endpoints()
     if no_endpoints is not None:
         return no_endpoints
-    refusal = _zone_refusal(context)
+    refusal = check_endpoint_zones(context)
     if refusal is not None and context.request.approach is Approach.HINTS:
         return refusal
     decision = _allocate_and_place(context, heuristic, context.hints.start_threshold)
@@ -91,7 +91,7 @@ def decide_as_upstream(context: DecisionContext) -> Decision:
         True,
         "; ".join(f"{zone} {each.minimum} to {each.maximum}" for zone, each in ranges.items()),
     )
-    refusal = _zone_refusal(context)
+    refusal = check_endpoint_zones(context)
     if refusal is not None:
         return refusal
     return context.build_decision(
@@ -105,7 +105,8 @@ def decide_as_upstream(context: DecisionContext) -> Decision:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _node_refusal(context: DecisionContext) -> Decision | None:
+def check_nodes(context: DecisionContext) -> Decision | None:
+    """The refusal where a Node has no zone, or no CPU and the settings ask for that; else None."""
     demand = context.demand
     without_zone, without_cpu = demand.without_zone, demand.without_cpu
     if not context.rules.record(
@@ -130,7 +131,8 @@ def _count_refusal(context: DecisionContext) -> Decision | None:
     return context.build_inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
 
-def _zone_refusal(context: DecisionContext) -> Decision | None:
+def check_endpoint_zones(context: DecisionContext) -> Decision | None:
+    """The refusal where a ready endpoint has no zone; else None."""
     number, without = count_and_first_names(
         bucket for bucket in context.endpoint_index.ready_buckets() if not bucket.zone
     )
@@ -167,8 +169,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
         demand=demand,
         supply=supply,
         previous=counts,
-        threshold=threshold,
-        start_threshold=settings.start_threshold,
+        parameters=threshold_parameters(threshold, settings.start_threshold),
     )
     if heuristic.balances:
         detail = _describe_minimums(context, threshold)
@@ -224,8 +225,7 @@ def allocate_anew(
         demand=demand,
         supply=[sum(kept.counts[zone::size]) for zone in range(size)],
         previous=[0] * (size * size),
-        threshold=threshold,
-        start_threshold=settings.start_threshold,
+        parameters=threshold_parameters(threshold, settings.start_threshold),
     )
     if anew is None:
         raise AssertionError("expected an allocation wherever another keeps to the same threshold, got none")

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Final
+
+_LARGE: Final = 12_000
+"""Bytes of bytecode of all functions together, above which only small ones replace their calls: machine code of the
+rest would take minutes and gigabytes to compile."""
+_SMALL: Final = 400
+"""Bytes of a small function."""
 
 
 def is_available() -> bool:
@@ -37,7 +43,9 @@ def compile_function(
     its own.
     """
     if is_available():
-        return _compile(function, allocates, cache_dir, cache_name, tuple(sorted(replacements.items())))
+        changed = tuple(sorted(replacements.items()))
+        largest = _SMALL if sum(_sizes(function, changed).values()) > _LARGE else _LARGE
+        return _compile(function, allocates, largest, cache_dir, cache_name, changed)
     if replacements:
         return _clone(function, function.__name__, {**function.__globals__, **replacements})
     return function
@@ -47,6 +55,7 @@ def compile_function(
 def _compile(
     function: Any,
     allocates: bool,
+    largest: int,
     cache_dir: str,
     cache_name: str,
     replacements: tuple[tuple[str, Callable[..., Any]], ...],
@@ -54,9 +63,8 @@ def _compile(
     from numba import config, njit
 
     names = {
-        name: _compile(value, allocates, "", "", ()) if isinstance(value, FunctionType) else value
-        for name, value in {**function.__globals__, **dict(replacements)}.items()
-        if name in {*_global_names(function.__code__), "__name__"}
+        name: _compile(value, allocates, largest, "", "", ()) if isinstance(value, FunctionType) else value
+        for name, value in _globals_of(function, replacements).items()
     }
     clone = _clone(function, cache_name or function.__name__, names)
     if cache_dir:
@@ -64,8 +72,24 @@ def _compile(
     # No algorithm divides by zero, and none creates an array: checking for that, and counting references to the arrays
     # that were passed in, would take most of the time.
     options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": allocates}
-    result: Callable[..., Any] = njit(**options, cache=bool(cache_dir), forceinline=not cache_dir)(clone)
+    inline = not cache_dir and len(function.__code__.co_code) <= largest
+    result: Callable[..., Any] = njit(**options, cache=bool(cache_dir), forceinline=inline)(clone)
     return result
+
+
+def _globals_of(function: Any, replacements: tuple[tuple[str, Callable[..., Any]], ...]) -> dict[str, Any]:
+    """The global names that a function looks up."""
+    used = {*_global_names(function.__code__), "__name__"}
+    return {name: value for name, value in {**function.__globals__, **dict(replacements)}.items() if name in used}
+
+
+def _sizes(function: Any, replacements: tuple[tuple[str, Callable[..., Any]], ...]) -> dict[Any, int]:
+    """The bytes of bytecode of a function, and of each that it and these call."""
+    found = {function: len(function.__code__.co_code)}
+    for value in _globals_of(function, replacements).values():
+        if isinstance(value, FunctionType) and value not in found:
+            found |= _sizes(value, ())
+    return found
 
 
 def _clone(function: Any, name: str, names: dict[str, Any]) -> FunctionType:

@@ -1,8 +1,8 @@
 """Why a decision came out as it did: the rules it applied, in order, with their numbers, and the reason it ended with.
 
 `explain` prints exactly this list; there is no other explanation anywhere. To add a rule, record it where the decision
-applies it: `zoneward.routing.request.approach` (settings), `zoneward.routing.hints_decision` or
-`zoneward.routing.subsetting_decision`.
+applies it: `zoneward.routing.request.approach` (settings), `zoneward.routing.hints_decision`,
+`zoneward.routing.balanced_decision` or `zoneward.routing.subsetting_decision`.
 """
 
 from enum import StrEnum
@@ -33,6 +33,7 @@ class Reason(StrEnum):
     BELOW_STARTING_THRESHOLD = "BelowStartingThreshold"
     HINTS_WITHOUT_WEIGHTS = "HintsWithoutWeights"
     TOO_MANY_ZONES = "TooManyZones"
+    CLUSTER_WIDE_IS_BEST = "ClusterWideIsBest"
     BEING_DELETED = "BeingDeleted"
 
 

@@ -15,6 +15,11 @@ MEAN_SQUARE: Final = 4
 """The index of each measure."""
 MEASURES: Final = 5
 
+IN_ZONE_POINTS: Final = 45
+OVERLOAD_POINTS: Final = 20
+SLICES_POINTS: Final = 15
+"""What each part adds to the score at most; the worst and the mean overload count alike."""
+
 
 def measure(
     demand: Sequence[int],
@@ -78,4 +83,9 @@ def measure(
 
 def total(*, in_zone: float, max_overload: float, mean_overload: float, slices: float) -> float:
     """The score, at most 100. ``slices`` is the fewest slices that suffice, divided by those that there are."""
-    return 45 * in_zone + 20 * (1 - max_overload) + 20 * (1 - mean_overload) + 15 * slices
+    return (
+        IN_ZONE_POINTS * in_zone
+        + OVERLOAD_POINTS * (1 - max_overload)
+        + OVERLOAD_POINTS * (1 - mean_overload)
+        + SLICES_POINTS * slices
+    )

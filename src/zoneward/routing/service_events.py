@@ -11,7 +11,7 @@ from typing import Final
 
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service, ServiceEvent
-from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.annotations import requests_hints, requests_subsetting
 from zoneward.routing.request.approach import Approach
@@ -82,7 +82,7 @@ def events_of(
     """The events that a Service's new decisions cause. ``decisions`` and ``in_force`` are by address type.
 
     The Service's conditions are the memory of what was reported last. Where it has none of ours, ``in_force`` stands in
-    for them: what the existing slices were written for. Nothing is reported twice. Subsetting by default causes no
+    for them: what the existing slices were written for. Nothing is reported twice. The controller's default causes no
     events: such a Service has no conditions, and nothing would remember them.
     """
     worst = worst_family(decisions)
@@ -155,16 +155,21 @@ def _disabled(subject: EventSubject, decision: Decision) -> ServiceEvent:
         return ServiceEvent("Warning", SUBSETTING_DISABLED, decision.message)
     words = _MESSAGES.get(decision.reason)
     message = decision.message if words is None else words.format(endpoints=decision.endpoints)
-    return ServiceEvent("Warning", DISABLED, message)
+    return ServiceEvent("Normal" if decision.reason is Reason.CLUSTER_WIDE_IS_BEST else "Warning", DISABLED, message)
 
 
 def _state_in_force(requested: EventSubject | None, in_force: Mapping[str, str | None]) -> ReportedState:
-    """What the slices say. Subsetting counts only where the Service requests it: it may have been there by default."""
+    """What the slices say. What may have been there by default counts only where the Service requests it."""
     subjects = {_subject(each or "") for each in in_force.values()}
+    reported = {requested, *(_subject(each) for each in in_force.values() if each and not _may_be_default(each))}
     for subject in (EventSubject.HINTS, EventSubject.SUBSETTING):
-        if subject in subjects and (subject is EventSubject.HINTS or subject is requested):
+        if subject in subjects & reported:
             return ReportedState(subject, active=subjects == {subject})
     return ReportedState(None, active=False)
+
+
+def _may_be_default(approach: str) -> bool:
+    return _subject(approach) is EventSubject.SUBSETTING or approach == f"{Approach.HINTS}/{BALANCED.name}"
 
 
 def upstream_events_of(

@@ -11,8 +11,10 @@ from typing import Final
 
 SLICE_GROUPS: Final = "slice-groups"
 HINTS: Final = "hints"
-ENCODINGS: Final = (SLICE_GROUPS, HINTS)
-"""How groups are encoded. Hints need no slices of their own, so they have full credit for slices."""
+WEIGHTS: Final = "weights"
+ENCODINGS: Final = (SLICE_GROUPS, HINTS, WEIGHTS)
+"""How groups are encoded. Hints need no slices of their own, so they have full credit for slices. Weights of zones are
+what Zoneward's proxy uses in place of ``Balanced``'s groups: they reach the bound for every row."""
 
 CREDITS: Final = ("total", "in_zone", "max_overload", "mean_overload", "overload", "slices")
 """The proposal's columns in their order."""
@@ -26,12 +28,13 @@ class Means:
 
     ``wins`` counts rows in which no other had as much, ``ties`` those in which it shared the best total; ``fell_back``
     those in which some zone reached no endpoint of its groups and used all. ``credits`` is None where hints cannot
-    express the weights.
+    express the weights. ``gap_to_bound`` is the mean of what totals lack to the bound, where bounds were asked for.
     """
 
     algorithm: str
     encoding: str
     credits: Mapping[str, float] | None
+    gap_to_bound: float | None = None
     wins: int = 0
     ties: int = 0
     fell_back: int = 0

@@ -12,7 +12,7 @@ from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE
-from zoneward.routing.allocation import Allocation, allocate, allocation_of
+from zoneward.routing.allocation import Allocation, allocate, allocation_of, threshold_parameters
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
@@ -192,14 +192,14 @@ def _rebalance_fully(context: DecisionContext, heuristic: Heuristic, homes: Home
 
 
 def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
+    threshold = context.configuration.subsetting.overload_threshold
     return allocate(
         heuristic,
         zones=homes.zones,
         demand=homes.weights,
         supply=homes.supply,
         previous=(0,) * len(homes.zones) ** 2,
-        threshold=context.configuration.subsetting.overload_threshold,
-        start_threshold=context.configuration.subsetting.overload_threshold,
+        parameters=threshold_parameters(threshold, threshold),
     )
 
 

@@ -7,7 +7,8 @@ in `zoneward.routing.hints_decision`, those for slice groups in `zoneward.routin
 from dataclasses import replace
 
 from zoneward.kube.objects import Service
-from zoneward.routing import hints_decision, subsetting_decision
+from zoneward.routing import balanced_decision, hints_decision, subsetting_decision
+from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
@@ -37,6 +38,8 @@ def decide(
         if refusal is None:
             return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return context.build_inactive(refusal, context.request.refusal_detail)
+    if heuristic is BALANCED:
+        return balanced_decision.decide_sets(context)
     if heuristic.subsets:
         function = (
             subsetting_decision.decide_balanced if heuristic.balances else subsetting_decision.decide_require_zone

@@ -9,6 +9,7 @@ unseen; the tests fill every field with something secret.
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -44,6 +45,7 @@ from zoneward.kube.objects import (
     ServiceSpec,
     ServiceStatus,
 )
+from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
 from zoneward.snapshots import public_values
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.pseudonyms import NameCollector, NameKind, NameMap
@@ -147,6 +149,8 @@ class _Anonymizer:
             return value if self._is_in_force(value) else self._name("unknown", value)
         if key == names.ZONES_ANNOTATION:
             return ",".join(map(self._weighed, value.split(",")))
+        if key == names.ZONE_WEIGHTS_ANNOTATION:
+            return self._zone_weights(value)
         if key == SELECTOR_ANNOTATION:
             return self._mark(value)
         if key == names.TRIGGER_TIME_ANNOTATION and public_values.is_time(value):
@@ -166,6 +170,18 @@ class _Anonymizer:
         """``a`` or ``a=0.75``; what is no number stays none."""
         zone, equals, weight = part.partition("=")
         return self._name("zone", zone) + equals + (weight if not weight or public_values.is_number(weight) else "x")
+
+    def _zone_weights(self, value: str) -> str:
+        """Weights of zones; what is invalid stays so."""
+        weights = parse_zone_weights(value)
+        if weights is None:
+            return self._name("unknown", value)
+        name = partial(self._name, "zone")
+        shares = {
+            name(start): {name(end): share for end, share in row.items()} for start, row in weights.shares.items()
+        }
+        counts = {name(zone): number for zone, number in weights.counts.items()}
+        return format_zone_weights(ZoneWeights(shares, counts)) or self._name("unknown", value)
 
     def _mark(self, value: str) -> str:
         """The selector of an adopted Service (`zoneward.kube.adoption_marks`); what is unreadable stays so."""

@@ -62,7 +62,9 @@ SETTINGS: Final = {
     names.SUBSETTING_ALGORITHM_ANNOTATION: frozenset[str](),
 }
 """Annotations that decisions read, with their known values."""
-NUMBERS: Final = frozenset({names.STARTING_THRESHOLD_ANNOTATION, f"{names.DOMAIN}/hints-threshold"})
+NUMBERS: Final = frozenset(
+    {names.STARTING_THRESHOLD_ANNOTATION, names.HINTS_THRESHOLD_ANNOTATION, names.MAX_OVERLOAD_ANNOTATION}
+)
 """Annotations that hold a number."""
 DISTRIBUTIONS: Final = frozenset(names.TRAFFIC_DISTRIBUTIONS)
 

@@ -65,10 +65,13 @@ def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_wri
         revision_of(
             replace(CART, metadata=replace(CART.metadata, annotations={names.TOPOLOGY_MODE_ANNOTATION: ""})), ON
         ),
+        revision_of(
+            replace(CART, metadata=replace(CART.metadata, annotations={names.MAX_OVERLOAD_ANNOTATION: "0.1"})), ON
+        ),
         revision_of(CART, (ACCEPTED, replace(PROGRAMMED, message="Hints/Other: 9"))),
     }
     assert revision not in others
-    assert len(others) == 6
+    assert len(others) == 7
 
 
 def test_the_words() -> None:

@@ -16,6 +16,7 @@ from tests.properties.random_clusters import BALANCED, clusters, examples
 from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize
 from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import Allocatable, Node, NodeCondition
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
@@ -156,6 +157,40 @@ def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict
     new = compute_demand([*nodes, a_node("more", "a", cpu=4)])
     states = [(("ns", "svc"), [state_of(cluster, family)])]
     assert bool(services_to_requeue(states, old=old, new=new, configuration=cluster.configuration)) == expected
+
+
+SHARING = changed(PROPORTIONAL, heuristic="Balanced", endpoints=12)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"zones": ("a", "b"), "weights": (5000, 4000)}, True, id="shares"),
+        pytest.param({"zones": ("a", "b"), "weights": (9000, 9000)}, False, id="the-same-shares"),
+        pytest.param({"regions": (("a", "north"), ("b", "north"))}, True, id="regions"),
+        pytest.param({"idle_zones": ("c",)}, True, id="idle-zones"),
+    ],
+)
+def test_balanced_is_asked_again_wherever_shares_regions_or_idle_zones_differ(
+    change: dict[str, Any], expected: bool
+) -> None:
+    old = compute_demand(nodes_in({"a": 4, "b": 4}))
+    new = changed(old, **change)
+    services = [(("ns", "svc"), [changed(SHARING, active=active)]) for active in (True, False)]
+    for service in services:
+        found = services_to_requeue([service], old=old, new=new, configuration=Configuration())
+        assert found == ([service[0]] if expected else [])
+
+
+@pytest.mark.parametrize("heuristic", sorted(HEURISTICS.keys() - {"Balanced"}))
+def test_regions_and_idle_zones_requeue_nothing_but_balanced(heuristic: str) -> None:
+    """No other heuristic reads them."""
+    approach = Approach.SUBSETTING if HEURISTICS[heuristic].subsets else Approach.HINTS
+    state = changed(PROPORTIONAL, heuristic=heuristic, approach=approach, endpoints=4, consumed={"a": 2, "b": 2})
+    old = compute_demand(nodes_in({"a": 4, "b": 4}))
+    new = changed(old, regions=(("a", "north"),), idle_zones=("c",))
+    assert not services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration())
 
 
 OWN_GROUPS = changed(PROPORTIONAL, approach=Approach.SUBSETTING, heuristic="RequireZone", endpoints=4)

@@ -10,10 +10,10 @@ from tests.reference import kep_2004
 from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.signature import (
     IMPOSSIBLE,
-    REALS_PER_ZONE,
-    SCRATCH_PER_ZONE,
     AllocateFunction,
     max_groups,
+    reals_length,
+    scratch_length,
 )
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
@@ -78,8 +78,8 @@ def run(
         (0,) * zones**2,
         composition,
         weights,
-        [7] * (zones * SCRATCH_PER_ZONE),
-        [7.0] * (zones * REALS_PER_ZONE),
+        [7] * scratch_length(zones),
+        [7.0] * reals_length(zones),
     )
     if groups == IMPOSSIBLE:
         return None

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 
 START: Final = Fraction(1, 5)
 KEEP: Final = Fraction(3, 10)
@@ -31,7 +31,7 @@ def run(
     composition = [0] * (max_groups(zones) * zones)
     weights = [0.0] * (max_groups(zones) * zones)
     parameters = [*threshold.as_integer_ratio(), *start.as_integer_ratio()]
-    scratch, reals = [7] * (zones * SCRATCH_PER_ZONE), [7.0] * (zones * REALS_PER_ZONE)
+    scratch, reals = [7] * scratch_length(zones), [7.0] * reals_length(zones)
     result = proportional_zone_cpu(demand, supply, parameters, flat, composition, weights, scratch, reals)
     if result == IMPOSSIBLE:
         return None

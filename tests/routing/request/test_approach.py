@@ -1,10 +1,10 @@
 """Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015, KEP-2004)."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import pytest
 from tests.builders.structs import a_service
@@ -14,7 +14,10 @@ from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     STARTING_THRESHOLD_EXPECTED,
+    AutoHeuristic,
+    BalancedSettings,
     Configuration,
+    DefaultApproach,
     FeatureGates,
     HintsSettings,
     SubsettingSettings,
@@ -23,11 +26,14 @@ from zoneward.routing.request.annotations import SHARE_EXPECTED
 from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 from zoneward.routing.rules import Reason, Rule, RuleLog
+from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED
+from zoneward.routing.zone_costs import ZoneCosts
 
 OLD: Final = names.TOPOLOGY_AWARE_HINTS_ANNOTATION
 NEW: Final = names.TOPOLOGY_MODE_ANNOTATION
 SUBSETTING: Final = names.SUBSETTING_ANNOTATION
 THRESHOLD: Final = names.HINTS_THRESHOLD_ANNOTATION
+MAX_OVERLOAD: Final = names.MAX_OVERLOAD_ANNOTATION
 
 
 def asked(service: Service, configuration: Configuration | None = None) -> RequestedApproach:
@@ -69,6 +75,7 @@ class Values(NamedTuple):
 
 
 PROPORTIONAL: Final = "Hints/ProportionalZoneCPU"
+BALANCED: Final = "Hints/Balanced"
 UNKNOWN: Final = "UnknownValue"
 LOCAL: Final = "Subsetting/local"
 """What an unknown algorithm comes to as well: the controller's own."""
@@ -86,6 +93,7 @@ VALUES: Final[Mapping[str, Values]] = {
     "PreferSameZone": Values(field="TrafficDistribution/PreferSameZone"),
     "PreferSameNode": Values(field="TrafficDistribution/PreferSameNode"),
     "zoneward.dev/ProportionalZoneCPU": Values(PROPORTIONAL, field="TrafficDistribution/ProportionalZoneCPU"),
+    "zoneward.dev/Balanced": Values(BALANCED, field="TrafficDistribution/Balanced"),
     "zoneward.dev/PreferZone": Values("Hints/PreferZone", field="TrafficDistribution/PreferZone"),
     "zoneward.dev/PreferSameZone": Values("Hints/PreferSameZone", field="TrafficDistribution/PreferSameZone"),
     "zoneward.dev/PreferSameNode": Values("Hints/PreferSameNode", field="TrafficDistribution/PreferSameNode"),
@@ -99,7 +107,9 @@ VALUES: Final[Mapping[str, Values]] = {
             *("AUTO", " Auto", "disable", "DISABLED", "proportionalzonecpu", "prefersamezone", "prefer", "Local"),
             *("RequireZone", "zoneward.dev/RequireZone", *(f"zoneward.dev/{name}" for name in SUBSETTING_ALGORITHMS)),
             *(
+                "Balanced",
                 "zoneward.dev/Auto",
+                "zoneward.dev/balanced",
                 "zoneward.dev/",
                 "/ProportionalZoneCPU",
                 "example.com/ProportionalZoneCPU",
@@ -212,6 +222,63 @@ def test_precedence(setting: str, value: str | None) -> None:
         assert got == expected_of(value, hints, gate=gate, default=default, keys=bool(keys)), (gate, default, keys)
 
 
+AUTO_SETTINGS: Final = (a_service("Auto"), a_service("auto"), a_service(old="Auto"), a_service(old="auto"))
+
+
+@pytest.mark.parametrize("heuristic", get_args(AutoHeuristic))
+def test_auto_means_what_is_configured_in_both_annotations_and_nowhere_else(heuristic: AutoHeuristic) -> None:
+    configuration = Configuration(hints=HintsSettings(auto=heuristic))
+    for service in AUTO_SETTINGS:
+        found = asked(service, configuration)
+        assert (outcome(service, configuration), found.accepted) == (f"Hints/{heuristic}", True)
+        assert (found.hints is None, found.balanced is None) == (heuristic == "Balanced", heuristic != "Balanced")
+    for value, expected in VALUES.items():
+        if value not in names.AUTO_VALUES:
+            assert (outcome(a_service(value), configuration), outcome(a_service(old=value), configuration)) == (
+                *(expected.new, expected.old),
+            )
+        assert outcome(a_service(distribution=value), configuration) == expected.field
+
+
+BY_DEFAULT: Final[Mapping[str, tuple[Service, str, bool | None]]] = {
+    "nothing": (a_service(), BALANCED, None),
+    "an empty mode": (a_service(""), BALANCED, None),
+    "an empty old annotation": (a_service("Disabled", old=""), BALANCED, None),
+    "an unknown mode": (a_service("Banana"), BALANCED, False),
+    "an unknown field": (a_service(distribution="Banana"), BALANCED, False),
+    "empty subsetting": (a_service(subsetting=""), BALANCED, None),
+    "mode off": (a_service("Disabled"), "nothing", None),
+    "mode off in small letters": (a_service("disabled"), "nothing", None),
+    "old off": (a_service(old="Disabled"), "nothing", None),
+    "mode off and an unknown field": (a_service("Disabled", distribution="Banana"), UNKNOWN, False),
+    "mode off and a field": (a_service("Disabled", distribution="PreferSameZone"), SAME_ZONE, True),
+    "subsetting off": (a_service(subsetting="Disabled"), "nothing", None),
+    "unknown subsetting": (a_service(subsetting="Banana"), UNKNOWN, False),
+    "mode": (a_service("Auto"), PROPORTIONAL, True),
+    "field": (a_service(distribution="PreferSameZone"), SAME_ZONE, True),
+    "subsetting": (a_service(subsetting="Auto"), LOCAL, True),
+    "topologyKeys": (a_service(keys=("*",)), "TopologyKeys", None),
+}
+
+
+@pytest.mark.parametrize("what", BY_DEFAULT)
+def test_balanced_by_default_is_for_services_that_ask_for_nothing_and_refuse_nothing(what: str) -> None:
+    service, expected, accepted = BY_DEFAULT[what]
+    configuration = Configuration(default_approach="Balanced")
+    assert (outcome(service, configuration), asked(service, configuration).accepted) == (expected, accepted)
+
+
+def test_balanced_by_default_is_the_last_rule_and_has_the_settings_of_balanced() -> None:
+    balanced = BalancedSettings(max_overload=Fraction(1, 10), objective="locality")
+    configuration = Configuration(default_approach="Balanced", balanced=balanced)
+    assert asked(a_service(), configuration).balanced == balanced
+    detail = "the controller's default is Balanced: Balanced"
+    assert recorded(a_service(), configuration)[-1] == Rule("default-approach", True, detail)
+    own = asked(a_service(max_overload="1"), configuration)
+    assert (own.balanced, own.accepted) == (dataclasses.replace(balanced, max_overload=Fraction(1)), None)
+    assert asked(a_service(max_overload="banana"), configuration).accepted is False
+
+
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +324,11 @@ ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {
         a_service("Auto", threshold="20"),
         False,
         f"{THRESHOLD}: '20' is not {SHARE_EXPECTED}, so 0.2 is used",
+    ),
+    "unknown highest overload": (
+        a_service("zoneward.dev/Balanced", max_overload="banana"),
+        False,
+        f"{MAX_OVERLOAD}: 'banana' is not {MAX_OVERLOAD_EXPECTED}, so 0.2 is used",
     ),
     "unknown threshold beside an unknown annotation": (
         a_service("Banana", distribution="zoneward.dev/ProportionalZoneCPU", threshold="much"),
@@ -315,12 +387,68 @@ def test_without_a_valid_threshold_the_configured_ones_hold(own: str) -> None:
         a_service(distribution="PreferSameZone", threshold="much"),
         a_service(subsetting="Auto", threshold="much"),
         a_service(threshold="much"),
+        a_service("zoneward.dev/Balanced", threshold="much"),
     ],
-    ids=["PreferZone", "PreferSameZone", "subsetting", "nothing"],
+    ids=["PreferZone", "PreferSameZone", "subsetting", "nothing", "Balanced"],
 )
-def test_a_threshold_matters_only_where_hints_balance(service: Service) -> None:
+def test_a_threshold_matters_only_to_proportional_zone_cpu(service: Service) -> None:
     assert asked(service).accepted is not False
     assert "hints-threshold-annotation" not in dict(rules(service))
+
+
+# --- a Service's own highest overload ---------------------------------------------------------------------------------
+
+ASKS_FOR_BALANCED: Final[Mapping[str, Callable[[str | None], tuple[Service, Configuration]]]] = {
+    "annotation": lambda own: (a_service("zoneward.dev/Balanced", max_overload=own), Configuration()),
+    "field": lambda own: (a_service(distribution="zoneward.dev/Balanced", max_overload=own), Configuration()),
+    "Auto": lambda own: (*(a_service("Auto", max_overload=own), Configuration(hints=HintsSettings(auto="Balanced"))),),
+    "default": lambda own: (a_service(max_overload=own), Configuration(default_approach="Balanced")),
+}
+
+
+@pytest.mark.parametrize("how", ASKS_FOR_BALANCED)
+@pytest.mark.parametrize(("own", "most"), [("0.5", "1/2"), ("5%", "1/20"), ("0", "0"), ("10", "10"), ("1000%", "10")])
+def test_a_service_has_its_own_highest_overload(how: str, own: str, most: str) -> None:
+    service, configuration = ASKS_FOR_BALANCED[how](own)
+    costs = ZoneCosts(other_region=Fraction(2))
+    balanced = BalancedSettings(max_overload=Fraction(3), objective="locality", costs=costs)
+    configuration = dataclasses.replace(configuration, balanced=balanced)
+    found = asked(service, configuration)
+    assert found.balanced == BalancedSettings(max_overload=Fraction(most), objective="locality", costs=costs)
+    assert (found.hints, found.accepted) == (None, None if how == "default" else True)
+    assert Rule("max-overload-annotation", True, f"{MAX_OVERLOAD}: {own!r}") in recorded(service, configuration)
+
+
+@pytest.mark.parametrize("how", ASKS_FOR_BALANCED)
+@pytest.mark.parametrize("own", ["banana", "20", "1001%", "-1", "", "nan", "0.2 ", "1" * 300], ids=lambda own: own[:9])
+def test_without_a_valid_overload_the_configured_one_holds(how: str, own: str) -> None:
+    service, configuration = ASKS_FOR_BALANCED[how](own)
+    configuration = dataclasses.replace(configuration, balanced=BalancedSettings(max_overload=Fraction(1, 4)))
+    found, log = asked(service, configuration), recorded(service, configuration)
+    assert (found.balanced, found.accepted) == (configuration.balanced, False)
+    assert found.accepted_reason is Reason.UNKNOWN_VALUE
+    assert found.accepted_detail.endswith(f"is not {MAX_OVERLOAD_EXPECTED}, so 0.25 is used")
+    assert Rule("max-overload-annotation", False, found.accepted_detail) in log
+    assert len(found.accepted_detail) < 250
+    without, _ = ASKS_FOR_BALANCED[how](None)
+    assert asked(without, configuration).balanced == configuration.balanced
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        a_service("Auto", max_overload="much"),
+        a_service("PreferZone", max_overload="much"),
+        a_service(distribution="PreferSameZone", max_overload="much"),
+        a_service("zoneward.dev/Balanced", subsetting="Auto", max_overload="much"),
+        a_service(max_overload="much"),
+    ],
+    ids=["Auto", "PreferZone", "PreferSameZone", "subsetting", "nothing"],
+)
+def test_the_highest_overload_matters_only_to_balanced(service: Service) -> None:
+    assert asked(service).accepted is not False
+    assert asked(service).balanced is None
+    assert "max-overload-annotation" not in dict(rules(service))
 
 
 # --- algorithm and starting threshold ---------------------------------------------------------------------------------
@@ -388,6 +516,7 @@ FIELD: Final = {"TopologyAwareHints", "ServiceTrafficDistribution"}
 GATED: Final[Mapping[str, tuple[Service, set[str]]]] = {
     "Auto": (a_service("Auto"), {"TopologyAwareHints"}),
     "PreferZone": (a_service("PreferZone"), {"TopologyAwareHints"}),
+    "Balanced": (a_service("zoneward.dev/Balanced"), {"TopologyAwareHints"}),
     "PreferSameZone": (
         *(a_service("zoneward.dev/PreferSameZone"), {"TopologyAwareHints", "PreferSameTrafficDistribution"}),
     ),
@@ -397,6 +526,7 @@ GATED: Final[Mapping[str, tuple[Service, set[str]]]] = {
     "field: PreferClose": (a_service(distribution="PreferClose"), FIELD),
     "field: PreferSameZone": (a_service(distribution="PreferSameZone"), FIELD | {"PreferSameTrafficDistribution"}),
     "field: PreferSameNode": (a_service(distribution="PreferSameNode"), FIELD | {"PreferSameTrafficDistribution"}),
+    "field: Balanced": (a_service(distribution="zoneward.dev/Balanced"), FIELD),
     "field: ours": (a_service(distribution="zoneward.dev/PreferZone"), FIELD),
     "subsetting: Auto": (a_service(subsetting="Auto"), {"TopologyAwareSubsetting"}),
     "subsetting: Require": (a_service(subsetting="Require"), {"TopologyAwareSubsetting"}),
@@ -429,10 +559,11 @@ def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: 
     assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
 
 
-def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() -> None:
+@pytest.mark.parametrize("default", ["Subsetting", "Balanced"])
+def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off(default: DefaultApproach) -> None:
     configuration = Configuration(
         gates=FeatureGates(topology_aware_hints=False),
-        default_approach="Subsetting",
+        default_approach=default,
         subsetting=SubsettingSettings(encoding="hints"),
     )
     found = asked(a_service(), configuration)
@@ -442,12 +573,13 @@ def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() 
 
 # --- as upstream ------------------------------------------------------------------------------------------------------
 
-UPSTREAM: Final = Configuration().as_upstream()
+UPSTREAM: Final = Configuration(hints=HintsSettings(auto="Balanced")).as_upstream()
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_upstream_knows_no_value_of_ours(value: str) -> None:
-    for configuration in (UPSTREAM, dataclasses.replace(UPSTREAM, default_approach="Subsetting")):
+    for default in get_args(DefaultApproach):
+        configuration = dataclasses.replace(UPSTREAM, default_approach=default)
         assert outcome(a_service(subsetting=value, algorithm=value), configuration) == "nothing"
     for service in (a_service(value), a_service(old=value)):
         expected = VALUES[value].old if value in names.AUTO_VALUES + names.DISABLED_VALUES else UNKNOWN

@@ -9,8 +9,8 @@ from tests.builders.structs import a_service
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
-from zoneward.routing.configuration import Configuration, DefaultApproach
+from zoneward.routing.algorithms.heuristics import BALANCED, SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import Configuration, DefaultApproach, HintsSettings
 from zoneward.routing.request.approach import RequestedApproach, requested_approach
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
 from zoneward.routing.rules import RuleLog
@@ -23,6 +23,7 @@ def asked(service: Service, configuration: Configuration | None = None) -> Reque
 WHAT_IF: Final[Mapping[str, str]] = {
     "Auto": "Hints/ProportionalZoneCPU",
     "ProportionalZoneCPU": "Hints/ProportionalZoneCPU",
+    "Balanced": "Hints/Balanced",
     "PreferZone": "Hints/PreferZone",
     "PreferSameZone": "TrafficDistribution/PreferSameZone",
     "PreferSameNode": "TrafficDistribution/PreferSameNode",
@@ -52,9 +53,14 @@ def test_what_if_asks_for_the_value_and_for_nothing_else(
     assert found.accepted is (None if value == "none" else True)
 
 
+def test_what_if_auto_asks_for_what_auto_is_configured_to_mean() -> None:
+    found = asked(as_if_requested(a_service(), "Auto"), Configuration(hints=HintsSettings(auto="Balanced")))
+    assert found.heuristic is BALANCED
+
+
 def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
     service = a_service("Auto", keys=("*",), internal="Local", external="Local")
-    others = {"example.com/owner": "web", names.STARTING_THRESHOLD_ANNOTATION: "2"}
+    others = {"example.com/owner": "web", names.STARTING_THRESHOLD_ANNOTATION: "2", names.MAX_OVERLOAD_ANNOTATION: "1"}
     annotations = {**(service.metadata.annotations or {}), **others}
     service = replace(service, metadata=replace(service.metadata, annotations=annotations))
     for value in WHAT_IF:
@@ -62,6 +68,11 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
         assert asked(changed).refusal == "TopologyKeys"
         assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
         assert others.items() <= (changed.metadata.annotations or {}).items()
+    assert as_if_requested(service, "Balanced").metadata.annotations == {
+        **others,
+        names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced",
+        names.SUBSETTING_ANNOTATION: "Disabled",
+    }
     assert as_if_requested(service, "PreferSameZone").metadata.annotations == {
         **others,
         names.SUBSETTING_ANNOTATION: "Disabled",

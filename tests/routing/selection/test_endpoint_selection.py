@@ -4,13 +4,14 @@ Upstream's own cases are in `tests.vectors.test_categorize_endpoints`; these are
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 from tests.builders.structs import a_service, a_slice, an_endpoint, hints
 from tests.clusters import ALL_HINTS, CLUSTER
 
+from zoneward.kube import names
 from zoneward.kube.objects import (
     Endpoint,
     EndpointPort,
@@ -22,7 +23,9 @@ from zoneward.kube.objects import (
     ServiceStatus,
     is_ready,
 )
+from zoneward.kube.zone_weights import format_zone_weights
 from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.placement.groups import own_group
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
@@ -38,7 +41,9 @@ from zoneward.routing.selection.endpoint_selection import (
     policies_of,
     select_endpoints,
     slices_by_port,
+    usable_zone_weights,
 )
+from zoneward.routing.zone_weights import ZoneWeights
 
 NO_HINTS: Final = HonoredHints(zones=False, nodes=False)
 
@@ -132,7 +137,7 @@ BESIDE: Final[Mapping[str, Service]] = {
     "a distribution": a_service(distribution="PreferSameNode"),
 }
 HEEDED: Final[Mapping[str, Mapping[str, HonoredHints]]] = {
-    "zoneward": dict.fromkeys(BESIDE, ALL_HINTS),
+    "zoneward": dict.fromkeys(BESIDE, HonoredHints(zones=True, nodes=True, weights=True)),
     "current": dict.fromkeys(BESIDE, ALL_HINTS),
     "zone-slices": dict.fromkeys(BESIDE, ALL_HINTS),
     "zone-hints": dict.fromkeys(BESIDE, HonoredHints(zones=True, nodes=False)),
@@ -227,3 +232,170 @@ def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
         (narrow,) = found[name, "TCP"]
         assert [each.name for each in narrow.ports or ()] == [name]
         assert endpoints_of_port([narrow], name) == endpoints_of_port([two, one], name)
+
+
+# --- weights of zones -------------------------------------------------------------------------------------------------
+
+READS_WEIGHTS: Final = HonoredHints(zones=True, nodes=True, weights=True)
+WEIGHTS: Final = ZoneWeights({"a": {"a": 0.6, "b": 0.4}, "b": {"b": 1.0}}, {"a": 2, "b": 1})
+
+
+def in_zones(**numbers: int) -> tuple[Endpoint, ...]:
+    """So many ready endpoints in each zone, with hints for zone z."""
+    every = [zone for zone, number in numbers.items() for _ in range(number)]
+    return tuple(an_endpoint(f"10.0.0.{number}", zone, hinted=hints("z")) for number, zone in enumerate(every, start=1))
+
+
+def weighed(
+    *endpoints: Endpoint, zone: str | None = "a", weights: ZoneWeights = WEIGHTS, **more: Any
+) -> tuple[str, dict[str, float]]:
+    """The rule, and each chosen address with its weight."""
+    selection = select_endpoints(
+        endpoints, policies=CLUSTER, honored=READS_WEIGHTS, node="n1", zone=zone, zone_weights=weights, **more
+    )
+    cluster = [*addresses_in_order(selection.cluster or ())]
+    return selection.rule.value, dict(zip(cluster, selection.weights or (1.0,) * len(cluster), strict=True))
+
+
+def addresses_in_order(endpoints: tuple[Endpoint, ...]) -> tuple[str, ...]:
+    return tuple(address for endpoint in endpoints for address in endpoint.addresses or ())
+
+
+def test_a_zone_s_share_is_spread_over_its_ready_endpoints() -> None:
+    endpoints = (*in_zones(a=2, b=1, c=1), an_endpoint("10.0.1.1", "b", ready=False))
+    assert weighed(*endpoints) == ("zone-weights", {"10.0.0.1": 0.3, "10.0.0.2": 0.3, "10.0.0.3": 0.4})
+    # From zone b there is one endpoint, and nothing to weigh.
+    assert weighed(*endpoints, zone="b") == ("zone-weights", {"10.0.0.3": 1.0})
+
+
+def test_weights_that_are_alike_are_none() -> None:
+    thirds = ZoneWeights({"a": {"a": 0.6, "b": 0.2}}, {"a": 3, "b": 1})
+    assert weighed(*in_zones(a=3, b=1), weights=thirds) == (
+        "zone-weights",
+        {"10.0.0.1": 1.0, "10.0.0.2": 1.0, "10.0.0.3": 1.0, "10.0.0.4": 1.0},
+    )
+
+
+def test_the_share_of_a_zone_without_endpoints_goes_to_the_others() -> None:
+    shares = ZoneWeights({"a": {"a": 0.2, "b": 0.6, "c": 0.2}}, {})
+    assert weighed(*in_zones(a=1, c=2), weights=shares) == (
+        "zone-weights",
+        {"10.0.0.1": 0.2, "10.0.0.2": 0.1, "10.0.0.3": 0.1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "endpoints"),
+    [("c", in_zones(a=2, b=1)), (None, in_zones(a=2, b=1)), ("b", in_zones(a=3))],
+    ids=["no row for the zone", "no zone", "nothing where the shares go"],
+)
+def test_without_a_share_for_any_endpoint_hints_decide(zone: str | None, endpoints: tuple[Endpoint, ...]) -> None:
+    assert weighed(*endpoints, zone=zone) == ("all", dict.fromkeys(addresses_in_order(endpoints), 1.0))
+    near = tuple(replace(each, hints=hints(zone or "a")) for each in endpoints[:1])
+    rule, used = weighed(*near, *endpoints[1:], zone=zone)
+    assert (rule, len(used)) == (("zone-hints", 1) if zone else ("all", 3))
+
+
+def test_hints_for_nodes_and_slice_groups_win_over_weights() -> None:
+    endpoints = in_zones(a=2, b=1)
+    on_node = tuple(replace(each, hints=hints("a", nodes=["n1"])) for each in endpoints)
+    assert weighed(*on_node)[0] == "node-hints"
+    elsewhere = tuple(replace(each, hints=hints("a", nodes=["n2"])) for each in endpoints)
+    assert weighed(*elsewhere)[0] == "zone-weights"
+    groups = {id(endpoints[0]): own_group("a"), id(endpoints[1]): own_group("b"), id(endpoints[2]): own_group("b")}
+    assert weighed(*endpoints, groups=groups) == ("zone-slices", {"10.0.0.1": 1.0})
+
+
+def test_without_ready_endpoints_those_that_terminate_serve_whatever_the_weights() -> None:
+    leaving = an_endpoint("10.0.0.1", "c", ready=False, serving=True, terminating=True)
+    assert weighed(leaving) == ("terminating", {"10.0.0.1": 1.0})
+
+
+def test_a_policy_of_local_takes_no_notice_of_weights() -> None:
+    here = an_endpoint("10.0.0.9", "c", node="n1")
+    selection = select_endpoints(
+        (*in_zones(a=2), here),
+        policies=INTERNAL_LOCAL,
+        honored=READS_WEIGHTS,
+        node="n1",
+        zone="a",
+        zone_weights=WEIGHTS,
+    )
+    assert (selection.local, selection.cluster, selection.weights) == ((here,), None, None)
+
+
+TEXT: Final = format_zone_weights(WEIGHTS)
+
+
+def annotated(name: str, text: str | None, *endpoints: Endpoint, manager: str = names.MANAGER) -> EndpointSlice:
+    annotations = {names.ZONE_WEIGHTS_ANNOTATION: text} if text is not None else None
+    return a_slice(name, *endpoints, annotations=annotations, manager=manager)
+
+
+def test_the_first_valid_weights_by_slice_name_count_whoever_wrote_them() -> None:
+    endpoints = in_zones(a=2, b=1)
+    others = format_zone_weights(ZoneWeights({"a": {"b": 1.0}}, WEIGHTS.counts))
+    invalid: list[str] = []
+    found = usable_zone_weights(
+        [
+            annotated("d", others),
+            annotated("c", TEXT, manager="example.com"),
+            annotated("b", "nonsense"),
+            annotated("a", None, *endpoints),
+        ],
+        READS_WEIGHTS,
+        on_invalid=invalid.append,
+    )
+    assert found == WEIGHTS
+    assert invalid == ["b"]
+
+
+def test_of_many_slices_with_invalid_weights_a_few_are_read() -> None:
+    invalid: list[str] = []
+    slices = [annotated(f"s{number:03}", "nonsense") for number in range(100)]
+    found = usable_zone_weights([*slices, annotated("t", TEXT)], READS_WEIGHTS, on_invalid=invalid.append)
+    assert found is None
+    assert invalid == ["s000", "s001", "s002", "s003"]
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "used"),
+    [
+        (in_zones(a=2, b=1), True),
+        (in_zones(a=3, b=2, c=1), True),
+        (in_zones(a=2), True),
+        (in_zones(b=1), False),
+        (in_zones(a=4, b=1), False),
+        (in_zones(a=2, b=1, c=2), False),
+        ((*in_zones(a=2, b=1), an_endpoint("10.0.1.1", None)), False),
+        ((*in_zones(a=2, b=1), an_endpoint("10.0.1.1", None, ready=False)), True),
+    ],
+)
+def test_weights_for_other_endpoints_or_beside_one_without_a_zone_are_not_used(
+    endpoints: tuple[Endpoint, ...], used: bool
+) -> None:
+    """The ready endpoints of all slices count, each address once."""
+    slices = [annotated("a", TEXT, *endpoints[:1]), annotated("b", None, *endpoints[1:], *endpoints[1:])]
+    assert usable_zone_weights(slices, READS_WEIGHTS) == (WEIGHTS if used else None)
+
+
+def test_weights_beside_a_slice_group_are_not_used_even_where_it_has_no_endpoints() -> None:
+    slices = [annotated("a", TEXT, *in_zones(a=2, b=1)), a_slice("b", labels={names.ZONE_LABEL: "c"})]
+    assert usable_zone_weights(slices, READS_WEIGHTS) is None
+    assert usable_zone_weights(slices[:1], READS_WEIGHTS) == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("consumer", "service", "gates", "reads"),
+    [
+        ("zoneward", a_service(), FeatureGates(), True),
+        ("zoneward", a_service(keys=("*",)), FeatureGates(), False),
+        ("zoneward", a_service(), FeatureGates(topology_aware_hints=False), False),
+        *((name, a_service("Auto"), FeatureGates(), False) for name in CONSUMERS if name != "zoneward"),
+    ],
+)
+def test_our_own_proxy_alone_reads_weights_and_only_where_it_honors_hints(
+    consumer: str, service: Service, gates: FeatureGates, reads: bool
+) -> None:
+    honored = honored_hints(service, CONSUMERS[consumer], gates)
+    assert usable_zone_weights([annotated("a", TEXT, *in_zones(a=2, b=1))], honored) == (WEIGHTS if reads else None)

@@ -11,6 +11,7 @@ from zoneward.kube.objects import Endpoint, Node
 from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.zone_weights import ZoneWeights
 
 INTERNAL_LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
 EQUAL: Final = demand_in(a=1, b=1)
@@ -52,6 +53,19 @@ def test_with_hints_traffic_stays_in_its_zone_and_load_follows_demand() -> None:
     assert (a.demand, a.located, a.consumed, a.expected, a.overload) == (0.75, 2, 2, 3.0, 0.5)
     b = traffic.zones["b"]
     assert (b.demand, b.located, b.consumed, b.expected, b.overload) == (0.25, 2, 2, 1.0, -0.5)
+
+
+def test_with_weights_of_zones_each_zone_sends_its_shares() -> None:
+    """Zone a sends a fifth of its half to zone b."""
+    endpoints = [*some(2, "a", to="a"), *some(2, "b", to="b", block=1)]
+    shares = {"a": {"a": 0.8, "b": 0.2}, "b": {"b": 1.0}}
+    weights = ZoneWeights(shares, {"a": 2, "b": 2})
+    traffic = predict_traffic(endpoints, demand=EQUAL, policies=CLUSTER, honored=ALL_HINTS, zone_weights=weights)
+    assert traffic is not None
+    assert traffic.load == loads(0.2, 0.2, 0.3, 0.3)
+    assert traffic.in_zone == pytest.approx(0.9)
+    assert traffic.max_overload == pytest.approx(0.2)
+    assert traffic.zones["a"].in_zone == pytest.approx(0.8)
 
 
 def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:

@@ -2,8 +2,8 @@
 
 KEP-2433 § Overload requires it: a Node that comes or goes must not rewrite the slices of every Service. Each decision
 is summarized in a few whole numbers. Whether another demand would change the decision follows from them, by the rules
-of the decision itself. Where it does not follow (the algorithms of KEP-2004 with other shares), the answer is that it
-may: the Service is planned again, and nothing is written where nothing differs.
+of the decision itself. Where it does not follow (the algorithms of KEP-2004 with other shares, and ``Balanced``), the
+answer is that it may: the Service is planned again, and nothing is written where nothing differs.
 
 A decision differs in its hints or groups, whether it is active, and the reason. Percentages and numbers of Nodes in
 messages are updated when the Service is decided the next time.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zoneward.kube.objects import ObjectKey
-from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
@@ -88,6 +88,8 @@ def may_differ(state: DecisionSummary, *, old: Demand, new: Demand, configuratio
     heuristic = HEURISTICS.get(state.heuristic or "")
     if heuristic is None or state.reason is Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL:
         return False
+    if heuristic is BALANCED:
+        return _inputs(old) != _inputs(new)
     if not heuristic.subsets:
         if not heuristic.balances:
             # Every endpoint serves its own zone, whatever the demand. The message names zones without endpoints.
@@ -102,7 +104,7 @@ def may_differ(state: DecisionSummary, *, old: Demand, new: Demand, configuratio
 
 def _inputs(demand: Demand) -> object:
     """All that decisions read from demand."""
-    return _refusals(demand), demand.reduced, demand.by_count.reduced
+    return _refusals(demand), demand.reduced, demand.by_count.reduced, demand.regions, demand.idle_zones
 
 
 def _refusals(demand: Demand) -> tuple[bool, bool, bool, bool]:

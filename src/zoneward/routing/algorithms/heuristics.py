@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.routing.algorithms.balanced import balanced
 from zoneward.routing.algorithms.local import local
 from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
 from zoneward.routing.algorithms.local_opt import local_opt
@@ -38,6 +39,8 @@ class Heuristic:
 
 
 PROPORTIONAL_ZONE_CPU: Final = Heuristic("ProportionalZoneCPU", proportional_zone_cpu, balances=True)
+BALANCED: Final = Heuristic("Balanced", balanced, balances=True)
+"""Sets of endpoints that zones may share, in hints (``docs/balanced.md``); `zoneward.routing.balanced_decision`."""
 PREFER_ZONE: Final = Heuristic("PreferZone", same_zone)
 PREFER_SAME_ZONE: Final = Heuristic(names.PREFER_SAME_ZONE, same_zone)
 PREFER_SAME_NODE: Final = Heuristic(names.PREFER_SAME_NODE, same_zone, node_hints=True)
@@ -61,6 +64,7 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
     heuristic.name: heuristic
     for heuristic in (
         PROPORTIONAL_ZONE_CPU,
+        BALANCED,
         PREFER_ZONE,
         PREFER_SAME_ZONE,
         PREFER_SAME_NODE,

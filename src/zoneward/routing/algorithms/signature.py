@@ -18,8 +18,7 @@ the n own groups, one for each zone, then groups that several zones consume. A g
     the other half of the result, at ``group * n + consumer``: how much of a zone's traffic an endpoint of the group
     gets, beside those of the other groups that the zone consumes; 0 where it consumes none. It starts full of zeros.
 ``scratch``, ``reals``
-    room for `SCRATCH_PER_ZONE` integers and `REALS_PER_ZONE` real numbers per zone, so that the function allocates
-    nothing.
+    room for `scratch_length` integers and `reals_length` real numbers, so that the function allocates nothing.
 
 It returns the number of groups, or `IMPOSSIBLE` when no allocation may be made. The functions only index their arrays
 and use no dictionary, object or string, so that lists serve as well as numpy arrays, and numba can compile them
@@ -34,9 +33,6 @@ from typing import Final
 
 IMPOSSIBLE: Final = -1
 """No allocation may be made. Every other result is the number of groups of the allocation."""
-
-SCRATCH_PER_ZONE: Final = 7
-REALS_PER_ZONE: Final = 3
 
 IntegerSequence = Sequence[int]
 AllocateFunction = Callable[
@@ -58,3 +54,13 @@ AllocateFunction = Callable[
 def max_groups(zones: int) -> int:
     """Groups that the largest allocation has: one of each zone's own, one more for each, and two that many share."""
     return 2 * zones + 2
+
+
+def scratch_length(zones: int) -> int:
+    """Integers that the algorithm with the largest need has room for: ``Balanced``, which tries many sets."""
+    return 32 + 24 * zones + max_groups(zones) * (zones + 4)
+
+
+def reals_length(zones: int) -> int:
+    """Real numbers that the algorithm with the largest need has room for."""
+    return 96 + 16 * zones + max_groups(zones) * (zones + 4)

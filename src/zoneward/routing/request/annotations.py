@@ -13,10 +13,10 @@ from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import find_heuristic
 from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, is_starting_threshold
 from zoneward.routing.rules import RuleLog
+from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED, parse_max_overload, read_share
 
 _SHOWN: Final = 40
 """Characters of a value in messages: an annotation may have 256 KiB, and a condition has 32."""
-_SHARE: Final = re.compile(r"(?P<number>[0-9]{1,5}(\.[0-9]{1,6})?)(?P<percent>%?)")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 SHARE_EXPECTED: Final = "a share above 0, at most 1 (0.2), or a percentage above 0%, at most 10000% (20%)"
 
@@ -33,13 +33,19 @@ def topology_annotation(service: Service) -> tuple[str, str] | None:
 def requests_hints(service: Service) -> bool:
     """Whether a topology annotation requests something, be the value known, allowed, overridden or none of it.
 
-    So does our own name for ``Auto`` in ``spec.trafficDistribution``.
+    So does a heuristic that balances load, by our own name for it in ``spec.trafficDistribution``.
     """
     annotation = topology_annotation(service)
     distribution = find_heuristic(service.spec.traffic_distribution or "")
     return (annotation is not None and annotation[1] not in names.DISABLED_VALUES) or (
         distribution is not None and distribution.balances
     )
+
+
+def refuses_hints(service: Service) -> bool:
+    """Whether a topology annotation says that the Service gets no hints. An empty one is as good as none."""
+    annotation = topology_annotation(service)
+    return annotation is not None and annotation[1] != "" and annotation[1] in names.DISABLED_VALUES
 
 
 def requests_subsetting(service: Service) -> bool:
@@ -58,11 +64,10 @@ def parse_share(text: str) -> Fraction | None:
 
     ``20`` would be a share of 2000 % and was meant as 20 %: above 1 the sign is required.
     """
-    found = _SHARE.fullmatch(text)
-    if found is None:
+    written = read_share(text)
+    if written is None:
         return None
-    share = Fraction(found["number"]) / (100 if found["percent"] else 1)
-    return share if 0 < share <= (100 if found["percent"] else 1) else None
+    return written.share if 0 < written.share <= (100 if written.is_percentage else 1) else None
 
 
 def _parse_starting_threshold(text: str) -> Fraction | None:
@@ -84,6 +89,9 @@ class NumberAnnotation:
 
 HINTS_THRESHOLD: Final = NumberAnnotation(
     names.HINTS_THRESHOLD_ANNOTATION, "hints-threshold-annotation", SHARE_EXPECTED, parse_share
+)
+MAX_OVERLOAD: Final = NumberAnnotation(
+    names.MAX_OVERLOAD_ANNOTATION, "max-overload-annotation", MAX_OVERLOAD_EXPECTED, parse_max_overload
 )
 STARTING_THRESHOLD: Final = NumberAnnotation(
     names.STARTING_THRESHOLD_ANNOTATION,

@@ -16,6 +16,8 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import (
+    BALANCED,
+    HEURISTICS,
     PREFER_SAME_NODE,
     PREFER_SAME_ZONE,
     PREFER_ZONE,
@@ -25,21 +27,20 @@ from zoneward.routing.algorithms.heuristics import (
     Heuristic,
     find_heuristic,
 )
-from zoneward.routing.configuration import Configuration, HintsSettings
+from zoneward.routing.configuration import BalancedSettings, Configuration, HintsSettings
 from zoneward.routing.request.annotations import (
     HINTS_THRESHOLD,
+    MAX_OVERLOAD,
     STARTING_THRESHOLD,
     quote_value,
     read_number,
+    refuses_hints,
     topology_annotation,
 )
 from zoneward.routing.rules import Reason, RuleLog
 
-_OLD_ANNOTATION_HEURISTICS: Final = dict.fromkeys(names.AUTO_VALUES, PROPORTIONAL_ZONE_CPU)
-TOPOLOGY_MODE_HEURISTICS: Final = _OLD_ANNOTATION_HEURISTICS | {
-    heuristic.name: heuristic for heuristic in (PROPORTIONAL_ZONE_CPU, PREFER_ZONE)
-}
-"""What each value of the annotation ``topology-mode`` requests."""
+TOPOLOGY_MODE_HEURISTICS: Final = {heuristic.name: heuristic for heuristic in (PROPORTIONAL_ZONE_CPU, PREFER_ZONE)}
+"""What each value of the annotation ``topology-mode`` requests, besides ``Auto`` and ``<domain>/<heuristic>``."""
 DISTRIBUTION_HEURISTICS: Final = {
     names.PREFER_CLOSE: PREFER_SAME_ZONE,
     names.PREFER_SAME_ZONE: PREFER_SAME_ZONE,
@@ -62,7 +63,8 @@ class RequestedApproach:
     ``heuristic`` is None where nothing is requested or the request is refused; ``refusal`` then says why. ``accepted``
     is None where the Service has no setting, else whether Zoneward understood all values, with why not;
     ``accepted_detail`` names them. ``starting_threshold`` is for subsetting, in endpoints per zone; ``hints`` are the
-    settings for hints where the Service overrides the configured ones.
+    settings of ``ProportionalZoneCPU`` and ``balanced`` those of ``Balanced``, with the Service's own number where it
+    has one; None for any other heuristic.
     """
 
     approach: Approach
@@ -74,6 +76,7 @@ class RequestedApproach:
     accepted_detail: str = ""
     starting_threshold: Fraction = Fraction(0)
     hints: HintsSettings | None = None
+    balanced: BalancedSettings | None = None
 
 
 def requested_approach(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
@@ -193,14 +196,20 @@ def _from_subsetting_annotation(
 def _from_default(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach | None:
     """What the controller's default gives to a Service that requests nothing; None where it is cluster-wide.
 
-    Conditions report what a Service itself requests, so a default has none.
+    Conditions report what a Service itself requests, so a default has none. ``topology-mode: Disabled`` refuses hints
+    and no subsetting.
     """
-    if configuration.default_approach != "Subsetting":
+    default = configuration.default_approach
+    if default == "Subsetting":
+        requested = _subsetting(service, configuration, rules, accepted=None, detail="")
+    elif default == "Balanced" and not refuses_hints(service):
+        requested = _with_own_number(RequestedApproach(Approach.HINTS, BALANCED), service, configuration, rules)
+    else:
         return None
-    requested = _check_gates(_subsetting(service, configuration, rules, accepted=None, detail=""), configuration, rules)
+    requested = _check_gates(requested, configuration, rules)
     if requested.heuristic is None:
         return None
-    rules.record("default-approach", True, f"the controller's default is Subsetting: {requested.heuristic.name}")
+    rules.record("default-approach", True, f"the controller's default is {default}: {requested.heuristic.name}")
     return requested
 
 
@@ -263,7 +272,7 @@ def _from_hints_settings(service: Service, configuration: Configuration, rules: 
         requested = _check_gates(requested, configuration, rules)
     else:
         requested = _from_distribution(distribution, configuration, rules)
-    requested = _with_own_threshold(requested, service, configuration, rules)
+    requested = _with_own_number(requested, service, configuration, rules)
     if unknown is None:
         return requested
     if requested.heuristic is None:
@@ -282,8 +291,10 @@ def _record_overridden_hints(service: Service, configuration: Configuration, rul
 
 
 def _annotation_heuristic(name: str, value: str, configuration: Configuration) -> Heuristic | None:
+    if value in names.AUTO_VALUES:
+        return HEURISTICS[configuration.hints.auto]
     if name == names.TOPOLOGY_AWARE_HINTS_ANNOTATION or configuration.upstream:
-        return _OLD_ANNOTATION_HEURISTICS.get(value)
+        return None
     return TOPOLOGY_MODE_HEURISTICS.get(value) or find_heuristic(value)
 
 
@@ -301,18 +312,22 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
     return _check_gates(requested, configuration, rules, value=value)
 
 
-def _with_own_threshold(
+def _with_own_number(
     requested: RequestedApproach, service: Service, configuration: Configuration, rules: RuleLog
 ) -> RequestedApproach:
-    """The same with the Service's own overload threshold, where its heuristic balances.
+    """The same with the Service's own overload threshold or highest overload, where its heuristic reads one.
 
-    The keep threshold stays above it by the configured distance.
+    The keep threshold stays above the threshold by the configured distance.
     """
-    if requested.heuristic is None or not requested.heuristic.balances or configuration.upstream:
+    if requested.heuristic is BALANCED:
+        settings = configuration.balanced
+        most, problem = read_number(service, MAX_OVERLOAD, configured=settings.max_overload, rules=rules)
+        requested = replace(requested, balanced=replace(settings, max_overload=most))
+    elif requested.heuristic is PROPORTIONAL_ZONE_CPU and not configuration.upstream:
+        configured = configuration.hints
+        start, problem = read_number(service, HINTS_THRESHOLD, configured=configured.start_threshold, rules=rules)
+        keep = start + configured.keep_threshold - configured.start_threshold
+        requested = replace(requested, hints=replace(configured, start_threshold=start, keep_threshold=keep))
+    else:
         return requested
-    configured = configuration.hints
-    start, problem = read_number(service, HINTS_THRESHOLD, configured=configured.start_threshold, rules=rules)
-    keep = start + configured.keep_threshold - configured.start_threshold
-    hints = replace(configured, start_threshold=start, keep_threshold=keep)
-    requested = replace(requested, hints=hints)
     return requested if problem is None else _with_problem(requested, Reason.UNKNOWN_VALUE, problem)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import (
+    BALANCED,
     PREFER_ZONE,
     PROPORTIONAL_ZONE_CPU,
     REQUIRE_ZONE,
@@ -18,6 +19,7 @@ NO_APPROACH: Final = "none"
 WHAT_IF_VALUES: Final = (
     "Auto",
     PROPORTIONAL_ZONE_CPU.name,
+    BALANCED.name,
     PREFER_ZONE.name,
     names.PREFER_SAME_ZONE,
     names.PREFER_SAME_NODE,
@@ -25,6 +27,11 @@ WHAT_IF_VALUES: Final = (
     REQUIRE_ZONE.name,
     NO_APPROACH,
 )
+_TOPOLOGY_MODES: Final = {
+    **{value: value for value in ("Auto", *TOPOLOGY_MODE_HEURISTICS)},
+    BALANCED.name: f"{names.DOMAIN}/{BALANCED.name}",
+}
+"""The annotation ``topology-mode`` for each of these values."""
 
 
 def as_if_requested(service: Service, value: str) -> Service:
@@ -47,8 +54,8 @@ def as_if_requested(service: Service, value: str) -> Service:
         )
     }
     distribution = value if value in DISTRIBUTION_HEURISTICS else None
-    if value in TOPOLOGY_MODE_HEURISTICS:
-        annotations[names.TOPOLOGY_MODE_ANNOTATION] = value
+    if value in _TOPOLOGY_MODES:
+        annotations[names.TOPOLOGY_MODE_ANNOTATION] = _TOPOLOGY_MODES[value]
     if value in SUBSETTING_ALGORITHMS:
         annotations[names.SUBSETTING_ANNOTATION] = "Auto"
         annotations[names.SUBSETTING_ALGORITHM_ANNOTATION] = value

@@ -5,6 +5,7 @@ KEP-2433 § Kube-Proxy, KEP-3015 § Addition of PreferSameNode, KEP-4444 § Inte
 internal/externalTrafficPolicy, KEP-2004 § Kube-Proxy and § Version Skew Strategy.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,13 +16,19 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
+from zoneward.kube.zone_weights import parse_zone_weights
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.request.annotations import topology_annotation
 from zoneward.routing.selection.group_labels import ZoneSlices, group_of_slice
+from zoneward.routing.zone_weights import ZoneWeights, is_stale
 
 LOCAL: Final = "Local"
 _MAX_PORT: Final = 65535
+_MAX_ZONE_WEIGHTS: Final = 4
+"""Slices whose weights are read. One has them, or two while the controller writes others."""
+_WEIGHT_DIGITS: Final = 12
+"""Decimals of an endpoint's weight: what is beyond is noise, by which alike weights would differ."""
 
 
 class SelectionRule(StrEnum):
@@ -30,16 +37,17 @@ class SelectionRule(StrEnum):
     NODE_HINTS = "node-hints"
     ZONE_HINTS = "zone-hints"
     ZONE_SLICES = "zone-slices"
+    ZONE_WEIGHTS = "zone-weights"
     ALL = "all"
     TERMINATING = "terminating"
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """How one kind of proxy treats hints, and slices with a zone label.
+    """How one kind of proxy treats hints, slices with a zone label, and weights of zones.
 
     ``zone_hints``: it honors them always, only where the Service has a topology annotation that requests hints, or
-    never.
+    never. ``zone_weights``: it prefers them to hints for zones.
     """
 
     name: str
@@ -47,10 +55,14 @@ class Consumer:
     zone_hints: Literal["always", "annotated", "never"] = "always"
     node_hints: bool = True
     zone_slices: ZoneSlices = "ignored"
+    zone_weights: bool = False
 
 
 ZONEWARD: Final = Consumer(
-    "zoneward", "as current, and reads slice groups with their weights (our own)", zone_slices="groups"
+    "zoneward",
+    "as current, and reads slice groups with their weights, and weights of zones (our own)",
+    zone_slices="groups",
+    zone_weights=True,
 )
 CURRENT: Final = Consumer("current", "honors forNodes, then forZones (kube-proxy 1.34 and later)")
 CONSUMERS: Final = {
@@ -86,10 +98,11 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class HonoredHints:
-    """Which hints a proxy honors for one Service."""
+    """Which hints a proxy honors for one Service. ``weights``: those of zones take the place of hints for zones."""
 
     zones: bool
     nodes: bool
+    weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,9 +176,11 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
     if consumer.zone_hints == "annotated":
         annotation = topology_annotation(service)
         zones = annotation is not None and annotation[1] in names.AUTO_VALUES
+    zones = zones and gates.topology_aware_hints
     return HonoredHints(
-        zones=zones and gates.topology_aware_hints,
+        zones=zones,
         nodes=consumer.node_hints and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
+        weights=zones and consumer.zone_weights,
     )
 
 
@@ -179,6 +194,33 @@ def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: Fea
         if group is not None:
             found.update((id(endpoint), group) for endpoint in each.endpoints or ())
     return found
+
+
+def usable_zone_weights(
+    slices: Iterable[EndpointSlice], honored: HonoredHints, *, on_invalid: Callable[[str], None] = lambda _slice: None
+) -> ZoneWeights | None:
+    """The weights that a proxy uses for a Service in one address family: the first valid ones by slice name.
+
+    None where they were computed for other numbers of ready endpoints (`is_stale`), beside an endpoint without a zone,
+    and beside slice groups. ``slices`` are all of the family, whoever manages them (of a group also without endpoints);
+    ``on_invalid`` gets the names of those with weights that cannot be read.
+    """
+    if not honored.weights:
+        return None
+    slices = tuple(slices)
+    annotated = [each for each in slices if names.ZONE_WEIGHTS_ANNOTATION in (each.metadata.annotations or {})]
+    if not annotated or any(group_of_slice(each) is not None for each in slices):
+        return None
+    weights = None
+    for each in _by_name(annotated)[:_MAX_ZONE_WEIGHTS]:
+        weights = parse_zone_weights((each.metadata.annotations or {})[names.ZONE_WEIGHTS_ANNOTATION])
+        if weights is not None:
+            break
+        on_invalid(each.metadata.name)
+    if weights is None:
+        return None
+    counts = Counter(endpoint.zone or "" for endpoint in endpoints_of_all_ports(slices) if is_ready(endpoint))
+    return None if "" in counts or is_stale(weights, counts) else weights
 
 
 def endpoints_of_port(
@@ -259,11 +301,13 @@ def select_endpoints(
     node: str,
     zone: str | None,
     groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
+    zone_weights: ZoneWeights | None = None,
 ) -> EndpointSelection:
     """Select for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
 
     ``groups`` come from `slice_groups`: cluster traffic only uses ready endpoints of groups that the zone consumes,
-    unless that leaves none.
+    unless that leaves none. ``zone_weights`` come from `usable_zone_weights`, and take the place of hints for zones;
+    hints for nodes and groups win over them.
     """
     ready = tuple(endpoint for endpoint in endpoints if is_ready(endpoint))
     leaving = tuple(each for each in endpoints if not is_ready(each) and is_serving(each) and is_terminating(each))
@@ -278,6 +322,10 @@ def select_endpoints(
             rule = SelectionRule.ZONE_SLICES
         if groups and zone:
             weights = _weights(cluster, groups, zone)
+        elif zone_weights and zone and rule is not SelectionRule.NODE_HINTS:
+            chosen, chosen_weights = _weigh_zones(ready, zone_weights.shares.get(zone, {}))
+            if chosen:
+                rule, cluster, weights = SelectionRule.ZONE_WEIGHTS, chosen, _differing(chosen_weights)
         if not cluster and leaving:
             cluster, rule = leaving, SelectionRule.TERMINATING
     local: tuple[Endpoint, ...] | None = None
@@ -320,7 +368,22 @@ def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup], zon
     found = tuple(
         group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster
     )
-    return found if len(set(found)) > 1 else None
+    return _differing(found)
+
+
+def _differing(weights: tuple[float, ...]) -> tuple[float, ...] | None:
+    return weights if len(set(weights)) > 1 else None
+
+
+def _weigh_zones(
+    ready: Sequence[Endpoint], shares: Mapping[str, float]
+) -> tuple[tuple[Endpoint, ...], tuple[float, ...]]:
+    """The endpoints in zones with a share, and their weights. The share of a zone without endpoints goes to the others
+    in proportion."""
+    located = Counter(endpoint.zone for endpoint in ready)
+    chosen = tuple(endpoint for endpoint in ready if endpoint.zone in shares)
+    weights = tuple(round(shares[each.zone] / located[each.zone], _WEIGHT_DIGITS) for each in chosen if each.zone)
+    return chosen, weights
 
 
 def _choose_by_hints(

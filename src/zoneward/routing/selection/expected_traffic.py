@@ -12,6 +12,7 @@ from zoneward.kube.objects import Endpoint, is_ready, is_serving, is_terminating
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies, select_endpoints
+from zoneward.routing.zone_weights import ZoneWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,10 @@ def predict_traffic(
     policies: Policies,
     honored: HonoredHints,
     groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
+    zone_weights: ZoneWeights | None = None,
 ) -> ExpectedTraffic | None:
-    """Predict for the endpoints of a Service (each address once) and their slice groups. None where no demand is known.
+    """Predict for the endpoints of a Service (each address once), their slice groups, and the weights of zones. None
+    where no demand is known.
 
     Demand of nodes without a zone counts as that of the zone ``""``.
     """
@@ -72,7 +75,13 @@ def predict_traffic(
     zone_kept: dict[str, float] = {}
     for zone, node, weight in _consumers(endpoints, demand, policies, honored):
         selection = select_endpoints(
-            endpoints, policies=policies, honored=honored, node=node, zone=zone or None, groups=groups
+            endpoints,
+            policies=policies,
+            honored=honored,
+            node=node,
+            zone=zone or None,
+            groups=groups,
+            zone_weights=zone_weights,
         )
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total

@@ -1,0 +1,441 @@
+"""Disjoint sets of endpoints, each for one zone or for several together: good ones, by steps that make them better.
+
+With few endpoints a zone, some zones have to share a set, as one zone with the demand of all of them. A step gives
+endpoints of one set to another (many at first, then fewer), or lets a zone go over to another set; the best step is
+made while there is one. What a set costs depends on its zones and its size alone, so that steps are compared by the
+sets that they change.
+"""
+
+from collections.abc import MutableSequence, Sequence
+from typing import Final
+
+from zoneward.routing.algorithms.set_value import COSTS_AT, OBJECTIVE_AT, is_better, overload_limit, value_of
+from zoneward.routing.algorithms.shared_sets import FREE, FREE_REALS, IS_PLAIN, TOTAL
+from zoneward.routing.algorithms.signature import IntegerSequence
+from zoneward.routing.zone_costs import COST_UNIT
+
+NEAR: Final = 0
+"""Start with the endpoints of each zone in its own set."""
+FAIR: Final = 1
+"""Start with endpoints in proportion to demand."""
+GIVEN: Final = 2
+"""Start with the sizes that the scratch space has already, one for each zone with demand."""
+NO_SET: Final = -1
+_MOST_STEPS: Final = 100_000
+"""Only a bound that guarantees an end."""
+
+
+def sizes_at(zones: int) -> int:  # noqa: ARG001 -- like the others of its kind
+    """Where the scratch space has the size of each set, by the zone that it is called after; 0 without a set."""
+    return FREE
+
+
+def sets_at(zones: int) -> int:
+    """Where the scratch space has the set of each zone; `NO_SET` for one without demand."""
+    return FREE + zones
+
+
+def _order_at(zones: int) -> int:
+    """Where the scratch space has the zones, those with most demand first."""
+    return FREE + 2 * zones
+
+
+def _shares_at(zones: int) -> int:  # noqa: ARG001 -- like the others of its kind
+    """Where the real numbers have the share of demand of each zone; then, of each set, its share of demand, what its
+    requests cost, and what they would cost with more and with fewer endpoints; then room for one number a zone."""
+    return FREE_REALS
+
+
+def find_disjoint_sets(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    start: int,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> float:
+    """Write sizes and zones of good sets into the scratch space. Returns their value.
+
+    Zones share sets only where there are more than three with demand: `search_shared_sets` does better with fewer.
+    """
+    zones = len(demand)
+    total = scratch[TOTAL]
+    consumers = _sort_by_demand(demand, scratch, reals)
+    if start == NEAR and consumers > 3:
+        _start_at_home(demand, supply, parameters, scratch, reals)
+    else:
+        _start(consumers, supply, start, scratch, reals)
+    for zone in range(zones):
+        if scratch[sizes_at(zones) + zone] > 0:
+            _remember(zone, supply, parameters, scratch, reals)
+    step = 1
+    while 2 * step < total:
+        step *= 2
+    merges = consumers > 3
+    for _ in range(_MOST_STEPS):
+        if _move_endpoints(step, supply, parameters, scratch, reals):
+            continue
+        if step > 1:
+            step //= 2
+        elif not merges or not _move_zone(supply, parameters, scratch, reals):
+            break
+    return _value(zones, parameters, scratch, reals)
+
+
+def _sort_by_demand(demand: IntegerSequence, scratch: MutableSequence[int], reals: MutableSequence[float]) -> int:
+    """Write the order of zones and their shares; returns how many have demand."""
+    zones = len(demand)
+    order, shares = _order_at(zones), _shares_at(zones)
+    everything = 0
+    for zone in range(zones):
+        everything += demand[zone]
+    consumers = 0
+    for zone in range(zones):
+        reals[shares + zone] = demand[zone] / everything
+        place = zone
+        while place > 0 and demand[scratch[order + place - 1]] < demand[zone]:
+            scratch[order + place] = scratch[order + place - 1]
+            place -= 1
+        scratch[order + place] = zone
+        consumers += 1 if demand[zone] > 0 else 0
+    return consumers
+
+
+def _start(
+    consumers: int, supply: IntegerSequence, start: int, scratch: MutableSequence[int], reals: MutableSequence[float]
+) -> None:
+    """Sets to start with: one for each zone, or one for each endpoint where there are more zones."""
+    zones = len(supply)
+    total = scratch[TOTAL]
+    sizes, sets, order, shares = sizes_at(zones), sets_at(zones), _order_at(zones), _shares_at(zones)
+    for zone in range(zones):
+        if start != GIVEN:
+            scratch[sizes + zone] = 0
+        scratch[sets + zone] = zone if scratch[sizes + zone] > 0 else NO_SET
+        reals[shares + zones + zone] = 0.0
+    if start == GIVEN:
+        return
+    number = min(consumers, total)
+    left = total
+    for place in range(consumers):
+        zone = scratch[order + place]
+        chosen = zone
+        if place >= number:
+            for other in range(number):
+                each = scratch[order + other]
+                if chosen == zone or reals[shares + zones + each] < reals[shares + zones + chosen]:
+                    chosen = each
+        else:
+            wanted = supply[zone] if start == NEAR else int(total * reals[shares + zone])
+            size = max(1, min(wanted, left - (number - place - 1)))
+            scratch[sizes + zone] = size
+            left -= size
+        scratch[sets + zone] = chosen
+        reals[shares + zones + chosen] += reals[shares + zone]
+    while left > 0:
+        chosen = scratch[order]
+        for place in range(number):
+            zone = scratch[order + place]
+            if (
+                total * reals[shares + zones + zone] - scratch[sizes + zone]
+                > total * reals[shares + zones + chosen] - scratch[sizes + chosen]
+            ):
+                chosen = zone
+        more = max(1, left // 2)
+        scratch[sizes + chosen] += more
+        left -= more
+
+
+def _start_at_home(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> None:
+    """Sets to start with: one for each zone with endpoints. A zone without any joins the nearest of these, of several
+    the one with the least demand for each endpoint; endpoints where no traffic starts go to where it is largest."""
+    zones = len(supply)
+    sizes, sets, order, shares = sizes_at(zones), sets_at(zones), _order_at(zones), _shares_at(zones)
+    idle = 0
+    for zone in range(zones):
+        has_set = demand[zone] > 0 and supply[zone] > 0
+        scratch[sizes + zone] = supply[zone] if has_set else 0
+        scratch[sets + zone] = zone if has_set else NO_SET
+        reals[shares + zones + zone] = reals[shares + zone] if has_set else 0.0
+        idle += 0 if has_set else supply[zone]
+    if idle == scratch[TOTAL]:
+        # No zone with traffic has endpoints: all share them.
+        scratch[sizes + scratch[order]] = idle
+        scratch[sets + scratch[order]] = scratch[order]
+        idle = 0
+    for place in range(zones):
+        zone = scratch[order + place]
+        if demand[zone] == 0 or scratch[sets + zone] != NO_SET:
+            continue
+        nearest = NO_SET
+        for other in range(zones):
+            if scratch[sizes + other] == 0:
+                continue
+            if nearest == NO_SET:
+                nearest = other
+                continue
+            row = COSTS_AT + zone * zones
+            step = parameters[row + other] - parameters[row + nearest]
+            load = reals[shares + zones + other] * scratch[sizes + nearest]
+            if step < 0 or (step == 0 and load < reals[shares + zones + nearest] * scratch[sizes + other]):
+                nearest = other
+        scratch[sets + zone] = nearest
+        reals[shares + zones + nearest] += reals[shares + zone]
+    if idle > 0:
+        neediest = NO_SET
+        for zone in range(zones):
+            if scratch[sizes + zone] > 0 and (
+                neediest == NO_SET
+                or reals[shares + zones + zone] * scratch[sizes + neediest]
+                > reals[shares + zones + neediest] * scratch[sizes + zone]
+            ):
+                neediest = zone
+        scratch[sizes + neediest] += idle
+
+
+def _set_cost(
+    chosen: int,
+    size: int,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> float:
+    """What the requests of a set cost with so many endpoints, the nearest ones, as a part of all requests."""
+    zones = len(supply)
+    sets, order, shares = sets_at(zones), _order_at(zones), _shares_at(zones)
+    left = size
+    if scratch[IS_PLAIN] == 1:
+        stays = 0.0
+        for place in range(zones):
+            zone = scratch[order + place]
+            if scratch[sets + zone] == chosen:
+                taken = min(left, supply[zone])
+                stays += taken * reals[shares + zone]
+                left -= taken
+        return reals[shares + zones + chosen] - stays / size
+    costs = shares + 5 * zones
+    for located in range(zones):
+        reals[costs + located] = 0.0
+        for zone in range(zones):
+            if scratch[sets + zone] == chosen:
+                reals[costs + located] += (
+                    reals[shares + zone] * parameters[COSTS_AT + zone * zones + located] / COST_UNIT
+                )
+    cost = 0.0
+    while left > 0:
+        nearest = -1
+        for located in range(zones):
+            if (
+                supply[located] > 0
+                and reals[costs + located] >= 0
+                and (nearest < 0 or reals[costs + located] < reals[costs + nearest])
+            ):
+                nearest = located
+        if nearest < 0:
+            break
+        taken = min(left, supply[nearest])
+        cost += taken * reals[costs + nearest]
+        left -= taken
+        reals[costs + nearest] = -1.0
+    return cost / size
+
+
+def _remember(
+    chosen: int,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> None:
+    """Write the share of demand and the cost of a set."""
+    zones = len(supply)
+    sets, shares = sets_at(zones), _shares_at(zones)
+    share = 0.0
+    for zone in range(zones):
+        if scratch[sets + zone] == chosen:
+            share += reals[shares + zone]
+    reals[shares + zones + chosen] = share
+    reals[shares + 2 * zones + chosen] = _set_cost(
+        chosen, scratch[sizes_at(zones) + chosen], supply, parameters, scratch, reals
+    )
+
+
+def _measure(
+    zones: int,
+    first: int,
+    second: int,
+    first_size: int,
+    second_size: int,
+    first_share: float,
+    second_share: float,
+    cost: float,
+    parameters: IntegerSequence,
+    scratch: Sequence[int],
+    reals: MutableSequence[float],
+) -> None:
+    """Write the value, the worst and the mean overload of all sets, two of which have other sizes and shares, into the
+    last three numbers of the room. ``cost`` is that of these two."""
+    total = scratch[TOTAL]
+    sizes, shares = sizes_at(zones), _shares_at(zones)
+    worst = 0.0
+    mean = 0.0
+    for chosen in range(zones):
+        size, share = scratch[sizes + chosen], reals[shares + zones + chosen]
+        if chosen == first:
+            size, share = first_size, first_share
+        elif chosen == second:
+            size, share = second_size, second_share
+        elif size > 0:
+            cost += reals[shares + 2 * zones + chosen]
+        if size > 0:
+            worst = max(worst, total * share / size - 1)
+            mean += max(0.0, share - size / total)
+    room = shares + 6 * zones
+    reals[room] = value_of(parameters[OBJECTIVE_AT], overload_limit(parameters), cost, worst, 2 * mean)
+    reals[room + 1] = worst
+    reals[room + 2] = 2 * mean
+
+
+def _value(zones: int, parameters: IntegerSequence, scratch: Sequence[int], reals: MutableSequence[float]) -> float:
+    _measure(zones, -1, -1, 0, 0, 0.0, 0.0, 0.0, parameters, scratch, reals)
+    return reals[_shares_at(zones) + 6 * zones]
+
+
+def _keep_if_better(zones: int, parameters: IntegerSequence, reals: MutableSequence[float]) -> bool:
+    """Whether the sets measured last are better than the best of this round, which they then are."""
+    room = _shares_at(zones) + 6 * zones
+    if not is_better(
+        parameters[OBJECTIVE_AT],
+        reals[room],
+        reals[room + 1],
+        reals[room + 2],
+        reals[room + 3],
+        reals[room + 4],
+        reals[room + 5],
+    ):
+        return False
+    for number in range(3):
+        reals[room + 3 + number] = reals[room + number]
+    return True
+
+
+def _move_endpoints(
+    step: int,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> bool:
+    """Give ``step`` endpoints of one set to another where that is better; the best of all such steps."""
+    zones = len(supply)
+    sizes, shares = sizes_at(zones), _shares_at(zones)
+    room = shares + 6 * zones
+    _value(zones, parameters, scratch, reals)
+    for number in range(3):
+        reals[room + 3 + number] = reals[room + number]
+    for chosen in range(zones):
+        size = scratch[sizes + chosen]
+        if size > 0:
+            reals[shares + 3 * zones + chosen] = _set_cost(chosen, size + step, supply, parameters, scratch, reals)
+            if size > step:
+                reals[shares + 4 * zones + chosen] = _set_cost(chosen, size - step, supply, parameters, scratch, reals)
+    best_giver = best_taker = -1
+    for giver in range(zones):
+        if scratch[sizes + giver] <= step:
+            continue
+        for taker in range(zones):
+            if taker == giver or scratch[sizes + taker] == 0:
+                continue
+            cost = reals[shares + 4 * zones + giver] + reals[shares + 3 * zones + taker]
+            _measure(
+                zones,
+                giver,
+                taker,
+                scratch[sizes + giver] - step,
+                scratch[sizes + taker] + step,
+                reals[shares + zones + giver],
+                reals[shares + zones + taker],
+                cost,
+                parameters,
+                scratch,
+                reals,
+            )
+            if _keep_if_better(zones, parameters, reals):
+                best_giver, best_taker = giver, taker
+    if best_giver < 0:
+        return False
+    scratch[sizes + best_giver] -= step
+    scratch[sizes + best_taker] += step
+    reals[shares + 2 * zones + best_giver] = reals[shares + 4 * zones + best_giver]
+    reals[shares + 2 * zones + best_taker] = reals[shares + 3 * zones + best_taker]
+    return True
+
+
+def _move_zone(
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> bool:
+    """Let a zone go over to another set where that is better; the best of all such steps.
+
+    A set that its last zone leaves gives its endpoints to the other set.
+    """
+    zones = len(supply)
+    sizes, sets, shares = sizes_at(zones), sets_at(zones), _shares_at(zones)
+    room = shares + 6 * zones
+    _value(zones, parameters, scratch, reals)
+    for number in range(3):
+        reals[room + 3 + number] = reals[room + number]
+    best_zone = best_set = -1
+    for zone in range(zones):
+        old = scratch[sets + zone]
+        if old == NO_SET:
+            continue
+        for new in range(zones):
+            if new == old or scratch[sizes + new] == 0:
+                continue
+            old_size, new_size = scratch[sizes + old], scratch[sizes + new]
+            _go_over(zone, new, supply, parameters, scratch, reals)
+            _value(zones, parameters, scratch, reals)
+            if _keep_if_better(zones, parameters, reals):
+                best_zone, best_set = zone, new
+            scratch[sets + zone] = old
+            scratch[sizes + old], scratch[sizes + new] = old_size, new_size
+            _remember(old, supply, parameters, scratch, reals)
+            _remember(new, supply, parameters, scratch, reals)
+    if best_zone < 0:
+        return False
+    _go_over(best_zone, best_set, supply, parameters, scratch, reals)
+    return True
+
+
+def _go_over(
+    zone: int,
+    new: int,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> None:
+    zones = len(supply)
+    sizes, sets = sizes_at(zones), sets_at(zones)
+    old = scratch[sets + zone]
+    scratch[sets + zone] = new
+    is_left = True
+    for each in range(zones):
+        if scratch[sets + each] == old:
+            is_left = False
+    if is_left:
+        scratch[sizes + new] += scratch[sizes + old]
+        scratch[sizes + old] = 0
+    else:
+        _remember(old, supply, parameters, scratch, reals)
+    _remember(new, supply, parameters, scratch, reals)

@@ -1,0 +1,257 @@
+"""Decisions of ``Balanced``: sets of endpoints that zones may share, written as hints for several zones, and weights of
+zones for Zoneward's own proxy (``docs/balanced.md``).
+
+What is in force stays while it is good enough, and then as few endpoints as possible change
+(`zoneward.routing.endpoint_sets`).
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from zoneward.routing.algorithms.heuristics import BALANCED
+from zoneward.routing.algorithms.set_value import LOCALITY, SCORE
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.configuration import BalancedSettings
+from zoneward.routing.decision import Decision
+from zoneward.routing.decision_context import DecisionContext
+from zoneward.routing.endpoint_sets import (
+    SetCounts,
+    SetMeasures,
+    SetsRequest,
+    best_allocation,
+    best_weights,
+    cluster_wide,
+    counts_of,
+    keep_sets,
+    measure_sets,
+)
+from zoneward.routing.hints_decision import check_endpoint_zones, check_nodes
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.endpoint_index import Bucket
+from zoneward.routing.placement.groups import ZoneGroup, own_group, restrict_to_zones
+from zoneward.routing.placement.placement import PlacementUnit, place
+from zoneward.routing.rules import Reason, counted, format_percent
+from zoneward.routing.zone_costs import cost_table
+from zoneward.routing.zone_weights import ZoneWeights
+
+MAX_ZONES: Final = 32
+"""With more zones, a decision would take seconds."""
+_IDLE: Final = 1_000_000
+"""All demand, beside that of a zone without any: its proxies need endpoints, and add no load."""
+
+
+def decide_sets(context: DecisionContext) -> Decision:
+    """Decide by the best sets within the settings, or by those in force."""
+    refusal = (
+        context.check_external_policy()
+        or context.check_ready_nodes()
+        or check_nodes(context)
+        or _check_zones(context)
+        or context.check_ready_endpoints()
+        or check_endpoint_zones(context)
+    )
+    if refusal is not None:
+        return refusal
+    settings = context.request.balanced or context.configuration.balanced
+    request = _request(context, settings)
+    best = best_allocation(request)
+    best_counts = cluster_wide(request) if best is None else counts_of(best)
+    _record_best(context, settings, request, measure_sets(request, best_counts), None if best is None else best_counts)
+    found = _keep(context, request)
+    if found is None:
+        found = None if best is None else best_counts
+    weights = _weights(request)
+    if found is None:
+        zones = counted(len(context.demand.zones), "zone")
+        return context.build_inactive(
+            Reason.CLUSTER_WIDE_IS_BEST,
+            f"{counted(context.ready_count, 'endpoint')} for {zones}: no sets are better than all endpoints for all",
+            weights=weights,
+        )
+    return _place(context, request, found, weights)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _check_zones(context: DecisionContext) -> Decision | None:
+    refusal = context.check_zones(context.demand)
+    if refusal is not None:
+        return refusal
+    zones = len({*context.demand.zones, *context.demand.idle_zones, *context.endpoint_index.zones()})
+    if context.rules.record("zones-at-most", zones <= MAX_ZONES, f"{counted(zones, 'zone')}, {MAX_ZONES} at most"):
+        return None
+    return context.build_inactive(Reason.TOO_MANY_ZONES, f"{zones} zones, {MAX_ZONES} at most")
+
+
+def _request(context: DecisionContext, settings: BalancedSettings) -> SetsRequest:
+    demand = context.demand
+    supply: dict[str, int] = {}
+    for bucket in context.endpoint_index.ready_buckets():
+        supply[bucket.zone] = supply.get(bucket.zone, 0) + len(bucket)
+    weights = demand.reduced
+    if demand.idle_zones:
+        weights = {zone: max(1, weight * _IDLE // demand.total) for zone, weight in demand.weight_of.items()}
+        weights |= dict.fromkeys(demand.idle_zones, 1)
+    zones = tuple(sorted(weights.keys() | supply.keys()))
+    return SetsRequest(
+        zones,
+        tuple(weights.get(zone, 0) for zone in zones),
+        tuple(supply.get(zone, 0) for zone in zones),
+        (settings.max_overload.numerator, settings.max_overload.denominator),
+        LOCALITY if settings.objective == "locality" else SCORE,
+        cost_table(settings.costs, zones, dict(demand.regions)),
+    )
+
+
+def _record_best(
+    context: DecisionContext,
+    settings: BalancedSettings,
+    request: SetsRequest,
+    measures: SetMeasures,
+    counts: SetCounts | None,
+) -> None:
+    limit = format_percent(settings.max_overload)
+    sets = "all endpoints for all zones" if counts is None else _describe_sets(request, counts)
+    context.rules.record(
+        "best-sets",
+        counts is not None,
+        f"by {settings.objective}, at most {limit} above fair: {sets}; {_describe_measures(measures)}",
+    )
+
+
+def _keep(context: DecisionContext, request: SetsRequest) -> SetCounts | None:
+    """What is in force, with as few changes as needed; None where nothing is, or where the best sets are less work."""
+    if context.in_force != f"{context.request.approach}/{BALANCED.name}":
+        return None
+    index = {zone: number for number, zone in enumerate(request.zones)}
+    consumers = {zone for zone, weight in zip(request.zones, request.demand, strict=True) if weight}
+    counts: SetCounts = {}
+    new = [0] * len(request.zones)
+    for bucket in context.endpoint_index.ready_buckets():
+        group = _remaining_group(bucket, consumers)
+        if group is None:
+            new[index[bucket.zone]] += len(bucket)
+            continue
+        key = tuple(index[zone] for zone in group.zones), index[bucket.zone]
+        counts[key] = counts.get(key, 0) + len(bucket)
+    if not counts:
+        return None
+    kept = keep_sets(request, counts, new)
+    if kept is None:
+        context.rules.record("sets-in-force", False, "too far from the best for a few changes: made anew")
+        return None
+    detail = _describe_measures(measure_sets(request, kept))
+    context.rules.record("sets-in-force", True, f"kept, with as few changes as needed: {detail}")
+    return kept
+
+
+def _remaining_group(bucket: Bucket, consumers: set[str]) -> ZoneGroup | None:
+    """The zones that used the endpoints of a bucket and still need any."""
+    group = bucket.previous_group
+    return restrict_to_zones(group, consumers) if group is not None else None
+
+
+# --- the decision -----------------------------------------------------------------------------------------------------
+
+
+def _weights(request: SetsRequest) -> ZoneWeights:
+    zones = request.zones
+    return ZoneWeights(
+        {
+            zone: {end: share for end, share in zip(zones, row, strict=True) if share}
+            for zone, row, weight in zip(zones, best_weights(request), request.demand, strict=True)
+            if weight
+        },
+        dict(zip(zones, request.supply, strict=True)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Sets as groups: the zones' own first, then the shared ones."""
+
+    groups: tuple[ZoneGroup, ...]
+    counts: tuple[int, ...]
+
+
+def _groups(request: SetsRequest, counts: SetCounts) -> _Groups:
+    zones = request.zones
+    size = len(zones)
+    shared = sorted({members for members, _ in counts if len(members) > 1})
+    number_of = {(zone,): zone for zone in range(size)} | {
+        members: size + number for number, members in enumerate(shared)
+    }
+    flat = [0] * ((size + len(shared)) * size)
+    for (members, located), number in counts.items():
+        flat[number_of[members] * size + located] += number
+    groups = (
+        *map(own_group, zones),
+        *(ZoneGroup(tuple(zones[zone] for zone in members), (1.0,) * len(members)) for members in shared),
+    )
+    return _Groups(groups, tuple(flat))
+
+
+def _place(context: DecisionContext, request: SetsRequest, counts: SetCounts, weights: ZoneWeights) -> Decision:
+    """Decide which endpoint is in which set, moving as few as possible."""
+    zones = request.zones
+    size = len(zones)
+    found = _groups(request, counts)
+    number_of = {group.zones: number for number, group in enumerate(found.groups)}
+    index = {zone: number for number, zone in enumerate(zones)}
+    consumers = {zone for zone, weight in zip(zones, request.demand, strict=True) if weight}
+    units = []
+    lost = 0
+    for bucket in context.endpoint_index.ready_buckets():
+        group = _remaining_group(bucket, consumers)
+        number = number_of.get(group.zones, -1) if group is not None else -1
+        lost += len(bucket) if group is not None and number < 0 else 0
+        units.append(PlacementUnit(bucket, index[bucket.zone], number))
+    placed = place(units, found.counts, size)
+    own = sum(found.counts[zone * size + zone] for zone in range(size))
+    moved = placed.moved + lost
+    context.rules.record(
+        "placement",
+        True,
+        f"{counted(own, 'endpoint')} serve their own zone alone, {context.ready_count - own} others; {moved} moved",
+    )
+    measures = measure_sets(request, counts)
+    return context.build_decision(
+        active=True,
+        reason=Reason.ENABLED,
+        message=_describe_decision(context, measures),
+        allocation=Allocation(zones, found.groups, found.counts),
+        assignment=Assignment(
+            context.endpoint_index,
+            "hints",
+            bucket_groups={
+                unit.members: found.groups[number]
+                for unit, number in placed.unit_groups.items()
+                if isinstance(unit.members, Bucket)
+            },
+            endpoint_groups={member: found.groups[number] for member, number in placed.endpoint_groups.items()},
+        ),
+        moved=moved,
+        weights=weights,
+    )
+
+
+def _describe_decision(context: DecisionContext, measures: SetMeasures) -> str:
+    numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(context.demand.zones), 'zone')}"
+    return f"{_describe_measures(measures)}; {numbers}"
+
+
+def _describe_measures(measures: SetMeasures) -> str:
+    worst = format_percent(Fraction(round(measures.worst, 4)).limit_denominator(10_000))
+    overload = f"no endpoint is more than {worst} above fair" if measures.worst > 1e-4 else "no endpoint is above fair"
+    return f"a request costs {measures.cost:.3g} on average (1: in another zone), {overload}"
+
+
+def _describe_sets(request: SetsRequest, counts: SetCounts) -> str:
+    used = [0] * len(request.zones)
+    for (members, _), number in counts.items():
+        for zone in members:
+            used[zone] += number
+    parts = [f"{zone} {number}" for zone, number in zip(request.zones, used, strict=True) if number]
+    return f"endpoints of zones: {', '.join(parts)}"

@@ -1,0 +1,228 @@
+"""The sets of endpoints of ``Balanced``, as counts: the best ones, and those that are in force with the fewest changes.
+
+Everything here depends on demand, counts of endpoints and settings alone, and is remembered by these: all Services of a
+cluster share its demand, and most have few endpoints, so that nearly every decision finds its answer.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from zoneward.kube.validation import MAX_ZONE_HINTS
+from zoneward.routing.algorithms.heuristics import BALANCED
+from zoneward.routing.algorithms.set_value import LOCALITY, SCORE, overload_limit, value_of
+from zoneward.routing.algorithms.zone_weights import weigh_zones
+from zoneward.routing.allocation import Allocation, allocate
+from zoneward.routing.score import IN_ZONE_POINTS
+from zoneward.routing.zone_costs import COST_UNIT
+
+KEPT_OVERLOAD: Final = 0.1
+"""What is in force stays while its overload is at most so far above the limit (0.1 = 10 points),"""
+KEPT_POINTS: Final = 3.0
+"""and its score at most so many points below the best."""
+_MAX_REPAIRS: Final = 24
+"""Changes of single endpoints that bring it back; where more are needed, the best sets are less work."""
+_REMEMBERED: Final = 4096
+_MISSING_ZONE: Final = -1e12
+"""The value of sets in which a zone has no endpoint; below that of all others."""
+
+SetCounts = dict[tuple[tuple[int, ...], int], int]
+"""Endpoints by the zones that use them (in order, as indices) and the zone where they are located."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetsRequest:
+    """What sets depend on: the zones in name order with demand and ready endpoints, and the settings.
+
+    ``costs`` is `zoneward.routing.zone_costs.cost_table`; the objective is that of
+    `zoneward.routing.algorithms.set_value`.
+    """
+
+    zones: tuple[str, ...]
+    demand: tuple[int, ...]
+    supply: tuple[int, ...]
+    max_overload: tuple[int, int]
+    objective: int
+    costs: tuple[int, ...]
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return (*self.max_overload, *self.max_overload, self.objective, *self.costs)
+
+
+@dataclass(frozen=True, slots=True)
+class SetMeasures:
+    """What sets of endpoints do: the mean cost of a request, overloads as shares above fair, and their value.
+
+    ``missing`` counts zones without an endpoint. ``points`` is the score of KEP-2004; with the objective *locality*,
+    its part for traffic in the zone alone.
+    """
+
+    value: float
+    cost: float
+    worst: float
+    mean: float
+    points: float
+    missing: int = 0
+
+    def stays(self, best: "SetMeasures", limit: float) -> bool:
+        """Whether sets in force are good enough to stay, beside the best ones."""
+        return not self.missing and self.worst <= limit + KEPT_OVERLOAD and self.points >= best.points - KEPT_POINTS
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def best_allocation(request: SetsRequest) -> Allocation | None:
+    """The best sets; None where nothing is better than all endpoints for all zones."""
+    return allocate(
+        BALANCED,
+        zones=request.zones,
+        demand=request.demand,
+        supply=request.supply,
+        previous=(0,) * len(request.zones) ** 2,
+        parameters=request.parameters,
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def best_weights(request: SetsRequest) -> tuple[tuple[float, ...], ...]:
+    """For each zone, the share of its traffic for the endpoints of each zone (`weigh_zones`)."""
+    return weigh_zones(request.demand, request.supply, request.parameters)
+
+
+def counts_of(allocation: Allocation) -> SetCounts:
+    """An allocation as counts by set."""
+    size = len(allocation.zones)
+    index = {zone: number for number, zone in enumerate(allocation.zones)}
+    return {
+        (tuple(index[zone] for zone in group.zones), located): allocation.counts[number * size + located]
+        for number, group in enumerate(allocation.groups)
+        for located in range(size)
+        if allocation.counts[number * size + located]
+    }
+
+
+def cluster_wide(request: SetsRequest) -> SetCounts:
+    """All endpoints for all zones with demand."""
+    everybody = tuple(zone for zone, each in enumerate(request.demand) if each)
+    return {(everybody, located): number for located, number in enumerate(request.supply) if number}
+
+
+def measure_sets(request: SetsRequest, counts: SetCounts) -> SetMeasures:
+    """What the proxies do with these sets. A zone without endpoints uses all of them."""
+    zones = len(request.zones)
+    total, everything = sum(request.supply), sum(request.demand)
+    used = [0] * zones
+    costs = [0] * zones
+    for (members, located), number in counts.items():
+        for zone in members:
+            used[zone] += number
+            costs[zone] += number * request.costs[zone * zones + located]
+    cost = spread = 0.0
+    missing = 0
+    parts = [0.0] * zones
+    for zone, weight in enumerate(request.demand):
+        if not weight:
+            continue
+        share = weight / everything
+        if used[zone]:
+            parts[zone] = share / used[zone]
+            cost += parts[zone] * costs[zone]
+        else:
+            missing += 1
+            spread += share / total
+            row = request.costs[zone * zones : (zone + 1) * zones]
+            cost += share * sum(each * number for each, number in zip(row, request.supply, strict=True)) / total
+    worst = mean = 0.0
+    for (members, _), number in counts.items():
+        deviation = total * (spread + sum(parts[zone] for zone in members)) - 1
+        worst = max(worst, deviation)
+        mean += number * abs(deviation)
+    cost, mean = cost / COST_UNIT, mean / total
+    value = value_of(request.objective, overload_limit(request.parameters), cost, worst, mean)
+    points = (
+        IN_ZONE_POINTS * (1 - cost)
+        if request.objective == LOCALITY
+        else value_of(SCORE, float("inf"), cost, worst, mean)
+    )
+    return SetMeasures(value + _MISSING_ZONE * missing, cost, worst, mean, points, missing)
+
+
+def keep_sets(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> SetCounts | None:
+    """Sets in force as they are, or changed by as few endpoints as possible so that they are good enough; None where
+    the best sets are less work.
+
+    ``new`` counts the endpoints in each zone that are in no set yet: they join the sets where they help most.
+    """
+    found = _keep_sets(request, tuple(sorted(counts.items())), tuple(new))
+    return None if found is None else dict(found)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _keep_sets(
+    request: SetsRequest, counts: tuple[tuple[tuple[tuple[int, ...], int], int], ...], new: tuple[int, ...]
+) -> tuple[tuple[tuple[tuple[int, ...], int], int], ...] | None:
+    now = _with_new(request, dict(counts), new)
+    best = best_allocation(request)
+    goal = measure_sets(request, cluster_wide(request) if best is None else counts_of(best))
+    limit = overload_limit(request.parameters)
+    measures = measure_sets(request, now)
+    for _ in range(_MAX_REPAIRS):
+        if measures.stays(goal, limit):
+            return tuple(sorted(now.items()))
+        step = max(
+            ((measure_sets(request, each), each) for each in _changed(request, now)),
+            key=lambda each: (each[0].value, -each[0].worst, -each[0].mean),
+            default=None,
+        )
+        if step is None or step[0].value <= measures.value:
+            break
+        measures, now = step
+    return tuple(sorted(now.items())) if measures.stays(goal, limit) else None
+
+
+def _with_new(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> SetCounts:
+    """The same with endpoints that were in no set, in the sets where they help most; many at once, at home."""
+    consumers = [zone for zone, weight in enumerate(request.demand) if weight]
+    found = dict(counts)
+    one_by_one = sum(new) <= _MAX_REPAIRS
+    for located, number in enumerate(new):
+        home = (located,) if located in consumers else next(iter(counts))[0]
+        others = sorted({members for members, _ in counts} | {(zone,) for zone in consumers})
+        choices = [home, *others] if one_by_one else [home]
+        for _ in range(number if one_by_one else min(number, 1)):
+            tried = [(members, dict(found)) for members in choices]
+            for members, each in tried:
+                each[members, located] = each.get((members, located), 0) + (1 if one_by_one else number)
+            if len(tried) == 1:
+                found = tried[0][1]
+                continue
+            measured = [(measure_sets(request, each), each) for _, each in tried]
+            found = max(measured, key=lambda each: (each[0].value, -each[0].worst, -each[0].mean))[1]
+    return found
+
+
+def _changed(request: SetsRequest, counts: SetCounts) -> Iterator[SetCounts]:
+    """The same with one endpoint that one zone more uses, one fewer, or one in place of another."""
+    consumers = [zone for zone, weight in enumerate(request.demand) if weight]
+    for (members, located), number in counts.items():
+        for after in _changed_members(members, consumers):
+            changed = dict(counts)
+            changed[members, located] = number - 1
+            if number == 1:
+                del changed[members, located]
+            changed[after, located] = changed.get((after, located), 0) + 1
+            yield changed
+
+
+def _changed_members(members: tuple[int, ...], consumers: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    outside = [zone for zone in consumers if zone not in members]
+    for zone in outside:
+        if len(members) < MAX_ZONE_HINTS:
+            yield tuple(sorted((*members, zone)))
+    for leaving in members:
+        rest = tuple(zone for zone in members if zone != leaving)
+        if rest:
+            yield rest
+        for zone in outside:
+            yield tuple(sorted((*rest, zone)))

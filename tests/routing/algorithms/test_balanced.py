@@ -1,0 +1,336 @@
+"""Balanced on plain arrays: the optimum where there are few endpoints, its limit, and never less than the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement, permutations, product
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoneward.kube.validation import MAX_ZONE_HINTS
+from zoneward.routing.algorithms.balanced import balanced
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.algorithms.set_value import LOCALITY, SCORE
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
+from zoneward.routing.algorithms.zone_weights import weigh_zones
+from zoneward.routing.zone_costs import COST_UNIT
+
+FIFTH: Final = Fraction(1, 5)
+NOISE: Final = 1e-7
+
+Sets = list[tuple[frozenset[int], int]]
+"""Of each endpoint, the zones that use it and the zone where it is."""
+
+
+@dataclass(frozen=True)
+class Case:
+    demand: tuple[int, ...]
+    supply: tuple[int, ...]
+    limit: Fraction = FIFTH
+    objective: int = SCORE
+    costs: tuple[int, ...] | None = None
+
+    @property
+    def zones(self) -> int:
+        return len(self.demand)
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        number = self.zones
+        plain = tuple(COST_UNIT * (start != end) for start in range(number) for end in range(number))
+        return (*self.limit.as_integer_ratio() * 2, self.objective, *(self.costs or plain))
+
+    def cost(self, start: int, end: int) -> float:
+        return self.parameters[5 + start * self.zones + end] / COST_UNIT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    cost: float
+    worst: float
+    mean: float
+
+    @property
+    def score(self) -> float:
+        return 45 * (1 - self.cost) + 20 * (1 - self.worst) + 20 * (1 - self.mean) + 15
+
+
+def outcome_of(case: Case, sets: Sets) -> Outcome:
+    """What the issue's formulas say, endpoint by endpoint. Every zone with demand has one."""
+    total, everything = len(sets), sum(case.demand)
+    used = [sum(zone in members for members, _ in sets) for zone in range(case.zones)]
+    parts = [weight / everything / size if weight else 0.0 for weight, size in zip(case.demand, used, strict=True)]
+    loads = [total * sum(parts[zone] for zone in members) - 1 for members, _ in sets]
+    cost = sum(parts[zone] * case.cost(zone, located) for members, located in sets for zone in members)
+    return Outcome(cost, max(0.0, *loads), sum(map(abs, loads)) / total)
+
+
+def everybody(case: Case) -> Sets:
+    consumers = frozenset(zone for zone, weight in enumerate(case.demand) if weight)
+    return [(consumers, located) for located, number in enumerate(case.supply) for _ in range(number)]
+
+
+def sets_of(case: Case, heuristic: str = "Balanced", parameters: Sequence[int] = ()) -> Sets | None:
+    """None where it is impossible. The room that the algorithm gets is full of sevens: it must not read what it did not
+    write."""
+    zones = case.zones
+    composition = [0] * (max_groups(zones) * zones)
+    weights = [0.0] * (max_groups(zones) * zones)
+    rule = balanced if heuristic == "Balanced" else HEURISTICS[heuristic].allocate
+    groups = rule(
+        case.demand,
+        case.supply,
+        parameters or case.parameters,
+        (0,) * zones**2,
+        composition,
+        weights,
+        [7] * scratch_length(zones),
+        [7.0] * reals_length(zones),
+    )
+    if groups == IMPOSSIBLE:
+        return None
+    assert 0 <= groups <= max_groups(zones)
+    found = []
+    for group in range(groups):
+        members = frozenset(zone for zone in range(zones) if weights[group * zones + zone] and case.demand[zone])
+        for located in range(zones):
+            assert composition[group * zones + located] >= 0
+            found += [(members, located)] * composition[group * zones + located]
+    return found
+
+
+def decided(case: Case) -> Sets:
+    found = sets_of(case)
+    return everybody(case) if found is None else found
+
+
+def best_by_enumeration(case: Case) -> Outcome:
+    """The best of all ways to give each endpoint a set of zones, and of all endpoints for all zones."""
+    consumers = [zone for zone, weight in enumerate(case.demand) if weight]
+    shares = [case.demand[zone] / sum(case.demand) for zone in consumers]
+    total = sum(case.supply)
+    kinds = [[bit for bit in range(len(consumers)) if number >> bit & 1] for number in range(1, 1 << len(consumers))]
+    best = outcome_of(case, everybody(case))
+    for chosen in product(*(_ways(case, located, consumers, kinds) for located in range(case.zones))):
+        used = [sum(column) for column in zip(*(way[0] for way in chosen), strict=True)]
+        if 0 in used:
+            continue
+        parts = [share / size for share, size in zip(shares, used, strict=True)]
+        loads = [total * sum(parts[bit] for bit in bits) - 1 for bits in kinds]
+        numbers = [sum(column) for column in zip(*(way[2] for way in chosen), strict=True)]
+        worst = max(0.0, *(load for load, number in zip(loads, numbers, strict=True) if number))
+        if worst > case.limit + 1e-9:
+            continue
+        costs = [sum(column) for column in zip(*(way[1] for way in chosen), strict=True)]
+        found = Outcome(
+            sum(part * cost for part, cost in zip(parts, costs, strict=True)),
+            worst,
+            sum(number * abs(load) for load, number in zip(loads, numbers, strict=True)) / total,
+        )
+        if is_better(case, found, best):
+            best = found
+    return best
+
+
+Way = tuple[list[int], list[float], list[int]]
+"""For the endpoints of one zone: how many each consumer uses, what they cost it, how many of each kind there are."""
+
+
+def _ways(case: Case, located: int, consumers: Sequence[int], kinds: Sequence[Sequence[int]]) -> list[Way]:
+    found = []
+    for chosen in combinations_with_replacement(range(len(kinds)), case.supply[located]):
+        used = [sum(bit in kinds[kind] for kind in chosen) for bit in range(len(consumers))]
+        costs = [number * case.cost(zone, located) for number, zone in zip(used, consumers, strict=True)]
+        found.append((used, costs, [chosen.count(kind) for kind in range(len(kinds))]))
+    return found
+
+
+def is_better(case: Case, one: Outcome, other: Outcome) -> bool:
+    if case.objective == SCORE:
+        return one.score > other.score + 1e-9
+    for mine, theirs in ((one.cost, other.cost), (one.worst, other.worst), (one.mean, other.mean)):
+        if abs(mine - theirs) > 1e-9:
+            return mine < theirs
+    return False
+
+
+def assert_valid(case: Case, sets: Sets) -> None:
+    """Every endpoint is where it is, in 1 to 8 sets, and every zone with demand has an endpoint."""
+    for located, number in enumerate(case.supply):
+        assert sum(where == located for _, where in sets) == number
+    if sets != everybody(case):
+        assert all(1 <= len(members) <= MAX_ZONE_HINTS for members, _ in sets)
+    used = frozenset().union(*(members for members, _ in sets))
+    assert used == {zone for zone, weight in enumerate(case.demand) if weight}
+
+
+# --- the optimum ------------------------------------------------------------------------------------------------------
+
+DEMANDS: Final = st.integers(0, 6)
+LIMITS: Final = st.sampled_from([Fraction(0), Fraction(1, 10), FIFTH, Fraction(1, 2), Fraction(10)])
+COSTS: Final = st.integers(0, 4).map(lambda number: number * COST_UNIT // 4)
+
+
+@st.composite
+def small_cases(draw: st.DrawFn, zones: int, most: int) -> Case:
+    demand = draw(st.lists(DEMANDS, min_size=zones, max_size=zones).filter(any))
+    located = draw(st.lists(st.integers(0, zones - 1), min_size=1, max_size=most))
+    costs = None
+    if draw(st.booleans()):
+        table = draw(st.lists(COSTS, min_size=zones**2, max_size=zones**2))
+        costs = tuple(each * (cell % (zones + 1) != 0) for cell, each in enumerate(table))
+    return Case(
+        tuple(demand),
+        tuple(located.count(zone) for zone in range(zones)),
+        draw(LIMITS),
+        draw(st.sampled_from([SCORE, LOCALITY])),
+        costs,
+    )
+
+
+@pytest.mark.parametrize(("zones", "most"), [(2, 12), (3, 5)])
+def test_it_finds_the_optimum_of_small_services(zones: int, most: int) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(small_cases(zones, most))
+    def check(case: Case) -> None:
+        sets = decided(case)
+        assert_valid(case, sets)
+        found, best = outcome_of(case, sets), best_by_enumeration(case)
+        assert found.worst <= case.limit + NOISE
+        assert not is_better(case, best, Outcome(found.cost - NOISE, found.worst - NOISE, found.mean - NOISE)), best
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("demand", "supply"),
+    [((1, 1, 1), (8, 0, 0)), ((5, 3, 1), (1, 6, 1)), ((4, 3, 3), (0, 4, 4))],
+)
+def test_it_finds_the_optimum_of_eight_endpoints_in_three_zones(
+    demand: tuple[int, ...], supply: tuple[int, ...]
+) -> None:
+    case = Case(demand, supply)
+    assert outcome_of(case, decided(case)).score == pytest.approx(best_by_enumeration(case).score)
+
+
+# --- what always holds ------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    zones = draw(st.integers(2, 10))
+    demand = draw(st.lists(st.integers(1, 20), min_size=zones, max_size=zones))
+    supply = draw(st.lists(st.integers(0, draw(st.sampled_from([2, 20, 60]))), min_size=zones, max_size=zones))
+    return Case(tuple(demand), tuple(supply), draw(LIMITS), draw(st.sampled_from([SCORE, LOCALITY])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_overload_is_within_the_limit_and_no_zone_or_endpoint_is_left_out(case: Case) -> None:
+    if any(case.supply):
+        sets = decided(case)
+        assert_valid(case, sets)
+        assert outcome_of(case, sets).worst <= case.limit + NOISE
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_no_other_approach_scores_more_within_the_limit(case: Case) -> None:
+    if not any(case.supply) or case.objective != SCORE:
+        return
+    found = outcome_of(case, decided(case)).score
+    assert found >= outcome_of(case, everybody(case)).score - NOISE
+    for heuristic in ("ProportionalZoneCPU", "PreferSameZone", "local"):
+        if not case.limit and heuristic != "PreferSameZone":
+            continue
+        sets = sets_of(case, heuristic, case.limit.as_integer_ratio() * 2)
+        if sets is None or frozenset().union(*(members for members, _ in sets)) != set(range(case.zones)):
+            continue
+        other = outcome_of(case, sets)
+        if other.worst <= case.limit:
+            assert found >= other.score - NOISE, heuristic
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases().filter(lambda case: any(case.supply) and case.zones <= 3))
+def test_the_order_of_zones_changes_neither_score_nor_overload(case: Case) -> None:
+    first = outcome_of(case, decided(case))
+    for order in permutations(range(case.zones)):
+        other = Case(
+            tuple(case.demand[zone] for zone in order),
+            tuple(case.supply[zone] for zone in order),
+            case.limit,
+            case.objective,
+        )
+        found = outcome_of(other, decided(other))
+        assert (found.score, found.worst) == pytest.approx((first.score, first.worst))
+
+
+def test_equal_inputs_give_equal_answers() -> None:
+    case = Case((3, 2, 2), (4, 1, 2))
+    assert sets_of(case) == sets_of(case)
+
+
+def test_nothing_is_better_than_one_group_for_a_single_endpoint_or_a_single_zone() -> None:
+    assert sets_of(Case((1, 1, 1), (1, 0, 0))) is None
+    assert sets_of(Case((1, 0, 0), (3, 2, 1))) is None
+    assert sets_of(Case((1, 1, 1), (0, 0, 0))) is None
+
+
+def test_one_endpoint_serves_no_more_zones_than_a_hint_may_have() -> None:
+    """Nine zones and two endpoints: any sets are of more than four zones, and none of more than eight."""
+    sets = sets_of(Case((1,) * 9, (1, 1) + (0,) * 7, Fraction(10), LOCALITY))
+    assert sets is not None
+    assert max(len(members) for members, _ in sets) <= MAX_ZONE_HINTS
+
+
+def test_traffic_stays_in_the_region_where_a_zone_has_too_few_endpoints() -> None:
+    """Zones 0 and 1 are near each other: what 0 lacks comes from 1, none from 2."""
+    near, far = COST_UNIT // 4, COST_UNIT
+    case = Case((2, 1, 1), (1, 8, 3), costs=(0, near, far, near, 0, far, far, far, 0))
+    assert {located for members, located in decided(case) if 0 in members} == {0, 1}
+
+
+@pytest.mark.parametrize("objective", [SCORE, LOCALITY])
+def test_zones_without_endpoints_use_those_of_their_region(objective: int) -> None:
+    """Two regions of two zones, one endpoint in each."""
+    near = [COST_UNIT // 10 if start // 2 == end // 2 else COST_UNIT for start in range(4) for end in range(4)]
+    costs = tuple(0 if cell % 5 == 0 else cost for cell, cost in enumerate(near))
+    case = Case((30, 25, 25, 20), (1, 0, 1, 0), FIFTH, objective, costs)
+    assert sorted((sorted(members), located) for members, located in decided(case)) == [([0, 1], 0), ([2, 3], 2)]
+
+
+# --- weights of zones -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases().filter(lambda case: any(case.supply)))
+def test_weights_reach_the_bound_without_overload(case: Case) -> None:
+    """Up to shares below 1 %, which are rounded away."""
+    case = Case(case.demand, case.supply)
+    rows = weigh_zones(case.demand, case.supply, case.parameters)
+    total, everything = sum(case.supply), sum(case.demand)
+    shares = [weight / everything for weight in case.demand]
+    stays = sum(share * row[zone] for zone, (share, row) in enumerate(zip(shares, rows, strict=True)))
+    bound = sum(min(share, number / total) for share, number in zip(shares, case.supply, strict=True))
+    assert stays >= bound - 1e-9
+    for row in rows:
+        assert sum(row) == pytest.approx(1)
+        assert all(share == 0 or share >= 0.0099 for share in row)
+    for located, number in enumerate(case.supply):
+        load = sum(share * row[located] for share, row in zip(shares, rows, strict=True))
+        assert load <= number / total + 0.01 * case.zones
+        assert number or not load
+
+
+def test_weights_for_locality_overload_no_more_than_they_have_to() -> None:
+    """Zone 0 sends 1.5 times a fair load to its endpoint where that is allowed, and no more than allowed."""
+    case = Case((1, 1), (1, 2), Fraction(1, 10), LOCALITY)
+    first, second = weigh_zones(case.demand, case.supply, case.parameters)
+    assert first == pytest.approx((0.7333, 0.2667), abs=1e-3)
+    assert second == (0.0, 1.0)
+    case = Case((1, 1), (1, 2), Fraction(10), LOCALITY)
+    assert weigh_zones(case.demand, case.supply, case.parameters) == ((1.0, 0.0), (0.0, 1.0))
