@@ -2,10 +2,13 @@
 them. Random ones are in `tests.properties.random_clusters`."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
+from unittest.mock import patch
 
 import msgspec
 from hypothesis.vendor.pretty import RepresentationPrinter
@@ -26,10 +29,13 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.zone_weights import ZoneWeights
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.decide import decide
 from zoneward.slices.encode import HintEncoder
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
@@ -55,6 +61,24 @@ def cluster_state(
         configuration=configuration,
         pods_known=pods_known,
     )
+
+
+Weigh = Callable[[Mapping[str, int]], ZoneWeights | None]
+"""Weights of zones for the numbers of ready endpoints by zone."""
+
+
+@contextmanager
+def decided_weights(weigh: Weigh) -> Iterator[None]:
+    """Decisions have these weights of zones, whatever else they say."""
+
+    def with_weights(service: Service, index: EndpointIndex, **more: Any) -> Decision:
+        counts = Counter[str]()
+        for bucket in index.ready_buckets():
+            counts[bucket.zone] += len(bucket)
+        return dataclasses.replace(decide(service, index, **more), weights=weigh(counts))
+
+    with patch("zoneward.slices.plan.decide", with_weights):
+        yield
 
 
 # --- clusters and what becomes of them --------------------------------------------------------------------------------

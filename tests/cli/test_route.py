@@ -1,6 +1,7 @@
 """``zoneward route`` as people and scripts use it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +82,37 @@ def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
     found = ports(zoneward, "-f", str(SAMPLE), "--as-is")
     assert found["cart:http"]["allReachable"] == [], "the sample holds no slice for it"
     assert len(found["bank-gateway:https"]["allReachable"]) == 2
+
+
+def weighted_slices(zoneward: Commands, folder: Path, weights: str) -> Path:
+    """The sample, and for ``shop/cart`` the slices that a plan makes, with these weights on the first."""
+    result = zoneward("plan", "--sample", "shop/cart", "-o", "slices-json")
+    document = json.loads(result.out)
+    first = min(document["items"], key=lambda each: each["metadata"]["name"])
+    first["metadata"]["annotations"] = {"zoneward.dev/zone-weights": weights}
+    path = folder / "slices.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_weights_of_zones_are_listed_for_our_own_proxy_alone(zoneward: Commands, tmp_path: Path) -> None:
+    """All 20 endpoints: those of the node's zone get nine tenths."""
+    located = located_in(zoneward)
+    zone, other = "eu-central-1a", "eu-central-1b"
+    text = json.dumps({"counts": located, "shares": {zone: {zone: 0.9, other: 0.1}}})
+    files = ("-f", str(SAMPLE), "-f", str(weighted_slices(zoneward, tmp_path, text)), "--as-is", "shop/cart")
+    found = ports(zoneward, *files)["cart:http"]
+    assert found["rule"] == "zone-weights"
+    assert len(found["cluster"]) == len(found["weights"]) == located[zone] + located[other]
+    assert sum(found["weights"]) == pytest.approx(1)
+    assert "zone-weights" in zoneward("route", "--node", NODE, *files).out
+    older = ports(zoneward, *files, "--consumer", "current")["cart:http"]
+    assert (older["rule"], older["weights"]) == ("zone-hints", None)
+
+
+def located_in(zoneward: Commands) -> dict[str, int]:
+    (decision,) = json.loads(zoneward("plan", "--sample", "shop/cart", "-o", "json").out)["decisions"]
+    return {zone: each["located"] for zone, each in decision["zones"].items()}
 
 
 def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Commands) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 from tests.builders import objects
 
-from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
+from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONE_WEIGHTS_ANNOTATION, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.address_ownership import resolve_ownership
@@ -57,7 +57,10 @@ def _slice(service: str, kind: str, *addresses: str) -> dict[str, Any]:
         zone="a",
         labels={ZONE_LABEL: "a"},
     )
-    found["metadata"]["annotations"] = {ZONES_ANNOTATION: "a=0.75,b=0.25"}
+    found["metadata"]["annotations"] = {
+        ZONES_ANNOTATION: "a=0.75,b=0.25",
+        ZONE_WEIGHTS_ANNOTATION: '{"counts":{"a":1},"shares":{"a":{"a":1.0}}}',
+    }
     ports = [{"name": each["name"], "protocol": each["protocol"], "port": 8080} for each in _PORTS]
     return found | {"addressType": kind, "ports": ports}
 

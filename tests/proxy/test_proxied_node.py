@@ -13,7 +13,7 @@ from tests.proxy.table_harness import unslotted
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import LiveNode, RawEndpointSlice
-from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
+from zoneward.kube.names import ZONE_LABEL, ZONE_WEIGHTS_ANNOTATION, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
@@ -32,6 +32,7 @@ from zoneward.routing.selection.endpoint_selection import ZONEWARD
 OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")
 PREFIX: Final[dict[Family, str]] = {"ip": "10.244.0.", "ip6": "fd00:244::"}
+WEIGHTS: Final = '{"counts":{"a":2,"b":2},"shares":{"a":{"a":0.75,"b":0.25}}}'
 some_services = st.fixed_dictionaries(
     {
         "number": st.integers(1, 2),
@@ -45,7 +46,8 @@ some_services = st.fixed_dictionaries(
 some_slices = st.fixed_dictionaries(
     {
         "family": st.sampled_from(FAMILIES),
-        "zones": st.sampled_from(["a", "b", "a,b", "a=0.75,b=0.25", None]),
+        "zones": st.sampled_from(["a", "b", "a,b", "a=0.75,b=0.25", None, None, None]),
+        "weights": st.sampled_from([WEIGHTS, WEIGHTS, "nonsense", None]),
         # Ready more often than not.
         "endpoints": st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3).map(bool)), min_size=1, max_size=4),
     }
@@ -91,6 +93,8 @@ def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEnd
     if drawn["zones"]:
         document["metadata"]["labels"][ZONE_LABEL] = drawn["zones"][0]
         document["metadata"]["annotations"] = {ZONES_ANNOTATION: drawn["zones"]}
+    if drawn["weights"]:
+        document["metadata"].setdefault("annotations", {})[ZONE_WEIGHTS_ANNOTATION] = drawn["weights"]
     document["addressType"] = ADDRESS_TYPES[family]
     document["ports"] = [{"name": "web", "protocol": protocol, "port": 8080} for protocol in ("TCP", "UDP")]
     document["endpoints"] = [
@@ -98,7 +102,7 @@ def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEnd
             # An address stands in one slice: in two, which of them is believed depends on what was looked into.
             "addresses": [f"{PREFIX[family]}{number}{'xyz'.index(name)}"],
             "nodeName": "n1" if number == 1 else "n2",
-            "zone": "a",
+            "zone": "ab"[number % 2],
             "conditions": {"ready": ready, "serving": True, "terminating": not ready},
         }
         for number, ready in drawn["endpoints"]

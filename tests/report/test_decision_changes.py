@@ -24,6 +24,7 @@ CART = DecisionView(
     zones={"a": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)},
     allocation={"a": {"a": 6}},
     groups=None,
+    weights=None,
     in_zone_traffic=0.97,
     dropped_traffic=0.0,
     max_overload=0.05,

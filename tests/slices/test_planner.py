@@ -1,7 +1,7 @@
 """A planner comes to the same plan as `plan_service` for the same objects, whatever happened before."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import permutations
 from typing import Final
 
@@ -23,7 +23,7 @@ from tests.builders.structs import (
     nodes_in,
     pods_in,
 )
-from tests.clusters import Cluster, endpoint_answers, slices_after, told, written
+from tests.clusters import Cluster, decided_weights, endpoint_answers, slices_after, told, written
 from tests.properties.random_clusters import ANY_SETTING, clusters, examples, pods_of, subsetting_settings
 
 from zoneward.kube import names
@@ -40,10 +40,15 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.zone_weights import ZoneWeights
 from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.slices.planner import ServicePlanner
 
 STRANGE: Final = ("ready", "ready", "ready", "not ready", "leaving", "going", "finished", "no address")
+WEIGHTS: Final = (
+    '{"counts":{"zone-1":2,"zone-2":2},"shares":{"zone-1":{"zone-1":0.5,"zone-2":0.5},"zone-2":{"zone-2":1.0}}}',
+    "nonsense",
+)
 STRANGER: Final = (*STRANGE, "gone", "host", "host", "host leaving", "other port", "no port")
 
 
@@ -163,8 +168,9 @@ def slice_changes(draw: st.DrawFn, pair: Pair) -> None:
         return
     each = pair.slices[draw(st.sampled_from(sorted(pair.slices)))]
     endpoints, meta = each.endpoints or (), each.metadata
-    what = ("delete", "as it is", "hints", "no hints", "twice", "empty", "fewer", "label", "approach", "other", "owner")
-    match draw(st.sampled_from(what)):
+    endpoints_of = ("delete", "as it is", "hints", "no hints", "twice", "empty", "fewer")
+    metadata_of = ("label", "approach", "weights", "other", "owner")
+    match draw(st.sampled_from((*endpoints_of, *metadata_of))):
         case "delete":
             pair.slice(meta.name, None)
             return
@@ -189,6 +195,9 @@ def slice_changes(draw: st.DrawFn, pair: Pair) -> None:
         case "approach":
             said = draw(st.sampled_from(("Hints/ProportionalZoneCPU", "Subsetting/local", "?")))
             meta = replace(meta, annotations={**(meta.annotations or {}), names.APPROACH_ANNOTATION: said})
+        case "weights":
+            text = draw(st.sampled_from(WEIGHTS))
+            meta = replace(meta, annotations={**(meta.annotations or {}), names.ZONE_WEIGHTS_ANNOTATION: text})
         case "other":
             manager = draw(st.sampled_from((names.MANAGER, names.BUILT_IN_MANAGER, "example.com")))
             meta = replace(meta, labels={**(meta.labels or {}), names.MANAGED_BY_LABEL: manager})
@@ -281,6 +290,26 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
 @examples(50)
 @given(clusters(), st.data())
 def test_whatever_happens_the_kept_plan_is_the_plan_anew(cluster: Cluster, data: st.DataObject) -> None:
+    anything_happens(cluster, data)
+
+
+def near_twice_as_much(counts: Mapping[str, int]) -> ZoneWeights | None:
+    """Each endpoint gets the same from a zone, and one in the zone itself twice as much."""
+    if not all(counts):
+        return None
+    rows = {start: {end: counts[end] * (1 + (start == end)) for end in counts} for start in counts}
+    shares = {start: {end: part / sum(row.values()) for end, part in row.items()} for start, row in rows.items()}
+    return ZoneWeights(shares, counts)
+
+
+@examples(50)
+@given(clusters(), st.data())
+def test_whatever_happens_the_kept_plan_has_the_weights_of_the_plan_anew(cluster: Cluster, data: st.DataObject) -> None:
+    with decided_weights(near_twice_as_much):
+        anything_happens(cluster, data)
+
+
+def anything_happens(cluster: Cluster, data: st.DataObject) -> None:
     pair = Pair(cluster)
     pair.write(pair.plan())
     for _ in range(data.draw(st.integers(1, 12))):

@@ -60,6 +60,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
         policies_of,
         select_endpoints,
         slice_groups,
+        usable_zone_weights,
     )
 
     zone = node_zone(find_node(planned.snapshot, node))
@@ -71,7 +72,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
         policies = policies_of(plan.service, gates)
         honored = honored_hints(plan.service, consumer, gates)
         for address_type, slices in _slices(planned, plan, as_is=as_is):
-            groups = slice_groups(slices, consumer, gates)
+            groups, weights = slice_groups(slices, consumer, gates), usable_zone_weights(slices, honored)
             for port in plan.service.spec.ports or ():
                 found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
                 addresses = {id(endpoint): address for address, endpoint in found.items()}
@@ -82,6 +83,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                     node=node,
                     zone=zone,
                     groups=groups,
+                    zone_weights=weights,
                 )
                 ports.append(
                     PortRoute(

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from zoneward.kube.objects import Condition, ServiceEvent
+from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
@@ -81,7 +82,8 @@ class MeasuringView(JsonView, frozen=True, gc=False):
 class DecisionView(JsonView, frozen=True, gc=False):
     """One Service in one address family.
 
-    ``groups`` is null where no slice groups are made, the shares and overloads where nothing can be predicted.
+    ``groups`` is null where no slice groups are made, ``weights`` (the shares of each zone's traffic for the endpoints
+    of each zone) where there are none, the shares and overloads where nothing can be predicted.
     ``measured`` is absent without measurements, and null where they hold no connection.
     """
 
@@ -97,6 +99,7 @@ class DecisionView(JsonView, frozen=True, gc=False):
     zones: dict[str, ZoneView]
     allocation: dict[str, dict[str, int]] | None
     groups: tuple[GroupView, ...] | None
+    weights: dict[str, dict[str, float]] | None
     in_zone_traffic: float | None
     dropped_traffic: float | None
     max_overload: float | None
@@ -154,6 +157,14 @@ def count_slices(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
     )
 
 
+def _allocation(decision: Decision) -> dict[str, dict[str, int]] | None:
+    """By zone and by the zones that use the endpoints. Those of `Balanced` count for each zone that uses them."""
+    allocation = decision.allocation
+    if allocation is None:
+        return None
+    return allocation.by_zone() if decision.heuristic == BALANCED.name else allocation.as_map()
+
+
 def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None) -> DecisionView:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
@@ -168,8 +179,9 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasuremen
         reason_code=decision.reason,
         endpoints=decision.endpoints,
         zones=_zones(traffic),
-        allocation=decision.allocation.as_map() if decision.allocation else None,
+        allocation=_allocation(decision),
         groups=_groups(decision),
+        weights=_weights(decision),
         in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
         dropped_traffic=round_share(traffic.dropped) if traffic else None,
         max_overload=round_share(traffic.max_overload) if traffic else None,
@@ -250,6 +262,15 @@ def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:
 
 def _round_if_any(share: float | None) -> float | None:
     return None if share is None else round_share(share)
+
+
+def _weights(decision: Decision) -> dict[str, dict[str, float]] | None:
+    if decision.weights is None:
+        return None
+    return {
+        start: {end: round_share(share) for end, share in sorted(row.items())}
+        for start, row in sorted(decision.weights.shares.items())
+    }
 
 
 def round_share(share: float) -> float:

@@ -54,7 +54,8 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
         label = Text(name)
         if (each.namespace, each.service) in dual:
             label.append(f" {each.address_type[-1]}", "dim")
-        style = "green" if each.rule.endswith(("hints", "slices")) else "yellow" if each.rule == "terminating" else ""
+        is_near = each.rule.endswith(("hints", "slices", "weights"))
+        style = "green" if is_near else "yellow" if each.rule == "terminating" else ""
         used = Text(f"{len(each.all_reachable)} of {each.known}")
         rows.append([label, Text(each.rule, style), used, _endpoints(each)])
     table = align_columns(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)

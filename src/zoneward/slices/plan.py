@@ -11,7 +11,7 @@ decide     the approach of the Service, the number of endpoints for each zone, a
 assign     each endpoint to its slice group                                                 `AssignedGroup` by key
 encode     hints, zone labels, weights and annotations                                      `EncodedGroup` by key
 pack       endpoints into slices, with the fewest changes                                   `PackedSlices`
-changes    slices to create, update and delete, with their names                            `SliceChanges`
+changes    slices to create, update and delete, with their names and weights of zones       `SliceChanges`
 =========  ===============================================================================  ======================
 
 The commands and the lab call `plan_service`, which keeps nothing. The controller plans the same Service again and
@@ -33,6 +33,7 @@ from zoneward.routing.selection.endpoint_selection import (
     is_proxied,
     policies_of,
     slice_groups,
+    usable_zone_weights,
 )
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
 from zoneward.routing.service_conditions import conditions_of, worst_family
@@ -93,13 +94,14 @@ class FamilyPlan:
         if not is_proxied(self.service):
             return None
         gates, consumer = self.cluster_state.configuration.gates, self.cluster_state.consumer
-        slices = self.slices
+        slices, honored = self.slices, honored_hints(self.service, consumer, gates)
         return predict_traffic(
             endpoints_of_all_ports(slices),
             demand=self.cluster_state.demand,
             policies=policies_of(self.service, gates),
-            honored=honored_hints(self.service, consumer, gates),
+            honored=honored,
             groups=slice_groups(slices, consumer, gates),
+            zone_weights=usable_zone_weights(slices, honored),
         )
 
 
@@ -217,6 +219,7 @@ def plan_family(
         service=service,
         taken=taken,
         trigger_time=trigger_time,
+        weights=None if upstream else decision.weights,
     )
     if state is not None:
         state.mark_clean((each for each in pending.slices if each.metadata.name not in touched), assignment)

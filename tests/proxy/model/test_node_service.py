@@ -20,7 +20,7 @@ from zoneward.kube.objects import (
     ServiceStatus,
     SessionAffinityConfig,
 )
-from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode, node_services
+from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode, node_services, selection_document
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule
 
@@ -212,6 +212,41 @@ def test_weights_are_those_of_the_nodes_zone_and_a_node_without_one_uses_all_end
     assert (len(port.cluster_endpoints), port.weights) == (3, None)
 
 
+def weighted(text: str, *endpoints: Endpoint) -> EndpointSlice:
+    ports = (EndpointPort(name="http", port=8080),)
+    return structs.a_slice("cart-x", *endpoints, ports=ports, annotations={names.ZONE_WEIGHTS_ANNOTATION: text})
+
+
+WEIGHTS = '{"counts":{"a":2,"b":1},"shares":{"a":{"a":0.6,"b":0.4}}}'
+IN_ZONES = (an_endpoint("10.0.0.1", "a"), an_endpoint("10.0.0.2", "a"), an_endpoint("10.0.0.3", "b"))
+
+
+def test_weights_of_zones_are_those_of_the_endpoints_there() -> None:
+    found, told = serve(a_service(), weighted(WEIGHTS, *IN_ZONES))
+    (port,) = found["ip"].ports
+    weights = dict(zip((each.address for each in port.cluster_endpoints), port.weights or (), strict=True))
+    assert weights == {"10.0.0.1": 0.3, "10.0.0.2": 0.3, "10.0.0.3": 0.4}
+    assert (port.selection_rule, told) == (SelectionRule.ZONE_WEIGHTS, [])
+    (printed,) = selection_document(ProxyNode(name="n1", zone="a"), found.values())["ports"]
+    assert (printed["rule"], printed["weights"]) == ("zone-weights", [0.3, 0.3, 0.4])
+
+
+def test_an_endpoint_that_a_port_lacks_leaves_its_part_to_the_others_of_its_zone() -> None:
+    """Weights are for all endpoints of the Service; each port has those that serve it."""
+    admin = structs.a_slice("cart-y", IN_ZONES[0], ports=(EndpointPort(name="https", port=8443),))
+    (http, https) = in_v4(a_service(ports=(HTTP, HTTPS)), weighted(WEIGHTS, *IN_ZONES), admin).ports
+    assert http.weights == (0.3, 0.3, 0.4)
+    assert ([each.address for each in https.cluster_endpoints], https.weights) == (["10.0.0.1"], None)
+    assert https.selection_rule is SelectionRule.ZONE_WEIGHTS
+
+
+def test_weights_for_other_endpoints_are_not_used() -> None:
+    found, told = serve(a_service(), weighted(WEIGHTS.replace("2", "9"), *IN_ZONES))
+    (port,) = found["ip"].ports
+    assert (port.selection_rule, len(port.cluster_endpoints), port.weights) == (SelectionRule.ALL, 3, None)
+    assert told == []
+
+
 # --- what is left out -------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +280,12 @@ def test_an_address_that_no_service_can_have_is_left_out_and_the_rest_is_served(
     assert (found["ip6"].external_ips, found["ip6"].load_balancer_ips) == ((), ())
     assert [each.partition(" IP ")[0] for each in told] == ["external", "load balancer"]
     assert all(each.endswith(why) and each.isprintable() for each in told)
+
+
+def test_invalid_weights_of_zones_are_left_out_in_one_line_and_all_endpoints_are_served() -> None:
+    found, told = serve(a_service(ports=(HTTP, HTTPS)), weighted("nonsense\nand more", *IN_ZONES))
+    assert len(found["ip"].ports[0].cluster_endpoints) == 3
+    assert told == ["weights of zones on EndpointSlice 'cart-x' are invalid"]
 
 
 def test_invalid_cluster_ips_and_endpoints_are_left_out_and_reported_in_one_line_each() -> None:

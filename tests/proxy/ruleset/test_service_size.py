@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import structs
+from tests.builders.structs import an_endpoint
 from tests.proxy.drawn_services import node_service, one_port, services
 
+from zoneward.kube import names
 from zoneward.kube.objects import EndpointPort, ServicePort
-from zoneward.proxy.model.node_service import Backend, NodeService
+from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode
 from zoneward.proxy.ruleset.service_size import (
     ServiceParts,
     ServiceTooLarge,
@@ -18,7 +20,10 @@ from zoneward.proxy.ruleset.service_size import (
     count_entries,
     keep_endpoints,
     next_parts,
+    node_services_within,
 )
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule
 
 
 def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
@@ -65,6 +70,39 @@ def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
 def test_every_way_ends_where_it_should(old: NodeService | None, new: NodeService | None, most: int) -> None:
     there, wanted = (() if each is None else (each,) for each in (old, new))
     assert way(there, wanted, most=most)[-1:] in ([], [wanted])
+
+
+@pytest.mark.parametrize(
+    ("most", "rule", "told"),
+    [
+        (200, SelectionRule.ZONE_WEIGHTS, []),
+        (50, SelectionRule.ALL, ["weights of zones take too many entries (--max-service-entries)"]),
+    ],
+)
+def test_where_weights_of_zones_take_too_many_slots_the_service_is_served_without(
+    most: int, rule: SelectionRule, told: list[str]
+) -> None:
+    text = '{"counts":{"a":1,"b":1},"shares":{"a":{"a":0.99,"b":0.01}}}'
+    endpoints = [an_endpoint(f"10.0.0.{number}", zone) for number, zone in enumerate("ab", start=1)]
+    slice_ = structs.a_slice(
+        "x",
+        *endpoints,
+        ports=(EndpointPort(name="http", port=8080),),
+        annotations={names.ZONE_WEIGHTS_ANNOTATION: text},
+    )
+    left_out: list[str] = []
+    found = node_services_within(
+        most,
+        structs.a_service(ports=(ServicePort(name="http", port=80),)),
+        [slice_],
+        node=ProxyNode(name="n1", zone="a"),
+        consumer=ZONEWARD,
+        gates=FeatureGates(),
+        service_ranges=(),
+        left_out=left_out.append,
+    )
+    (port,) = found["ip"].ports
+    assert (port.selection_rule, len(port.cluster_endpoints), left_out) == (rule, 2, told)
 
 
 def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:

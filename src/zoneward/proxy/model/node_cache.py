@@ -243,8 +243,10 @@ class NodeCache:
             there = self._decoded_slices.get(key)
             if there is not None:
                 yield there
-            elif everything:
-                yield self._decompress(*self._compressed[key])
+            else:
+                # Without its endpoints it still shows that there are slice groups.
+                empty, packed = self._compressed[key]
+                yield self._decompress(empty, packed) if everything else empty
 
     def _decompress(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
         try:

@@ -28,6 +28,7 @@ from zoneward.routing.selection.endpoint_selection import (
     select_endpoints,
     slice_groups,
     slices_by_port,
+    usable_zone_weights,
 )
 
 ServiceKey = tuple[str, str]
@@ -168,6 +169,9 @@ def node_services(
         ports: list[NodeServicePort] = []
         healthy: set[str] = set()
         groups, by_port = slice_groups(own, consumer, gates), slices_by_port(own)
+        weights = usable_zone_weights(
+            own, hints, on_invalid=lambda name: left_out(f"weights of zones on EndpointSlice {show(name)} are invalid")
+        )
         for port in spec_ports:
             targets: dict[int, Backend] = {}
             found: list[Endpoint] = []
@@ -180,7 +184,13 @@ def node_services(
                     targets[id(endpoint)] = target
                     found.append(endpoint)
             chosen = select_endpoints(
-                found, policies=policies, honored=hints, node=node.name, zone=node.zone, groups=groups
+                found,
+                policies=policies,
+                honored=hints,
+                node=node.name,
+                zone=node.zone,
+                groups=groups,
+                zone_weights=weights,
             )
             healthy |= {targets[id(each)].address for each in found if targets[id(each)].is_local and is_ready(each)}
             ports.append(

@@ -19,7 +19,7 @@ from zoneward.proxy.model.node_service import (
 )
 from zoneward.proxy.ruleset.endpoint_slots import slots_per_endpoint
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.selection.endpoint_selection import Consumer, port_key
+from zoneward.routing.selection.endpoint_selection import Consumer, SelectionRule, port_key
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
@@ -52,21 +52,35 @@ def node_services_within(
     service_ranges: Sequence[str],
     left_out: OnLeftOut,
 ) -> dict[Family, NodeService]:
-    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises ServiceTooLarge."""
+    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises ServiceTooLarge.
+
+    Weights of zones are not used where they take too many slots: with hints the Service may be small enough.
+    """
     check_endpoint_count(service, slices, most=most)
-    found = {}
-    for each in node_services(
-        service,
-        slices,
-        node=node,
-        consumer=consumer,
-        gates=gates,
-        service_ranges=service_ranges,
-        left_out=left_out,
-    ):
+
+    def selected(consumer: Consumer) -> dict[Family, NodeService]:
+        every = node_services(
+            service,
+            slices,
+            node=node,
+            consumer=consumer,
+            gates=gates,
+            service_ranges=service_ranges,
+            left_out=left_out,
+        )
+        return {each.family: each for each in every}
+
+    found = selected(consumer)
+    if any(_has_zone_weights(each) and count_entries(each) > most for each in found.values()):
+        left_out("weights of zones take too many entries (--max-service-entries)")
+        found = selected(replace(consumer, zone_weights=False))
+    for each in found.values():
         _check_size(each, slices, most=most)
-        found[each.family] = each
     return found
+
+
+def _has_zone_weights(served: NodeService) -> bool:
+    return any(port.selection_rule is SelectionRule.ZONE_WEIGHTS for port in served.ports)
 
 
 def check_endpoint_count(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:

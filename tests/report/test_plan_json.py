@@ -1,0 +1,33 @@
+"""Decisions as JSON: what a document says of a plan."""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster
+
+from zoneward.report.plan_json import decisions_document
+from zoneward.routing.zone_weights import ZoneWeights
+
+
+def decision_with(weights: ZoneWeights | None) -> dict[str, Any]:
+    """The JSON of a Service whose decision has these weights."""
+    cluster = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
+    plan = cluster.plan()
+    families = [
+        dataclasses.replace(each, decision=dataclasses.replace(each.decision, weights=weights))
+        for each in plan.families
+    ]
+    document = decisions_document([dataclasses.replace(plan, families=tuple(families))])
+    (decision,) = msgspec.json.decode(msgspec.json.encode(document))["decisions"]
+    assert isinstance(decision, dict)
+    return decision
+
+
+def test_weights_are_shares_by_zone_and_null_where_there_are_none() -> None:
+    weights = ZoneWeights({"b": {"b": 2 / 3, "a": 1 / 3}, "a": {"a": 1.0}}, {"a": 2, "b": 2})
+    found = decision_with(weights)["weights"]
+    assert found == {"a": {"a": 1.0}, "b": {"a": 0.333333, "b": 0.666667}}
+    assert [*found["b"]] == ["a", "b"]
+    assert decision_with(None)["weights"] is None
