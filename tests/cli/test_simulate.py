@@ -11,8 +11,9 @@ import duckdb
 import pytest
 from tests.cli.running import SAMPLE, Commands
 
-from zoneward.lab import COMPUTED_DATASETS
+from zoneward.lab import COMPUTED_DATASETS, contenders
 from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 SAME_ZONE = """
@@ -52,9 +53,10 @@ def test_the_default_is_the_table_of_the_proposal_with_local_twice(zoneward: Com
 
 
 def test_csv_says_the_same_as_json(zoneward: Commands) -> None:
-    by_name = means_of(document(zoneward, "-a", "all"))
-    rows = list(csv.DictReader(StringIO(zoneward(*SMALL, "-o", "csv", "-a", "all").out)))
-    assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
+    asked = ("-a", "random,local,local-opt,PreferSameZone")
+    by_name = means_of(document(zoneward, *asked))
+    rows = list(csv.DictReader(StringIO(zoneward(*SMALL, "-o", "csv", *asked).out)))
+    assert [row["algorithm"] for row in rows] == ["random", "local", "local-opt", "PreferSameZone"]
     for row in rows:
         for field in [
             "total",
@@ -84,6 +86,32 @@ def test_each_thing_that_is_asked_for_is_there(zoneward: Commands) -> None:
     for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
         assert f"\n{title}\n" in table
     assert "\nDifferences of totals, with 95 % confidence, as slice groups\n" in table
+
+
+@pytest.fixture
+def quick_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another rule in place of Balanced's, which takes half a minute to compile."""
+    heuristics = {**contenders._HEURISTICS, "Balanced": PROPORTIONAL_ZONE_CPU}
+    monkeypatch.setattr(contenders, "_HEURISTICS", heuristics)
+
+
+@pytest.mark.usefixtures("quick_balanced")
+def test_weights_are_for_balanced_alone_and_reach_the_bound(zoneward: Commands) -> None:
+    asked = ("-a", "local,Balanced", "--encoding", "weights", "--encoding", "hints", "--bounds", "--by", "endpoints")
+    found = document(zoneward, *asked)
+    assert [(each["algorithm"], each["encoding"]) for each in found["means"]] == [
+        *(("Balanced", "weights"), ("bound", "weights")),
+        *(("local", "hints"), ("Balanced", "hints"), ("bound", "hints")),
+    ]
+    for means in (found["means"], *(band["means"] for band in found["bands"])):
+        weights, bound, local, hints, _ = means
+        assert (weights["total"], weights["gapToBound"], bound["gapToBound"]) == (bound["total"], 0, None)
+        assert local["gapToBound"] == pytest.approx(bound["total"] - local["total"], abs=2e-6)
+        assert hints["gapToBound"] > 0
+    lines = zoneward(*SMALL, *asked).out.splitlines()
+    titles = [line for line in lines if line.endswith(("eights", "ints"))]
+    assert titles == ["As weights", "As hints", "By band, as weights", "By band, as hints"]
+    assert [line.split()[-1] for line in lines if line.startswith(("ALGORITHM", "BAND"))].count("GAP") == 3
 
 
 def test_a_sweep_has_a_line_for_each_value(zoneward: Commands) -> None:

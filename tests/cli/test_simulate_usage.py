@@ -9,11 +9,12 @@ import pytest
 from tests.cli.running import Commands
 
 KNOWN = (
-    "all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, PreferSameZone, "
-    "cluster-wide"
+    "all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, Balanced, "
+    "PreferSameZone, cluster-wide"
 )
 PAIRS = "startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
-LISTS = PAIRS.replace("NUMBER", "NUMBER[,NUMBER...]")
+LISTS = PAIRS.replace("maxE", "maxOverload=NUMBER, maxE").replace("NUMBER", "NUMBER[,NUMBER...]")
+ENCODINGS = "slice-groups, hints, weights, both, all"
 DATASETS = "kep, kep-permuted, representative, small, medium, few, uniform, cluster, or a CSV file"
 WRONG: dict[tuple[str, ...], str] = {
     ("-d", "nope"): f"--dataset: expected one of {DATASETS}, got 'nope'",
@@ -41,7 +42,15 @@ WRONG: dict[tuple[str, ...], str] = {
     ("--scheduler", "tcp://host:1", "--jobs", "2"): "--jobs and --scheduler: expected one of them, got both",
     ("-o", "parquet"): "-o parquet: expected --to DIRECTORY",
     ("-o", "parquet", "--to", "x", "--encoding", "hints"): (
-        "-o parquet: expected --encoding slice-groups or both with it, got hints"
+        "-o parquet: expected --encoding slice-groups, both or all with it, got hints"
+    ),
+    ("--encoding", "hint"): f"--encoding: expected one of {ENCODINGS}, got 'hint'",
+    ("--encoding", "hints,"): f"--encoding: expected one of {ENCODINGS}, got ''",
+    ("--encoding", "hints,slice-groups,hints"): "--encoding: expected hints once, got it twice",
+    ("--encoding", "weights", "--encoding", "all"): "--encoding: expected weights once, got it twice",
+    ("--encoding", "hints,weights"): "--encoding: weights: expected Balanced among the algorithms, no other has them",
+    ("-o", "csv", "--like", "topology-simulator", "--encoding", "hints,slice-groups"): (
+        "--like: expected --encoding slice-groups with it, got hints,slice-groups"
     ),
     ("-o", "parquet", "--to", "x", "--by", "zones"): "--by: expected -o table, csv, json or html with it, got parquet",
     ("-o", "csv", "--worst", "3"): "--worst: expected -o table, json or html with it, got csv",

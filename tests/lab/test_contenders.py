@@ -11,21 +11,33 @@ from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.input_error import InputError
-from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, CustomAlgorithm
+from zoneward.lab.contenders import (
+    ALGORITHMS,
+    OVERLOAD,
+    OVERLOAD_LIMIT,
+    PARAMETERS,
+    PER_SLICE,
+    STARTING,
+    Contender,
+    CustomAlgorithm,
+)
 from zoneward.lab.contenders import parse_contenders as found
 from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.same_zone import same_zone
 
 SIX = ("random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt")
 """Those of the proposal: its five, one of them as the prose and as the tool has it."""
+ALL_THREE = (STARTING, OVERLOAD, PER_SLICE)
+HINTED = ("ProportionalZoneCPU", "Balanced", "PreferSameZone")
 HAVING = {
     "random": (PER_SLICE,),
-    "local": PARAMETERS,
-    "local-kep-tool": PARAMETERS,
-    "local-shared": PARAMETERS,
+    "local": ALL_THREE,
+    "local-kep-tool": ALL_THREE,
+    "local-shared": ALL_THREE,
     "local-weighted": (STARTING, PER_SLICE),
     "local-opt": (STARTING, PER_SLICE),
-    "ProportionalZoneCPU": PARAMETERS,
+    "ProportionalZoneCPU": ALL_THREE,
+    "Balanced": (OVERLOAD_LIMIT, PER_SLICE),
     "PreferSameZone": (PER_SLICE,),
     "cluster-wide": (PER_SLICE,),
 }
@@ -43,7 +55,7 @@ def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: CustomAlgori
 
 
 def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
-    assert labels(["all"]) == [*SIX, "ProportionalZoneCPU", "PreferSameZone", "cluster-wide"] == list(ALGORITHMS)
+    assert labels(["all"]) == [*SIX, *HINTED, "cluster-wide"] == list(ALGORITHMS)
     assert {*SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name} == {*SIX}
 
 
@@ -60,7 +72,7 @@ STARTS = {"local": 3, "local-kep-tool": 3, "local-shared": 1, "ProportionalZoneC
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_defaults_are_those_of_the_proposals(name: str) -> None:
     one = only(name)
-    overload = Fraction(1, 5) if name == "ProportionalZoneCPU" else Fraction(1, 2)
+    overload = Fraction(1, 5) if name in ("ProportionalZoneCPU", "Balanced") else Fraction(1, 2)
     assert (one.label, one.max_endpoints_per_slice) == (name, 100)
     assert (one.starting_threshold, one.overload_threshold) == (Fraction(STARTS.get(name, 0)), overload)
 
@@ -103,6 +115,7 @@ def test_commas_stand_between_names_and_between_parameters(written: list[str], e
         optional={
             STARTING: st.integers(0, 4000).map(lambda number: Fraction(number, 4)),
             OVERLOAD: st.integers(0, 1000).map(lambda number: Fraction(number, 1000)),
+            OVERLOAD_LIMIT: st.integers(0, 1000).map(lambda number: Fraction(number, 1000)),
             PER_SLICE: st.integers(1, 1000).map(Fraction),
         },
     ),
@@ -116,6 +129,7 @@ def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values:
         assert {
             STARTING: one.starting_threshold,
             OVERLOAD: one.overload_threshold,
+            OVERLOAD_LIMIT: one.overload_threshold,
             PER_SLICE: one.max_endpoints_per_slice,
         }[parameter] == value
 
@@ -160,17 +174,41 @@ def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
     )
 
 
-def test_an_own_rule_may_have_every_parameter() -> None:
+def test_balanced_takes_its_limit_twice_then_the_objective_and_the_cost_of_every_other_zone() -> None:
+    default, other = found(["Balanced,Balanced:maxOverload=0.5"])
+    assert default.parameters_for(2) == (1, 5, 1, 5, 0, 0, 1_000_000, 1_000_000, 0)
+    costs = other.parameters_for(12)[5:]
+    assert other.parameters_for(12)[:5] == (1, 2, 1, 2, 0)
+    assert [sum(costs[12 * zone : 12 * zone + 12]) for zone in range(12)] == [11_000_000] * 12
+    assert [costs[13 * zone] for zone in range(12)] == [0] * 12
+    assert [each.label for each in found(["all"]) if each.balanced] == ["Balanced"]
+    assert only("ProportionalZoneCPU").parameters_for(2) == (1, 5, 1, 5)
+
+
+def test_a_sweep_of_the_limit_is_for_balanced_alone() -> None:
+    assert labels(["ProportionalZoneCPU,Balanced"], ["maxOverload=0,0.2"]) == [
+        "ProportionalZoneCPU",
+        "Balanced:maxOverload=0",
+        "Balanced:maxOverload=0.2",
+    ]
+
+
+def test_an_own_rule_has_no_limit_of_balanced() -> None:
+    with pytest.raises(InputError, match=r"^--algorithm: mine: expected startingThreshold=NUMBER, .*maxOverload=1'$"):
+        found(["mine:maxOverload=1"], own=OWN)
+
+
+def test_an_own_rule_may_have_every_other_parameter() -> None:
     written = ["local,mine:startingThreshold=2,overloadThreshold=0.1"]
     local, mine = found(written, sweeps=["maxEndpointsPerSlice=10"], own=dataclasses.replace(OWN, interpreted=True))
     assert local.label == "local:maxEndpointsPerSlice=10"
     assert mine.label == "mine:startingThreshold=2,overloadThreshold=0.1,maxEndpointsPerSlice=10"
-    assert (mine.rule, mine.interpreted, mine.parameters) == (same_zone, True, (1, 10, 1, 10))
+    assert (mine.rule, mine.interpreted, mine.parameters_for(3)) == (same_zone, True, (1, 10, 1, 10))
 
 
 ONE_OF = (
     "expected one of all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, "
-    "PreferSameZone, cluster-wide"
+    "Balanced, PreferSameZone, cluster-wide"
 )
 THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
 
@@ -212,8 +250,8 @@ def test_what_is_written_wrong_is_shown_with_what_was_expected(written: str, mes
     assert str(raised.value) == message
 
 
-SWEPT = "expected startingThreshold=NUMBER[,NUMBER...], overloadThreshold=NUMBER[,NUMBER...], maxEndpointsPerSlice="
-SWEPT += "NUMBER[,NUMBER...]"
+SWEPT = "expected startingThreshold=NUMBER[,NUMBER...], overloadThreshold=NUMBER[,NUMBER...], maxOverload="
+SWEPT += "NUMBER[,NUMBER...], maxEndpointsPerSlice=NUMBER[,NUMBER...]"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Scores as Parquet: read back by duckdb and by polars, they are those that were written."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from zoneward.lab.contenders import Contender, parse_contenders
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.row_writers import ParquetWriter
 from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Floats, score_columns, slices_share, totals
+from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES
 
 CONTENDERS = parse_contenders(["random,local-opt,PreferSameZone,local:startingThreshold=1,overloadThreshold=0.25"])
@@ -101,6 +103,22 @@ def test_columns_need_no_quotes_and_weights_have_no_total_as_hints(tmp_path: Pat
         *("PreferSameZone_total", "PreferSameZone_total_hints", *(f"PreferSameZone_{each}" for each in COLUMNS[1:])),
         *(f"{LOCAL}_total", f"{LOCAL}_total_hints", *(f"{LOCAL}_{each}" for each in COLUMNS[1:])),
     ]
+
+
+def test_balanced_has_a_total_with_weights_of_zones_too(tmp_path: Path) -> None:
+    inputs = some_inputs(3)
+    (balanced,) = parse_contenders(["Balanced"])
+    quick = replace(balanced, rule=one_group, key="one_group")
+    write(tmp_path / "out", inputs, contenders=(quick,))
+    found = by_polars(tmp_path / "out")
+    columns = [each for each in found[0] if each.startswith("Balanced")]
+    assert columns[1:4] == ["Balanced_total_hints", "Balanced_total_weights", "Balanced_in_zone"]
+    assert {3, 5} <= {row["input"] for row in found if row["Balanced_total_weights"] is None}
+    for row, nodes, endpoints in zip(found, inputs.demand.tolist(), inputs.supply.tolist(), strict=True):
+        if row["Balanced_total_weights"] is not None:
+            shares = zip(nodes, endpoints, strict=True)
+            possible = sum(min(n / sum(nodes), e / sum(endpoints)) for n, e in shares)
+            assert row["Balanced_total_weights"] == pytest.approx(55 + 45 * possible)
 
 
 def test_inputs_of_other_numbers_of_zones_are_in_files_of_their_own(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -23,15 +23,20 @@ from zoneward.lab.scoring import (
     SCORED,
     UNSCORED,
     Floats,
+    bound_totals,
     machine_code_directory,
+    possible_in_zone,
     score_columns,
     slices_share,
     totals,
 )
+from zoneward.routing.algorithms.signature import IMPOSSIBLE
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES
 
 SAMPLE: Final = 30_000
 SEED: Final = 2004
+BALANCED: Final = "Balanced"
+"""It takes half a minute to compile: an end-to-end test does that (e2e/test_numba_compiler.py)."""
 
 
 def only(written: str) -> Contender:
@@ -87,7 +92,10 @@ def drawn(zones: int, rows: int) -> tuple[Integers, Integers]:
     return np.array(demand), np.array(supply)
 
 
-@pytest.mark.parametrize("written", [*ALGORITHMS, "local:startingThreshold=0,overloadThreshold=0.1"])
+@pytest.mark.parametrize(
+    "written",
+    [*(name for name in ALGORITHMS if name != BALANCED), "local:startingThreshold=0,overloadThreshold=0.1"],
+)
 def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
     contender = only(written)
     plainly = replace(contender, interpreted=True)
@@ -101,7 +109,7 @@ def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
 
 def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
     demand, supply = drawn(4, 300)
-    for contender in parse_contenders(["all"]):
+    for contender in parse_contenders([name for name in ALGORITHMS if name != BALANCED]):
         found = score_columns(contender, demand, supply)
         backwards = score_columns(contender, demand[::-1].copy(), supply[::-1].copy())[:, ::-1]
         assert found.tobytes() == backwards.tobytes(), contender.label
@@ -110,9 +118,15 @@ def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_row_without_endpoints_or_without_nodes_is_not_scored(algorithm: str) -> None:
     """One where a zone has none is, also where its share, nothing, is divided by no endpoints."""
+    contender = replace(only(algorithm), interpreted=algorithm == BALANCED)
+
+    def columns(demand: list[int], supply: list[int]) -> list[float]:
+        found: list[float] = score_columns(contender, np.array([demand]), np.array([supply]))[:, 0].tolist()
+        return found
+
     for demand, supply in (([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])):
-        assert columns(algorithm, demand, supply) == [0, 0, 0, 0, 0, UNSCORED]
-    found = columns(algorithm, [6, 2, 0, 1], [2, 10, 35, 2])
+        assert columns(demand, supply) == [0, 0, 0, 0, 0, UNSCORED]
+    found = columns([6, 2, 0, 1], [2, 10, 35, 2])
     assert np.isfinite(found).all()
     assert 0 <= found[IN_ZONE] <= 1
     assert 1 <= found[SLICES] <= 5
@@ -137,6 +151,26 @@ def test_with_fewer_endpoints_than_it_takes_to_start_all_share_one_group(written
     below, enough = ([number // 3, (number + 1) // 3, (number + 2) // 3] for number in (start - 1, start))
     assert columns(written, [1, 1, 1], below) == columns("random", [1, 1, 1], below)
     assert columns(written, [1, 1, 1], enough)[SLICES] == groups
+
+
+def test_a_row_for_which_the_rule_finds_nothing_has_one_group_for_all() -> None:
+    """Whatever the rule wrote before it gave up."""
+
+    def gives_up(*arrays: Any) -> int:
+        composition, weights = arrays[4:6]
+        composition[0], weights[0] = 7, 0.5
+        return IMPOSSIBLE
+
+    contender = replace(only(BALANCED), rule=gives_up, key="", interpreted=True)
+    found = score_columns(contender, np.array([[3, 1, 2]]), np.array([[5, 0, 9]]))[:, 0].tolist()
+    assert found == columns("random", [3, 1, 2], [5, 0, 9])
+
+
+def test_weights_of_zones_reach_the_bound() -> None:
+    demand, supply = np.array([[1, 1, 2], [3, 0, 1]]), np.array([[4, 0, 4], [0, 5, 0]])
+    possible = possible_in_zone(demand, supply)
+    assert possible.tolist() == [0.25 + 0.5, 0]
+    assert bound_totals(possible).tolist() == [55 + 45 * 0.75, 55]
 
 
 @pytest.fixture

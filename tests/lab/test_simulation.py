@@ -10,10 +10,11 @@ from math import sqrt
 import numpy as np
 import pytest
 from tests.lab.test_datasets import together
+from tests.lab.test_tally import QUICK_BALANCED
 from tests.reference.test_kep_2004 import TABLE
 
 from zoneward.lab import datasets
-from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.contenders import ALGORITHMS, parse_contenders
 from zoneward.lab.datasets import Chunk, ComputedDataset, Inputs, Range
 from zoneward.lab.scoring import Floats, score_columns, slices_share, totals
 from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, simulate
@@ -21,6 +22,8 @@ from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
 from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
 
+QUICK = [name for name in ALGORITHMS if name != "Balanced"]
+"""All but the one that takes half a minute to compile."""
 SAMPLE = ComputedDataset("kep", seed=2004, sample=200_000)
 
 
@@ -32,7 +35,7 @@ def means(simulation: Simulation) -> dict[tuple[str, str], dict[str, float]]:
 
 @cache
 def sampled() -> Simulation:
-    wanted = SimulationSpec(contenders=parse_contenders(["all"]), encodings=ENCODINGS)
+    wanted = SimulationSpec(contenders=parse_contenders(QUICK), encodings=(SLICE_GROUPS, HINTS))
     return simulate(wanted, SAMPLE, runner=ThreadRunner(2), bounds=True)
 
 
@@ -101,7 +104,12 @@ def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_datas
 
 UNIFORM = ComputedDataset("uniform", seed=11, zones=Range(2, 5), nodes=Range(0, 2), endpoints=Range(0, 30), inputs=4000)
 EVERYTHING = SimulationSpec(
-    contenders=parse_contenders(["all"]), encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=20
+    contenders=(*parse_contenders(QUICK), QUICK_BALANCED),
+    encodings=ENCODINGS,
+    by="endpoints",
+    quantiles=True,
+    plots=True,
+    worst=20,
 )
 
 

@@ -15,11 +15,21 @@ from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import score_columns
 from zoneward.lab.summary import SHARES, summarize
 from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
-from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
+from zoneward.routing.simulation_results import (
+    BOUND,
+    CREDITS,
+    ENCODINGS,
+    HINTS,
+    SLICE_GROUPS,
+    WEIGHTS,
+    Means,
+    Simulation,
+)
 
-SHOWN = [
-    (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != HINTS or not each.weighs
+LISTED = [
+    (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != WEIGHTS or each.balanced
 ]
+SHOWN = [key for key in LISTED if key not in [(each.label, HINTS) for each in CONTENDERS if each.weighs]]
 PIECES = [*cut(drawn(1500), 300, 301, 900), drawn(400, zones=5, first=1500), drawn(200, zones=2, first=1900)]
 
 
@@ -60,7 +70,12 @@ def worked_out(inputs: Inputs) -> list[Row]:
             in_zone, worst, mean, slices, _, fate = each[index]
             row.fell_back[contender.label] = fate == 1
             for encoding in ENCODINGS:
-                if encoding == HINTS and contender.weighs:
+                if (contender.label, encoding) not in SHOWN:
+                    continue
+                if encoding == WEIGHTS:
+                    full = dict.fromkeys(CREDITS, 100.0)
+                    possible = {"total": 55 + 45 * row.possible, "in_zone": 100 * row.possible}
+                    row.credits[contender.label, encoding] = full | possible
                     continue
                 share = 1.0 if encoding == HINTS else math.ceil(t / contender.max_endpoints_per_slice) / slices
                 row.credits[contender.label, encoding] = {
@@ -89,9 +104,10 @@ def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
 
 def check_means(means: Sequence[Means], among: list[Row]) -> None:
     by_key = means_of(means)
-    assert [*by_key] == [(each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS]
+    assert [*by_key] == LISTED
     for (label, encoding), each in by_key.items():
-        assert each.fell_back == sum(row.fell_back[label] for row in among)
+        assert each.fell_back == sum(row.fell_back[label] for row in among if encoding != WEIGHTS)
+        assert each.gap_to_bound is None
         if (label, encoding) not in SHOWN:
             assert (each.credits, each.wins, each.ties) == (None, 0, 0)
             continue
@@ -114,7 +130,7 @@ def test_means_wins_and_ties_are_those_of_the_rows() -> None:
     check_means(simulation.means, rows())
     by_key = means_of(simulation.means)
     assert by_key["PreferSameZone", HINTS].fell_back > 100
-    assert all(by_key[key].ties > 10 for key in SHOWN)
+    assert all(by_key[key].ties > 10 for key in SHOWN if key[1] != WEIGHTS)
     assert by_key["random", SLICE_GROUPS].wins > 10
 
 
@@ -131,7 +147,7 @@ def test_only_the_encodings_asked_for_are_told(encoding: str) -> None:
     assert {each.encoding for each in simulation.means} == {encoding}
     assert {each.encoding for each in simulation.worst} == {encoding}
     assert {each.encoding for each in simulation.quantiles} == {encoding}
-    assert {each.encoding for each in simulation.differences} == {encoding}
+    assert {each.encoding for each in simulation.differences} == ({encoding} if encoding != WEIGHTS else set())
 
 
 def test_the_bound_is_what_supply_can_keep_in_the_zone() -> None:
@@ -149,6 +165,26 @@ def test_the_bound_is_what_supply_can_keep_in_the_zone() -> None:
             assert [bound[credit] for credit in CREDITS[2:]] == [100] * 4
             for each in means:
                 assert each.credits is None or each.credits["total"] <= bound["total"] + 1e-9
+
+
+def test_the_gap_is_what_totals_lack_to_the_bound_on_average() -> None:
+    simulation = said(bounds=True)
+    among = [(simulation.means, rows())]
+    among += [(band.means, [row for row in rows() if band_of(row.endpoints) == band.name]) for band in simulation.bands]
+    for means, mine in among:
+        for key, each in means_of(means).items():
+            if key not in SHOWN:
+                assert each.gap_to_bound is None, key
+                continue
+            assert each.gap_to_bound == pytest.approx(
+                fmean(55 + 45 * row.possible - row.credits[key]["total"] for row in mine), abs=1e-9
+            )
+            assert (each.gap_to_bound == 0) == (key[1] == WEIGHTS), key
+
+
+def test_encodings_are_told_in_the_order_in_which_they_were_asked_for() -> None:
+    simulation = said(replace(EVERYTHING, encodings=(WEIGHTS, HINTS)))
+    assert [*dict.fromkeys(each.encoding for each in simulation.means)] == [WEIGHTS, HINTS]
 
 
 def band_of(endpoints: int) -> str:

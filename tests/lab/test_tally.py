@@ -24,9 +24,16 @@ from zoneward.lab.tally import (
     merge_tallies,
     tally_chunk,
 )
+from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.simulation_results import ENCODINGS
 
-CONTENDERS = parse_contenders(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
+(BALANCED,) = parse_contenders(["Balanced"])
+QUICK_BALANCED = replace(BALANCED, rule=proportional_zone_cpu, key="proportional_zone_cpu")
+"""With another rule: its own takes half a minute to compile."""
+CONTENDERS = (
+    *parse_contenders(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"]),
+    QUICK_BALANCED,
+)
 EVERYTHING = SimulationSpec(
     contenders=CONTENDERS, encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=7
 )

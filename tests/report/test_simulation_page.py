@@ -15,7 +15,16 @@ from zoneward.lab.datasets import ComputedDataset
 from zoneward.lab.simulation import ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 from zoneward.report.simulation_page import simulation_page
-from zoneward.routing.simulation_results import BOUND, HINTS, SLICE_GROUPS, Band, Plots, Quantiles, Simulation
+from zoneward.routing.simulation_results import (
+    BOUND,
+    HINTS,
+    SLICE_GROUPS,
+    WEIGHTS,
+    Band,
+    Plots,
+    Quantiles,
+    Simulation,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -63,6 +72,23 @@ def test_the_first_table_has_the_columns_of_the_proposal_in_its_order() -> None:
     assert random == ["random", "72.48", *others, "1,200", "12.0%", "34", "0.3%", "0", ""]
     assert local == ["local", "86.72", *others, "5,678", "56.8%", "3,000", "30.0%", "77", "0.8%"]
     assert bound == [BOUND, "92.76", *others, "", "", "", "", "", ""]
+
+
+def test_gaps_to_the_bound_stand_beside_the_credits() -> None:
+    means = (
+        means_of("Balanced", 92.5, HINTS, gap_to_bound=0.256),
+        means_of("local-opt", None, HINTS),
+        means_of(BOUND, 92.76, HINTS),
+        means_of("Balanced", 92.76, WEIGHTS, gap_to_bound=0.0),
+        means_of(BOUND, 92.76, WEIGHTS),
+    )
+    page = simulation_page(simulation_of(means=means, bands=(), plots=Plots()))
+    hints, weights = rows(page, "scores"), rows(page, "scores", 1)
+    assert [row[7] for row in hints] == ["gap", "0.26", "-", ""]
+    assert [row[7] for row in weights] == ["gap", "0.00", ""]
+    legend = said(next(each for each in parsed(page).iter("dl") if each.get("class") == "legend"))
+    assert "weightsZoneward's proxy weighs zones" in legend
+    assert "slice groupsEach" not in legend
 
 
 def test_bands_have_a_column_each_and_all_credits_below() -> None:

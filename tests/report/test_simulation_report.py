@@ -3,6 +3,7 @@
 import csv
 from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 from rich.console import Group
 from rich.text import Text
@@ -17,7 +18,7 @@ def credits_from(first: float) -> dict[str, float]:
     return {credit: first + number * 1.0101 for number, credit in enumerate(CREDITS)}
 
 
-def means(algorithm: str, first: float | None, *, encoding: str = "slice-groups", **others: int) -> Means:
+def means(algorithm: str, first: float | None, *, encoding: str = "slice-groups", **others: Any) -> Means:
     values = None if first is None else credits_from(first)
     return Means(algorithm=algorithm, encoding=encoding, credits=values, **others)
 
@@ -92,6 +93,37 @@ def test_each_encoding_has_a_table_and_dashes_where_it_can_t_say_weights() -> No
     assert cells(lines, "local ")[1][1] == "81.50"
 
 
+GAPS = replace(
+    SIMULATION,
+    means=(means("local", 71.25, gap_to_bound=20.256), means("random", 91.5, gap_to_bound=-1e-14),
+           means("local-opt", None), means(BOUND, 91.5)),
+    bands=(Band(name="1 to 8", rows=1_500, means=(means("local", 41.5, gap_to_bound=7.75), means(BOUND, 49.25))),),
+)  # fmt: skip
+
+
+def test_gaps_to_the_bound_are_in_every_table_of_means_and_in_json() -> None:
+    lines = lines_of(GAPS)
+    head = lines[1]
+    assert head.split()[-4:] == ["SLICES", "GAP", "WINS", "TIES"]
+    end = head.index("GAP") + len("GAP")
+    gaps = [line[end - 6 : end].strip() for line in lines[3:7]]
+    assert gaps == ["20.26", "0.00", "-", ""]
+    band = lines[lines.index("By band") + 1 :]
+    assert band[0].split()[-1] == "GAP"
+    assert [band[number].split()[-1] for number in (2, 3)] == ["7.75", two(credits_from(49.25))[-1]]
+    assert "GAP: what TOTAL lacks to the bound." in "\n".join(lines)
+    document = simulation_document(GAPS)
+    assert [each["gapToBound"] for each in document["means"]] == [20.256, 0, None, None]
+    assert [each["gapToBound"] for each in document["bands"][0]["means"]] == [7.75, None]
+    assert "GAP" not in "\n".join(lines_of(SIMULATION))
+
+
+def test_encodings_are_in_the_order_in_which_they_were_asked_for() -> None:
+    simulation = replace(BOTH, means=(means("Balanced", 92.5, encoding="weights"), *BOTH.means[2:], *BOTH.means[:2]))
+    titles = [line for line in lines_of(simulation) if line.startswith("As ")]
+    assert titles == ["As weights", "As hints", "As slice groups"]
+
+
 def test_the_best_total_is_bold_and_a_bound_is_never_the_best() -> None:
     colored = render_text(simulation_table(SIMULATION, width=200), color=True, width=200)
     assert "\x1b[1m71.12\x1b[0m" in colored
@@ -125,14 +157,21 @@ def test_json_has_all_of_it_to_six_decimals() -> None:
         "dataset": "kep", "rows": 5_000, "of": 6_000, "unscored": 12, "partial": False, "seed": 77,
     }  # fmt: skip
     local = {"algorithm": "local", "encoding": "slice-groups"}
-    assert document["means"][0] == {**local, **fields(71.123456789), "wins": 1_234, "ties": 56, "fellBack": 0}
+    assert document["means"][0] == {
+        **local,
+        **fields(71.123456789),
+        "gapToBound": None,
+        "wins": 1_234,
+        "ties": 56,
+        "fellBack": 0,
+    }
     assert document["means"][0]["total"] == 71.123457
     assert document["bands"][1] == {
         "band": "9 to 20",
         "rows": 3_500,
         "means": [
-            {**local, **fields(43.5), "wins": 0, "ties": 0, "fellBack": 0},
-            {**local, "algorithm": "random", **fields(44.5), "wins": 0, "ties": 0, "fellBack": 33},
+            {**local, **fields(43.5), "gapToBound": None, "wins": 0, "ties": 0, "fellBack": 0},
+            {**local, "algorithm": "random", **fields(44.5), "gapToBound": None, "wins": 0, "ties": 0, "fellBack": 33},
         ],
     }
     assert document["quantiles"] == [{**local, "below": {"0.05": fields(51.5), "0.5": fields(61.5)}}]

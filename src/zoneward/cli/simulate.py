@@ -16,7 +16,7 @@ from zoneward.cli.interrupts import INTERRUPTED, Interrupts
 from zoneward.cli.options import Color, Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.simulation_results import ENCODINGS
+from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS, WEIGHTS
 
 if TYPE_CHECKING:
     from zoneward.lab.algorithm_file import AlgorithmFile
@@ -36,6 +36,8 @@ _OUTPUTS_WITH: Final = {
     "differences": ("table", "json", "html"),
 }
 """The outputs that can show what an option adds."""
+_ENCODING_SETS: Final = {"both": (SLICE_GROUPS, HINTS), "all": ENCODINGS}
+"""Several encodings by one word."""
 _NOTE_AFTER: Final = 1.0
 """Seconds of compiling after which a note says what took so long."""
 
@@ -58,11 +60,13 @@ _NOTE_AFTER: Final = 1.0
 @click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="Also score an algorithm of your own.")
 @click.option(
     "--encoding",
-    type=click.Choice([*ENCODINGS, "both"]),
-    default=ENCODINGS[0],
+    "encoding_names",
+    multiple=True,
+    default=[SLICE_GROUPS],
     show_default=True,
-    help="How slices show each zone which endpoints to use: slice groups, or hints, which need no"
-    " slices of their own but have no weights.",
+    metavar="NAME[,NAME...]",
+    help="How proxies learn which endpoints to use: slice-groups; hints, which need no slices of their own but have"
+    " no weights; weights, those of zones that Zoneward's proxy uses with Balanced. Or both (the first two), or all.",
 )
 @click.option("--by", type=click.Choice(["endpoints", "zones"]), help="Also print a table for each range of inputs.")
 @click.option(
@@ -80,7 +84,7 @@ _NOTE_AFTER: Final = 1.0
 @click.option(
     "--differences", is_flag=True, help="Also print how the algorithms differ on the same inputs, with 95 % confidence."
 )
-@click.option("--bounds", is_flag=True, help="Also print bounds that no algorithm can exceed.")
+@click.option("--bounds", is_flag=True, help="Also print bounds that no algorithm can exceed, and the gaps to them.")
 @click.option(
     "--sweep",
     "sweeps",
@@ -154,15 +158,17 @@ def command(
     \b
     Algorithms (all stands for all of them):
       random, local, local-kep-tool, local-shared, local-weighted, local-opt,
-      ProportionalZoneCPU, PreferSameZone, cluster-wide
+      ProportionalZoneCPU, Balanced, PreferSameZone, cluster-wide
     local-kep-tool is local as in the proposal's tool; the controller uses local.
     Parameters of the algorithms that have them:
       local:startingThreshold=3,overloadThreshold=0.5,maxEndpointsPerSlice=100
+      Balanced:maxOverload=0.2
 
     \b
     zoneward simulate
     zoneward simulate --sample-size 200000 -a all --encoding both --bounds
     zoneward simulate -d small -a local --sweep startingThreshold=1,2,3,4,5
+    zoneward simulate -a Balanced --encoding hints,weights --bounds --by endpoints
     zoneward simulate -f cluster.json -a all
     zoneward simulate -d inputs.csv -a Local -o csv --like topology-simulator
     """
@@ -177,7 +183,7 @@ class SimulationOptions:
     dataset: str | None
     algorithms: tuple[str, ...]
     algorithm_file: str | None
-    encoding: str
+    encoding_names: tuple[str, ...]
     by: str | None
     quantiles: str | None
     worst: int
@@ -206,7 +212,17 @@ class SimulationOptions:
 
     @property
     def encodings(self) -> tuple[str, ...]:
-        return ENCODINGS if self.encoding == "both" else (self.encoding,)
+        """The encodings, in the order of their tables; raises `InputError`."""
+        found: list[str] = []
+        for name in ",".join(self.encoding_names).split(","):
+            for encoding in _ENCODING_SETS.get(name, (name,)):
+                if encoding not in ENCODINGS:
+                    expected = ", ".join((*ENCODINGS, *_ENCODING_SETS))
+                    raise InputError("--encoding", f"expected one of {expected}, got {show(name)}")
+                if encoding in found:
+                    raise InputError("--encoding", f"expected {encoding} once, got it twice")
+                found.append(encoding)
+        return tuple(found)
 
     @property
     def from_cluster(self) -> bool:
@@ -247,10 +263,12 @@ def _check_usage(options: SimulationOptions) -> None:
             wanted = f"{', '.join(outputs[:-1])} or {outputs[-1]}"
             got = "--like" if options.form == "like" else options.form
             raise click.UsageError(f"--{option}: expected -o {wanted} with it, got {got}")
-    if options.form == "like" and options.encodings != ENCODINGS[:1]:
-        raise click.UsageError(f"--like: expected --encoding {ENCODINGS[0]} with it, got {options.encoding}")
-    if options.form == "parquet" and options.encodings == ENCODINGS[1:]:
-        raise click.UsageError(f"-o parquet: expected --encoding {ENCODINGS[0]} or both with it, got {ENCODINGS[1]}")
+    encodings = options.encodings
+    got = ",".join(options.encoding_names)
+    if options.form == "like" and encodings != (SLICE_GROUPS,):
+        raise click.UsageError(f"--like: expected --encoding {SLICE_GROUPS} with it, got {got}")
+    if options.form == "parquet" and SLICE_GROUPS not in encodings:
+        raise click.UsageError(f"-o parquet: expected --encoding {SLICE_GROUPS}, both or all with it, got {got}")
     if options.jobs is not None and options.scheduler is not None:
         raise click.UsageError("--jobs and --scheduler: expected one of them, got both")
     if options.from_cluster and options.inputs != CLUSTER:
@@ -291,6 +309,7 @@ def _simulate(options: SimulationOptions) -> int:
     from zoneward.lab.contenders import parse_contenders
     from zoneward.lab.simulation import simulate
     from zoneward.lab.tally import SimulationSpec
+    from zoneward.routing.algorithms.heuristics import BALANCED
 
     source = _algorithm_file(options)
     own = source.unchecked if source else None
@@ -303,6 +322,8 @@ def _simulate(options: SimulationOptions) -> int:
         plots=options.form == "html",
         worst=options.worst,
     )
+    if WEIGHTS in wanted.encodings and not any(each.balanced for each in wanted.contenders):
+        raise InputError("--encoding", WEIGHTS, f"expected {BALANCED.name} among the algorithms, no other has them")
     if options.form == "like" and len(wanted.contenders) != 1:
         raise InputError("--like", f"expected one algorithm, got {len(wanted.contenders)}")
     dataset = _dataset(options)
@@ -423,7 +444,7 @@ def _compile(options: SimulationOptions, wanted: "SimulationSpec", interrupts: I
         if _shows_progress(options) and not (directory and any(Path(directory).iterdir())):
             from rich.console import Console
 
-            waiting = "compiling, once for this version: some 10 to 20 s"
+            waiting = "compiling, once for this version: some 10 to 60 s"
             stack.enter_context(Console(stderr=True).status(waiting))
         for contender in wanted.contenders:
             compile_kernels([contender])

@@ -16,7 +16,7 @@ import numpy as np
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, parse_contenders
 from zoneward.lab.scoring import score_columns
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 
 _OPTION: Final = "--algorithm-file"
 _ARGUMENTS: Final = 8
@@ -161,8 +161,8 @@ def _run(
         (0,) * zones**2,
         composition,
         weights,
-        [0] * (zones * SCRATCH_PER_ZONE),
-        [0.0] * (zones * REALS_PER_ZONE),
+        [0] * scratch_length(zones),
+        [0.0] * reals_length(zones),
     )
     return groups, composition, weights
 

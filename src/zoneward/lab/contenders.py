@@ -11,18 +11,29 @@ from itertools import product
 from typing import Final
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.heuristics import (
+    BALANCED,
+    HEURISTICS,
+    LOCAL_KEP_TOOL,
+    SUBSETTING_ALGORITHMS,
+    Heuristic,
+)
 from zoneward.routing.algorithms.signature import AllocateFunction
 from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.routing.zone_costs import ZoneCosts, cost_table
 
 STARTING: Final = "startingThreshold"
 OVERLOAD: Final = "overloadThreshold"
+OVERLOAD_LIMIT: Final = "maxOverload"
 PER_SLICE: Final = "maxEndpointsPerSlice"
-PARAMETERS: Final = (STARTING, OVERLOAD, PER_SLICE)
+PARAMETERS: Final = (STARTING, OVERLOAD, OVERLOAD_LIMIT, PER_SLICE)
 """Everything that can be set after an algorithm's name, by the names of the configuration."""
 
-_MOST: Final = {STARTING: Fraction(1000), OVERLOAD: Fraction(1000), PER_SLICE: Fraction(1000)}
+_CUSTOM_PARAMETERS: Final = (STARTING, OVERLOAD, PER_SLICE)
+_MOST: Final = dict.fromkeys(PARAMETERS, 1000)
 _NUMBER: Final = re.compile(r"[0-9]{1,8}(\.[0-9]{0,8}|/[0-9]{1,8})?|\.[0-9]{1,8}")
+_SCORE: Final = 0
+"""The objective that ``Balanced`` maximizes here."""
 _CLUSTER_WIDE: Final = "cluster-wide"
 _RANDOM: Final = "random"
 _DEFAULTS: Final[Mapping[str, Mapping[str, Fraction]]] = {
@@ -32,8 +43,9 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Fraction]]] = {
     "local-weighted": {STARTING: Fraction(0)},
     "local-opt": {STARTING: Fraction(0)},
     "ProportionalZoneCPU": {STARTING: Fraction(1), OVERLOAD: Fraction(1, 5)},
+    BALANCED.name: {OVERLOAD_LIMIT: Fraction(1, 5)},
 }
-"""Those of the proposals, where an algorithm has any (KEP-2004 § Auto Approach, KEP-2433 § Overload)."""
+"""Those of the proposals (KEP-2004 § Auto Approach, KEP-2433 § Overload), and that of `Balanced`."""
 _ALIASES: Final = {
     "Original": _RANDOM,
     "Local": LOCAL_KEP_TOOL.name,
@@ -48,7 +60,7 @@ _FIRST: Final = ("random", "local", LOCAL_KEP_TOOL.name)
 ALGORITHMS: Final = (
     *_FIRST,
     *(name for name in SUBSETTING_ALGORITHMS if name not in _FIRST),
-    *("ProportionalZoneCPU", "PreferSameZone", _CLUSTER_WIDE),
+    *("ProportionalZoneCPU", BALANCED.name, "PreferSameZone", _CLUSTER_WIDE),
 )
 """What ``--algorithm all`` means, in the proposal's order."""
 
@@ -59,6 +71,8 @@ class Contender:
 
     ``starting_threshold`` is in endpoints a zone: with fewer, all zones use all endpoints, and ``rule`` is not called.
     ``overload_threshold`` is a share above fair. ``weighs``: its groups have weights, which hints can't express.
+    ``balanced``: it is ``Balanced``, which takes costs between zones, and which Zoneward's proxy replaces with weights
+    of zones.
     Machine code is kept under ``key``; without one it is not kept. ``interpreted``: numba can't compile it, so that it
     runs as plain Python.
     """
@@ -70,12 +84,18 @@ class Contender:
     overload_threshold: Fraction = Fraction(1, 2)
     max_endpoints_per_slice: int = 100
     weighs: bool = False
+    balanced: bool = False
     interpreted: bool = False
 
-    @property
-    def parameters(self) -> tuple[int, int, int, int]:
-        """As rules take them: the threshold to keep and that to start, each as numerator and denominator."""
-        return (self.overload_threshold.numerator, self.overload_threshold.denominator) * 2
+    def parameters_for(self, zones: int) -> tuple[int, ...]:
+        """As rules take them: the threshold to keep and that to start, each as numerator and denominator.
+
+        Those of ``Balanced`` go on with its objective, the score, and the costs between zones of one region.
+        """
+        thresholds = (self.overload_threshold.numerator, self.overload_threshold.denominator) * 2
+        if not self.balanced:
+            return thresholds
+        return (*thresholds, _SCORE, *cost_table(ZoneCosts(), [str(zone) for zone in range(zones)], {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +192,7 @@ def _parse_number(option: str, parameter: str, written: str) -> Fraction:
 
 def _parameters(name: str, own: CustomAlgorithm | None) -> Sequence[str]:
     if own is not None and name == own.name:
-        return PARAMETERS
+        return _CUSTOM_PARAMETERS
     return (*_DEFAULTS.get(name, ()), PER_SLICE)
 
 
@@ -192,9 +212,10 @@ def _make_contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorit
         rule=rule,
         key=key,
         starting_threshold=settings.get(STARTING, Fraction(0)),
-        overload_threshold=settings.get(OVERLOAD, Fraction(1, 2)),
+        overload_threshold=settings.get(OVERLOAD, settings.get(OVERLOAD_LIMIT, Fraction(1, 2))),
         max_endpoints_per_slice=int(settings.get(PER_SLICE, 100)),
         weighs=weighs,
+        balanced=name == BALANCED.name,
         interpreted=interpreted,
     )
 

@@ -16,8 +16,18 @@ import polars as pl
 from zoneward.kube.input_error import InputError
 from zoneward.kube.safe_text import CSV_FORMULA
 from zoneward.lab.contenders import Contender
-from zoneward.lab.datasets import Inputs, Integers
-from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Floats, slices_share, totals
+from zoneward.lab.datasets import Inputs
+from zoneward.lab.scoring import (
+    FATE,
+    FELL_BACK,
+    SCORED,
+    UNSCORED,
+    Floats,
+    bound_totals,
+    possible_in_zone,
+    slices_share,
+    totals,
+)
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, SLICES
 
 ROWS_PER_FILE: Final = 1 << 20
@@ -28,10 +38,10 @@ class ParquetWriter:
     """Writes into a directory that must not exist yet, and that is there, whole, only when `finish` was called.
 
     Columns: ``input`` (number, from 0), ``name`` where inputs have names, ``nodes_1``, ..., ``endpoints_1``, ...,
-    ``endpoints``, and for each algorithm ``<algorithm>_total`` (slice groups), ``_total_hints``, ``_in_zone``,
-    ``_max_overload``, ``_mean_overload``, ``_slices`` (a number of slices) and ``_fell_back``; in its name everything
-    but letters and digits is ``_``. Shares and totals are doubles; all of an algorithm's are null for an input that
-    can't be scored.
+    ``endpoints``, and for each algorithm ``<algorithm>_total`` (slice groups), ``_total_hints``, ``_total_weights``
+    (where it has that encoding), ``_in_zone``, ``_max_overload``, ``_mean_overload``, ``_slices`` (a number of slices)
+    and ``_fell_back``; in its name everything but letters and digits is ``_``. Shares and totals are doubles; all of an
+    algorithm's are null for an input that can't be scored.
     """
 
     def __init__(self, path: Path, contenders: Sequence[Contender]) -> None:
@@ -112,7 +122,7 @@ class ParquetWriter:
         data["endpoints"] = pl.Series(endpoints.astype(np.int32))
         for contender, rows in zip(self._contenders, columns, strict=True):
             prefix = _column_prefix(contender)
-            data |= {f"{prefix}_{name}": each for name, each in _score_columns(contender, rows, endpoints).items()}
+            data |= {f"{prefix}_{name}": each for name, each in _score_columns(contender, rows, inputs).items()}
         return pl.DataFrame(data)
 
 
@@ -121,11 +131,14 @@ def _column_prefix(contender: Contender) -> str:
     return re.sub(r"\W+", "_", contender.label.replace("-", "_"))
 
 
-def _score_columns(contender: Contender, rows: Floats, endpoints: Integers) -> dict[str, pl.Series]:
+def _score_columns(contender: Contender, rows: Floats, inputs: Inputs) -> dict[str, pl.Series]:
+    endpoints = inputs.supply.sum(axis=1)
     shares = {"in_zone": rows[IN_ZONE], "max_overload": rows[MAX_OVERLOAD], "mean_overload": rows[MEAN_OVERLOAD]}
     found = {"total": pl.Series(totals(rows, slices_share(contender, rows, endpoints)))}
     if not contender.weighs:
         found["total_hints"] = pl.Series(totals(rows, 1.0))
+    if contender.balanced:
+        found["total_weights"] = pl.Series(bound_totals(possible_in_zone(inputs.demand, inputs.supply)))
     found |= {name: pl.Series(values) for name, values in shares.items()}
     found["slices"] = pl.Series(rows[SLICES].astype(np.int32))
     found["fell_back"] = pl.Series(rows[FATE] == FELL_BACK)

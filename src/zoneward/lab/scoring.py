@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Integers
 from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
 from zoneward.routing.numba_compiler import compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
@@ -113,19 +113,20 @@ def score_columns(contender: Contender, demand: Integers, supply: Integers) -> F
         previous=np.zeros(zones**2, np.int64),
         composition=np.zeros(cells, np.int64),
         weights=np.zeros(cells),
-        integers=np.zeros(zones * SCRATCH_PER_ZONE, np.int64),
-        reals=np.zeros(zones * REALS_PER_ZONE),
+        integers=np.zeros(scratch_length(zones), np.int64),
+        reals=np.zeros(reals_length(zones)),
         measures=np.zeros(MEASURES),
     )
     thresholds = float(contender.starting_threshold), contender.max_endpoints_per_slice
     run = kernel(contender)
+    parameters = contender.parameters_for(zones)
     if contender.interpreted:
         listed = results.tolist()
         lists = Scratch(*(array.tolist() for array in scratch))
-        run(demand.tolist(), supply.tolist(), contender.parameters, *thresholds, lists, listed)
+        run(demand.tolist(), supply.tolist(), parameters, *thresholds, lists, listed)
         results[:] = listed
     else:
-        run(demand, supply, np.array(contender.parameters, np.int64), *thresholds, scratch, results)
+        run(demand, supply, np.array(parameters, np.int64), *thresholds, scratch, results)
     return results
 
 
@@ -144,6 +145,24 @@ def totals(columns: Floats, slices: Floats | float) -> Floats:
         mean_overload=columns[MEAN_OVERLOAD],
         slices=slices,  # type: ignore[arg-type]
     )
+    return np.asarray(found)
+
+
+def possible_in_zone(demand: Integers, supply: Integers) -> Floats:
+    """As much traffic of each row as can stay in its zone while everybody has a fair load (docs/lab.md § More tables).
+
+    0 for rows without nodes or endpoints.
+    """
+    share = demand / np.maximum(demand.sum(axis=1, keepdims=True), 1)
+    located = supply / np.maximum(supply.sum(axis=1, keepdims=True), 1)
+    possible: Floats = np.minimum(share, located).sum(axis=1)
+    return possible
+
+
+def bound_totals(possible: Floats) -> Floats:
+    """The score that no algorithm exceeds, from `possible_in_zone`. Weights of zones reach it."""
+    # The formula is the same for a number and for an array of them.
+    found: Any = total(in_zone=possible, max_overload=0.0, mean_overload=0.0, slices=1.0)  # type: ignore[arg-type]
     return np.asarray(found)
 
 

@@ -21,6 +21,7 @@ from zoneward.routing.simulation_results import (
     CREDITS,
     HINTS,
     SLICE_GROUPS,
+    WEIGHTS,
     Band,
     Curve,
     Difference,
@@ -37,6 +38,8 @@ SHARES: Final = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 _CONFIDENT: Final = 1.959964
 """Standard errors on either side that hold the mean with 95 % confidence."""
 _SPREAD_WIDTH: Final = 0.5
+_MEASURED: Final = {SLICE_GROUPS: CREDITS[1:], HINTS: CREDITS[1:-1], WEIGHTS: CREDITS[1:2]}
+"""The credits beside the total that are less than full in some rows, by encoding."""
 
 
 def summarize(
@@ -88,28 +91,35 @@ def _means(spec: SimulationSpec, found: Tally, bands: slice | int, *, bounds: bo
     rows = int(np.sum(found.counts["rows"][bands]))
     if rows == 0:
         return ()
+    bound = _credits(float(np.sum(found.sums[0]["possible"][bands])) / rows, 1.0, 1.0, 1.0)
     means = []
     for number, encoding in enumerate(spec.encodings):
         for contender, each in enumerate(spec.contenders):
+            if encoding == WEIGHTS and not spec.can_encode(contender, encoding):
+                continue
             wins = found.counts["wins"][number, :, contender, bands].reshape(2, -1).sum(axis=1)
             in_zone, most, mean, slices = (
                 float(np.sum(values[bands])) / rows for values in found.sums[0]["means"][contender]
             )
+            credits_: dict[str, float] | None = None
+            if encoding == WEIGHTS:
+                credits_ = bound
+            elif spec.can_encode(contender, encoding):
+                credits_ = _credits(in_zone, most, mean, slices if encoding == SLICE_GROUPS else 1.0)
+            fell_back = int(np.sum(found.counts["fell back"][contender, bands]))
             means.append(
                 Means(
                     algorithm=each.label,
                     encoding=encoding,
-                    credits=_credits(in_zone, most, mean, slices if encoding == SLICE_GROUPS else 1.0)
-                    if spec.can_encode(contender, encoding)
-                    else None,
+                    credits=credits_,
+                    gap_to_bound=bound["total"] - credits_["total"] if bounds and credits_ else None,
                     wins=int(wins[0]),
                     ties=int(wins[1]),
-                    fell_back=int(np.sum(found.counts["fell back"][contender, bands])),
+                    fell_back=0 if encoding == WEIGHTS else fell_back,
                 )
             )
         if bounds:
-            possible = float(np.sum(found.sums[0]["possible"][bands])) / rows
-            means.append(Means(algorithm=BOUND, encoding=encoding, credits=_credits(possible, 1.0, 1.0, 1.0)))
+            means.append(Means(algorithm=BOUND, encoding=encoding, credits=bound))
     return tuple(means)
 
 
@@ -147,16 +157,14 @@ def _quantiles(spec: SimulationSpec, found: Tally, shares: tuple[float, ...]) ->
     results = []
     for contender, encoding in spec.encoded_contenders:
         histograms = {"total": found.counts[f"total {contender} {encoding}"]}
-        for credit in CREDITS[1:]:
-            histograms[credit] = found.counts[f"{credit} {contender}"]
-        if encoding == HINTS:
-            del histograms["slices"]
+        for credit in _MEASURED[encoding]:
+            histograms[credit] = found.counts[f"{credit} {'possible' if encoding == WEIGHTS else contender}"]
         by_share = {
-            share: {credit: _quantile(counts, share) for credit, counts in histograms.items()} for share in shares
+            share: {
+                credit: _quantile(histograms[credit], share) if credit in histograms else 100.0 for credit in CREDITS
+            }
+            for share in shares
         }
-        if encoding == HINTS:
-            for values in by_share.values():
-                values["slices"] = 100.0
         results.append(Quantiles(algorithm=spec.contenders[contender].label, encoding=encoding, by_share=by_share))
     return tuple(results)
 
@@ -253,7 +261,10 @@ def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
     )
     if bounds:
         points = tuple(
-            (float(endpoints[point]) / int(rows[point]), 55 + 45 * float(possible[point]) / int(rows[point]))
+            (
+                float(endpoints[point]) / int(rows[point]),
+                _credits(float(possible[point]) / int(rows[point]), 1.0, 1.0, 1.0)["total"],
+            )
             for possible in (found.sums[0]["curve possible"],)
             for point in range(CURVE_POINTS)
             if rows[point]

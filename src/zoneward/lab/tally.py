@@ -16,9 +16,18 @@ from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import MOST_ZONES, Inputs
-from zoneward.lab.scoring import FATE, FELL_BACK, Floats, score_columns, slices_share, totals
+from zoneward.lab.scoring import (
+    FATE,
+    FELL_BACK,
+    Floats,
+    bound_totals,
+    possible_in_zone,
+    score_columns,
+    slices_share,
+    totals,
+)
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
-from zoneward.routing.simulation_results import HINTS, SLICE_GROUPS
+from zoneward.routing.simulation_results import HINTS, SLICE_GROUPS, WEIGHTS
 
 BANDS: Final = (8, 20, 50, 100, 300, 1000)
 """The largest number of endpoints of each band but the last."""
@@ -59,6 +68,8 @@ class SimulationSpec:
 
     def can_encode(self, contender: int, encoding: str) -> bool:
         """Whether an encoding can express what a contender decides."""
+        if encoding == WEIGHTS:
+            return self.contenders[contender].balanced
         return encoding != HINTS or not self.contenders[contender].weighs
 
     @property
@@ -136,10 +147,12 @@ class _ChunkTally:
         self.slices = [
             slices_share(contender, each, self.endpoints) for contender, each in zip(spec.contenders, rows, strict=True)
         ]
-        self.totals = {
-            (contender, encoding): totals(rows[contender], self.slices[contender] if encoding == SLICE_GROUPS else 1.0)
-            for contender, encoding in spec.encoded_contenders
-        }
+        self.totals = {key: self._totals(*key) for key in spec.encoded_contenders}
+
+    def _totals(self, contender: int, encoding: str) -> Floats:
+        if encoding == WEIGHTS:
+            return bound_totals(self._possible)
+        return totals(self.rows[contender], self.slices[contender] if encoding == SLICE_GROUPS else 1.0)
 
     def add_up(self) -> Tally:
         found = Tally(sums=[{}])
@@ -182,11 +195,7 @@ class _ChunkTally:
 
     @cached_property
     def _possible(self) -> Floats:
-        """As much traffic as can stay in its zone while everybody has a fair load (docs/lab.md § More tables)."""
-        share = self.inputs.demand / self.inputs.demand.sum(axis=1, keepdims=True)
-        located = self.inputs.supply / self.endpoints[:, None]
-        possible: Floats = np.minimum(share, located).sum(axis=1)
-        return possible
+        return possible_in_zone(self.inputs.demand, self.inputs.supply)
 
     def _add_wins(self, found: Tally) -> None:
         spec = self.spec
@@ -218,6 +227,8 @@ class _ChunkTally:
         for key, values in self.totals.items():
             found.counts[f"total {key[0]} {key[1]}"] = _histogram(values)
         if self.spec.quantiles:
+            if WEIGHTS in self.spec.encodings:
+                found.counts["in_zone possible"] = _histogram(100 * self._possible)
             for contender, rows in enumerate(self.rows):
                 worst, mean = 100 * (1 - rows[MAX_OVERLOAD]), 100 * (1 - rows[MEAN_OVERLOAD])
                 found.counts[f"in_zone {contender}"] = _histogram(100 * rows[IN_ZONE])

@@ -6,13 +6,13 @@ from itertools import groupby
 from typing import Any, Final, Protocol, TypeVar
 
 from zoneward.report.html import Content, Markup, joined, name, page, table, tag
-from zoneward.report.simulation_report import find_best
+from zoneward.report.simulation_report import encodings_of, find_best, has_gaps
 from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
-    ENCODINGS,
     HINTS,
     SLICE_GROUPS,
+    WEIGHTS,
     Band,
     Difference,
     Means,
@@ -21,7 +21,7 @@ from zoneward.routing.simulation_results import (
     WorstRow,
 )
 
-_NAMES: Final = {SLICE_GROUPS: "Slice groups", HINTS: "Hints"}
+_NAMES: Final = {SLICE_GROUPS: "Slice groups", HINTS: "Hints", WEIGHTS: "Weights"}
 _COLUMNS: Final = {
     "total": "KEP-2004's score: 45% in-zone, 20% max overload, 20% mean overload, 15% slices.",
     "in-zone": "The share of all requests that stay in the zone where they start, in percent.",
@@ -54,6 +54,13 @@ _SPREADS: Final = (
 )
 CREDIT_NAMES: Final = ("total", "in-zone", "max overload", "mean overload", "overload", "slices")
 """The proposal's columns, as it calls them."""
+_ENCODINGS: Final = {
+    SLICE_GROUPS: "Each group of endpoints has EndpointSlices of its own, which its zones use.",
+    HINTS: "All endpoints stay in common EndpointSlices; hints say which zone uses which.",
+    WEIGHTS: "Zoneward's proxy weighs zones: every endpoint has a fair load, and as much traffic stays in its zone as "
+    "that allows.",
+}
+_GAP: Final = "gap"
 _NOTHING: Final = "-"
 
 
@@ -112,7 +119,7 @@ def _facts(simulation: Simulation, command: str) -> Markup:
 def _highlights(simulation: Simulation) -> Iterator[Markup]:
     """The best algorithm of each encoding, in a sentence before the tables."""
     lines = []
-    for encoding in _encodings(simulation):
+    for encoding in encodings_of(simulation):
         means = _with_encoding(simulation.means, encoding)
         best = find_best(means)
         if best is None or best.credits is None:
@@ -151,12 +158,6 @@ class _Encoded(Protocol):
 
 
 _Value = TypeVar("_Value", bound=_Encoded)
-
-
-def _encodings(simulation: Simulation) -> tuple[str, ...]:
-    """In their usual order."""
-    found = dict.fromkeys(each.encoding for each in simulation.means)
-    return tuple(sorted(found, key=lambda each: ENCODINGS.index(each) if each in ENCODINGS else len(ENCODINGS)))
 
 
 def _encoding_name(encoding: str) -> str:
@@ -202,7 +203,7 @@ def _tables(
 ) -> PageSection:
     """A table for each encoding."""
     content: list[Content] = [tag("p", lead)]
-    for encoding in _encodings(simulation):
+    for encoding in encodings_of(simulation):
         mine = _with_encoding(values, encoding)
         if mine:
             label = f"{title}, {_encoding_name(encoding)}"
@@ -211,7 +212,7 @@ def _tables(
 
 
 def _heading(simulation: Simulation, encoding: str) -> Markup:
-    return tag("h3", _encoding_name(encoding)) if len(_encodings(simulation)) > 1 else Markup("")
+    return tag("h3", _encoding_name(encoding)) if len(encodings_of(simulation)) > 1 else Markup("")
 
 
 def _legend(means: Sequence[Means]) -> Markup:
@@ -222,11 +223,13 @@ def _legend(means: Sequence[Means]) -> Markup:
         words["fell back"] = _FELL_BACK
     if any(each.algorithm == BOUND for each in means):
         words[BOUND] = _BOUND
+    if has_gaps(means):
+        words[_GAP] = "What the mean total lacks to the bound."
     if any(each.credits is None for each in means):
         words["-"] = _NO_WEIGHTS
-    if len({each.encoding for each in means}) > 1:
-        words["slice groups"] = "Each group of endpoints has EndpointSlices of its own, which its zones use."
-        words["hints"] = "All endpoints stay in common EndpointSlices; hints say which zone uses which."
+    encodings = {each.encoding for each in means}
+    if len(encodings) > 1:
+        words |= {_NAMES[each].lower(): meaning for each, meaning in _ENCODINGS.items() if each in encodings}
     items = (each for word, meaning in words.items() for each in (tag("dt", word), tag("dd", meaning)))
     return tag("dl", *items, class_="legend")
 
@@ -246,7 +249,7 @@ def _by_size(simulation: Simulation) -> Iterator[PageSection]:
 
 def _bands(simulation: Simulation, what: str) -> Iterator[Content]:
     full = []
-    for encoding in _encodings(simulation):
+    for encoding in encodings_of(simulation):
         bands = [(band, _with_encoding(band.means, encoding)) for band in simulation.bands]
         heading = _heading(simulation, encoding)
         yield heading
@@ -265,7 +268,7 @@ def _figures(simulation: Simulation, what: str) -> Markup:
 
     order = tuple(dict.fromkeys(each.algorithm for each in simulation.means if each.algorithm != BOUND))
     figures = []
-    for encoding in _encodings(simulation):
+    for encoding in encodings_of(simulation):
         look: dict[str, Any] = {"order": order, "key": f"{what}-{encoding}"}
         if what == "curves":
             curves = simulation.plots.curves
@@ -281,7 +284,7 @@ def _pairs(simulation: Simulation) -> PageSection:
     from zoneward.report.plots import against, count_key, joint_plot, pairs_to_show
 
     content: list[Content] = [tag("p", _JOINTS)]
-    for encoding in _encodings(simulation):
+    for encoding in encodings_of(simulation):
         joints = _with_encoding(simulation.plots.joints, encoding)
         totals = {
             each.algorithm: each.credits["total"] for each in _with_encoding(simulation.means, encoding) if each.credits
@@ -325,9 +328,10 @@ def _means_table(means: Sequence[Means], *, rows: int, label: str) -> Markup:
     best = find_best(means)
     fell_back = any(each.fell_back for each in means)
     counted = (("wins", "ties") if best else ()) + (("fell back",) if fell_back else ())
+    gaps = has_gaps(means)
     body = []
     for each in means:
-        cells = _credits(each, bold=each is best)
+        cells = [*_credits(each, bold=each is best), *((_gap(each),) if gaps else ())]
         for column in counted:
             count = {"wins": each.wins, "ties": each.ties, "fell back": each.fell_back}[column]
             if each.algorithm == BOUND:
@@ -339,7 +343,7 @@ def _means_table(means: Sequence[Means], *, rows: int, label: str) -> Markup:
                 cells += [tag("td", f"{count:,}"), tag("td", *share, class_="share")]
         body.append(_row(each, cells))
     shares = (each for column in counted for each in (column, ""))
-    return table(("algorithm", *CREDIT_NAMES, *shares), [body], label=label)
+    return table(("algorithm", *CREDIT_NAMES, *((_GAP,) if gaps else ()), *shares), [body], label=label)
 
 
 def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -> Markup:
@@ -443,6 +447,12 @@ def _credits(means: Means, *, bold: bool) -> list[Markup]:
     if means.credits is None:
         return [tag("td", _NOTHING) for _ in CREDITS]
     return [_total(means, bold=bold), *(tag("td", _format_number(means.credits[credit])) for credit in CREDITS[1:])]
+
+
+def _gap(means: Means) -> Markup:
+    if means.algorithm == BOUND:
+        return tag("td")
+    return tag("td", _NOTHING if means.gap_to_bound is None else _format_number(means.gap_to_bound))
 
 
 def _total(means: Means, *, bold: bool) -> Markup:

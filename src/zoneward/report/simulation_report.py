@@ -11,11 +11,12 @@ from rich.progress import ProgressColumn, Task
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import round_share
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
-from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, WEIGHTS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
+_GAP: Final = "GAP"
 _FIELDS: Final = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices")
-_ENCODING_TITLES: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints"), strict=True))
+_ENCODING_TITLES: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints", "as weights"), strict=True))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -23,7 +24,7 @@ _ENCODING_TITLES: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints"), s
 
 def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
     """The proposal's table, and one more for each thing that was asked for."""
-    encodings = [each for each in ENCODINGS if any(means.encoding == each for means in simulation.means)]
+    encodings = encodings_of(simulation)
     parts: list[RenderableType] = [Text(heading(simulation), "red" if simulation.partial else "")]
     for encoding in encodings:
         if len(encodings) > 1:
@@ -63,6 +64,11 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
     return Group(*parts)
 
 
+def encodings_of(simulation: Simulation) -> tuple[str, ...]:
+    """In the order in which they were asked for."""
+    return tuple(dict.fromkeys(each.encoding for each in simulation.means))
+
+
 def heading(simulation: Simulation) -> str:
     """What was scored, and how much of it."""
     text = f"{simulation.dataset}: {simulation.rows:,} inputs"
@@ -84,10 +90,11 @@ def _means_table(means: Sequence[Means], width: int) -> RenderableType:
     best = find_best(means)
     fell_back = any(each.fell_back for each in means)
     against = _has_rivals(means)
-    columns = ("ALGORITHM", *_HEADS, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
+    heads = _heads(means)
+    columns = ("ALGORITHM", *heads, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
     rows = []
     for each in means:
-        cells = [Text(each.algorithm), *_credits(each, bold=each is best)]
+        cells = [Text(each.algorithm), *_credits(each, bold=each is best, gap=_GAP in heads)]
         counts = (*((each.wins, each.ties) if against else ()), *((each.fell_back,) if fell_back else ()))
         counts_apply = each.credits is not None and each.algorithm != BOUND
         cells.extend(Text(f"{count:,}" if counts_apply else "") for count in counts)
@@ -96,14 +103,15 @@ def _means_table(means: Sequence[Means], width: int) -> RenderableType:
 
 
 def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> RenderableType:
+    heads = _heads([each for _, means in bands for each in means])
     rows = []
     for band, means in bands:
         best = find_best(means)
         for number, each in enumerate(means):
             label = (Text(band.name), Text(f"{band.rows:,}")) if number == 0 else (Text(), Text())
-            rows.append([*label, Text(each.algorithm), *_credits(each, bold=each is best)])
-    columns = ("BAND", "INPUTS", "ALGORITHM", *_HEADS)
-    return align_columns(columns, rows, right=("INPUTS", *_HEADS), width=width)
+            rows.append([*label, Text(each.algorithm), *_credits(each, bold=each is best, gap=_GAP in heads)])
+    columns = ("BAND", "INPUTS", "ALGORITHM", *heads)
+    return align_columns(columns, rows, right=("INPUTS", *heads), width=width)
 
 
 def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableType:
@@ -114,6 +122,16 @@ def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableTy
             rows.append([name, Text(f"{share * 100:g} %"), *_numbers([values[credit] for credit in CREDITS], 2)])
     columns = ("ALGORITHM", "BELOW", *_HEADS)
     return align_columns(columns, rows, right=("BELOW", *_HEADS), width=width)
+
+
+def _heads(means: Sequence[Means]) -> tuple[str, ...]:
+    """The columns of `_credits`."""
+    return (*_HEADS, _GAP) if has_gaps(means) else _HEADS
+
+
+def has_gaps(means: Sequence[Means]) -> bool:
+    """Whether there is a bound to compare with."""
+    return any(each.gap_to_bound is not None for each in means)
 
 
 def _has_rivals(means: Sequence[Means]) -> bool:
@@ -127,12 +145,17 @@ def find_best(means: Sequence[Means]) -> Means | None:
     return max(scored, key=lambda each: (each.credits or {})["total"]) if len(scored) > 1 else None
 
 
-def _credits(means: Means, *, bold: bool) -> Iterator[Text]:
+def _credits(means: Means, *, bold: bool, gap: bool) -> Iterator[Text]:
     for credit in CREDITS:
         if means.credits is None:
             yield Text("-", "dim")
         else:
             yield Text(f"{means.credits[credit]:.2f}", "bold" if bold and credit == "total" else "")
+    if gap and means.gap_to_bound is not None:
+        # Rounding may leave a zero with a sign.
+        yield Text(f"{round(means.gap_to_bound, 2) + 0.0:.2f}")
+    elif gap:
+        yield Text("") if means.algorithm == BOUND else Text("-", "dim")
 
 
 def _numbers(numbers: Sequence[float], digits: int) -> Iterator[Text]:
@@ -149,7 +172,10 @@ def _legend(simulation: Simulation) -> list[str]:
         "Means of credits, of 100: more is better.",
         "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",
     ]
-    if any(_has_rivals([each for each in simulation.means if each.encoding == encoding]) for encoding in ENCODINGS):
+    if any(
+        _has_rivals([each for each in simulation.means if each.encoding == encoding])
+        for encoding in encodings_of(simulation)
+    ):
         lines.append(
             "WINS: inputs where no other algorithm here scores as much.  TIES: where it shares the best score."
         )
@@ -157,8 +183,12 @@ def _legend(simulation: Simulation) -> list[str]:
         lines.append("FELL BACK: inputs where some zone reaches no endpoint of its groups, and uses all.")
     if any(each.credits is None for each in simulation.means):
         lines.append("-: hints can't express weights.")
+    if any(each.encoding == WEIGHTS for each in simulation.means):
+        lines.append("Weights: those of zones, with which Zoneward's proxy overloads no endpoint.")
     if any(each.algorithm == BOUND for each in simulation.means):
         lines.append(f"{BOUND}: no algorithm can score more, with any weights.")
+    if has_gaps(simulation.means):
+        lines.append(f"{_GAP}: what TOTAL lacks to the {BOUND}.")
     return lines
 
 
@@ -236,6 +266,7 @@ def _means(means: Means) -> dict[str, Any]:
         "algorithm": means.algorithm,
         "encoding": means.encoding,
         **values,
+        "gapToBound": None if means.gap_to_bound is None else round_share(means.gap_to_bound),
         "wins": means.wins,
         "ties": means.ties,
         "fellBack": means.fell_back,
