@@ -49,6 +49,8 @@ class History:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _looked_at: dict[str, dict[str, Object]] = field(default_factory=lambda: {PODS: {}, SLICES: {}})
     _excused: set[str] = field(default_factory=set)
+    _orphaned: set[str] = field(default_factory=set)
+    """Slices, by UID, of Services that went: the garbage collector deletes them at any time."""
 
     def follow(self, watch: Watch, plural: str, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(EOFError, OSError, ValueError, HTTPException):
@@ -71,6 +73,8 @@ class History:
         self._look_through()
         # From here on whoever is ready and listed has no excuse to go.
         self._excused -= self._ready()
+        orphaned = (each for each in self._looked_at[SLICES].values() if service_of(each) in self.deleted)
+        self._orphaned.update(each["metadata"]["uid"] for each in orphaned)
         self.deleted.clear()
 
     def excuse(self, addresses: Iterable[str]) -> None:
@@ -80,7 +84,7 @@ class History:
     def _look_through(self) -> None:
         for version, plural, kind, thing in sorted(self._waiting, key=lambda each: each[0]):
             service = service_of(thing)
-            before = listed(self._looked_at[SLICES], service)
+            before = self._listed(service)
             _follow(self._looked_at[plural], kind, thing)
             if plural == SLICES:
                 self._compare(str(version), service, before)
@@ -90,11 +94,15 @@ class History:
 
     def _compare(self, version: str, service: str, before: set[str]) -> None:
         self.writes[service] += version not in self.ours
-        after = listed(self._looked_at[SLICES], service)
+        after = self._listed(service)
         if service not in self.deleted:
             gone = sorted(before - after - self._excused)
             self.missing += [f"{address} of {service} at version {version}" for address in gone]
         self._excused -= (after - before) & self._ready()
+
+    def _listed(self, service: str) -> set[str]:
+        slices = self._looked_at[SLICES].items()
+        return listed({name: each for name, each in slices if each["metadata"]["uid"] not in self._orphaned}, service)
 
     def _ready(self) -> set[str]:
         return {address for pod in self._looked_at[PODS].values() if is_ready(pod) for address in addresses_of(pod)}
