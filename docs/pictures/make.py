@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.allocation import Allocation, allocate
+from zoneward.routing.allocation import Allocation, allocate, threshold_parameters
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, SLICES, measure
 
@@ -71,8 +71,7 @@ def allocation_by(heuristic: Heuristic) -> Allocation:
         demand=DEMAND,
         supply=SUPPLY,
         previous=(0,) * len(ZONES) ** 2,
-        threshold=THRESHOLD,
-        start_threshold=THRESHOLD,
+        parameters=threshold_parameters(THRESHOLD, THRESHOLD),
     )
     assert found is not None, f"{heuristic.name} finds nothing for the example"
     return found

@@ -198,7 +198,11 @@ def configuration_keys() -> list[str]:
     head, wrong = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}, {"?": 1}
     sections: dict[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
         "": (configuration_from, head | wrong),
-        **{name: (configuration_from, {**head, name: wrong}) for name in ("featureGates", "hints", "subsetting")},
+        **{
+            name: (configuration_from, {**head, name: wrong})
+            for name in ("featureGates", "hints", "subsetting", "balanced")
+        },
+        "balanced.costs": (configuration_from, {**head, "balanced": {"costs": wrong}}),
         "controller": (read_controller_configuration, wrong),
         "controller.leaderElection": (read_controller_configuration, {"leaderElection": wrong}),
         "proxy": (read_proxy_configuration, wrong),
@@ -325,12 +329,13 @@ def service_events() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(text)) if "ServiceEvent(" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ServiceEvent" and len(node.args) > 1:
                 type_, reason = node.args[:2]
-                assert isinstance(type_, ast.Constant), path
+                types = [type_.body, type_.orelse] if isinstance(type_, ast.IfExp) else [type_]
+                assert all(isinstance(each, ast.Constant) for each in types), path
                 if isinstance(reason, ast.Name):
                     module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
-                    yield str(type_.value), str(getattr(module, reason.id))
+                    yield from ((str(ast.literal_eval(each)), str(getattr(module, reason.id))) for each in types)
                 else:
-                    yield str(type_.value), str(ast.literal_eval(reason))
+                    yield from ((str(ast.literal_eval(each)), str(ast.literal_eval(reason))) for each in types)
 
 
 def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() -> None:
