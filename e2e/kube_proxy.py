@@ -1,4 +1,4 @@
-"""A real kube-proxy as a node has it: in a network namespace of its own, which goes with it.
+"""A real kube-proxy as a node has it: in a network namespace of its own, which goes with it, or in that of a `Node`.
 
 It reaches the API server, which listens on loopback, through a door: a socket on the namespace's own loopback.
 """
@@ -23,19 +23,28 @@ TABLE: Final = "kube-proxy"
 class KubeProxy:
     """Used as a context manager: runs, in nftables mode, as the proxy of ``node``, from entering to leaving.
 
-    ``settings`` are merged into its KubeProxyConfiguration. Needs root and nft.
+    ``settings`` are merged into its KubeProxyConfiguration. ``network`` is a namespace that is there already, where
+    there is one, and stays. Needs root and nft.
     """
 
-    def __init__(self, plane: ControlPlane, *, node: str, settings: Mapping[str, Any] | None = None) -> None:
-        self._plane, self._node, self._settings = plane, node, dict(settings or {})
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        node: str,
+        settings: Mapping[str, Any] | None = None,
+        network: Namespace | None = None,
+    ) -> None:
+        self._plane, self._node, self._settings, self._given = plane, node, dict(settings or {}), network
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         folder = self._plane.folder / f"proxy-{self._node}"
         folder.mkdir(exist_ok=True)
         with self._cleanup as cleanup:
-            self.network = Namespace()
-            cleanup.callback(self.network.close)
+            self.network = self._given or Namespace()
+            if self._given is None:
+                cleanup.callback(self.network.close)
             cleanup.enter_context(Door(self.network.path, self._plane.ports.server))
             config = folder / "config.yaml"
             config.write_text(yaml.safe_dump(self._configuration() | self._settings))

@@ -73,6 +73,11 @@ class Recording:
         assert not any(thread.is_alive() for thread in self._threads)
         self._replay()
 
+    def versions(self) -> list[Object]:
+        """Each version of each slice so far, in order; the first ones are those that were there before."""
+        found = sorted((each for each in tuple(self._events) if each[1] == _SLICE), key=lambda event: event[0])
+        return [thing for _, _, is_gone, thing in found if not is_gone]
+
     def _watch(self, kind: str, version: str) -> None:
         with self._api.watch(self._paths[kind], {"resourceVersion": version}, patience=600) as watch:
             while (event := watch.next())["object"]["metadata"]["name"] != _LAST:

@@ -1,0 +1,269 @@
+"""Small Services with ``Balanced``: connections go where `plan` says, through real kube-proxies, which read hints, and
+through our proxies, which read weights; also after endpoints have left and come back.
+
+In each of three zones two nodes stand on one wire, with a proxy of either kind. The controller writes to a real API
+server.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Final
+
+import pytest
+from e2e.chances import check_spread
+from e2e.control_plane import ControlPlane
+from e2e.controllers import ZonewardController, decisions, to_write
+from e2e.door import Door
+from e2e.kube_proxy import KubeProxy
+from e2e.nodes import Bed, Namespace
+from e2e.pods import Shop
+from e2e.proxies import ZonewardProxy
+from e2e.recording import Recording
+from tests.builders.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from tests.contract.api import Object
+
+NAMESPACE: Final = "balanced"
+ZONES: Final = "abc"
+SPREADS: Final = {"two": (1, 1, 0), "three": (2, 1, 0), "four": (2, 1, 1), "five": (4, 1, 0), "eight": (5, 2, 1)}
+"""By Service, its endpoints in each zone."""
+LEAVING: Final = {"three": "a", "four": "a", "five": "a", "eight": "b"}
+"""By Service, the zone in which one endpoint leaves; sets are better than all endpoints for all before and after."""
+BALANCED: Final = {"service.kubernetes.io/topology-mode": "zoneward.dev/Balanced"}
+MAX_OVERLOAD: Final = "zoneward.dev/max-overload"
+APPROACH: Final = "zoneward.dev/approach"
+ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
+PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
+KUBE, OURS = "current", "zoneward"
+"""Consumers: kinds of proxies, as `--consumer` names them."""
+_MOST_ZONES: Final = 8
+"""Hints that the API takes for one endpoint."""
+_DEFAULT_OVERLOAD: Final = 0.2
+_VERSIONS: Final = 40
+"""Of slices, while endpoints come and go."""
+Place = tuple[str, str]
+"""A kind of proxy and a zone."""
+Shares = dict[str, dict[str, float]]
+"""By Service, the shares of the addresses that its connections go to."""
+
+
+def node_name(place: Place) -> str:
+    return "-".join(place)
+
+
+def pod_name(service: str, zone: str, number: int) -> str:
+    return f"{service}-{zone}-{number}"
+
+
+def pod_address(service: str, zone: str, number: int) -> str:
+    return f"10.{ZONES.index(zone) + 1}.{list(SPREADS).index(service)}.{number + 1}"
+
+
+def zone_of(address: str) -> str:
+    return ZONES[int(address.split(".")[1]) - 1]
+
+
+def addresses(service: str) -> list[str]:
+    spread = zip(ZONES, SPREADS[service], strict=True)
+    return [pod_address(service, zone, number) for zone, count in spread for number in range(count)]
+
+
+def last_pod(service: str) -> tuple[str, str]:
+    """Name and address of the endpoint that leaves."""
+    zone = LEAVING[service]
+    number = SPREADS[service][ZONES.index(zone)] - 1
+    return pod_name(service, zone, number), pod_address(service, zone, number)
+
+
+def pods() -> Iterator[Object]:
+    for name, spread in SPREADS.items():
+        for zone, count in zip(ZONES, spread, strict=True):
+            for number in range(count):
+                ips, node = [pod_address(name, zone, number)], node_name((KUBE, zone))
+                yield a_pod(pod_name(name, zone, number), namespace=NAMESPACE, node=node, ips=ips, labels={"app": name})
+
+
+def service(name: str, *, selects: str | None = None, annotations: Mapping[str, str] | None = None) -> Object:
+    selector = {"app": selects or name}
+    return a_service(name, namespace=NAMESPACE, selector=selector, annotations={**BALANCED, **(annotations or {})})
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``kube`` and ``ours`` are the proxies by zone, ``clients`` a Pod beside each of them to ask from."""
+
+    plane: ControlPlane
+    shop: Shop
+    services: Mapping[str, str]
+    clients: Mapping[Place, Namespace]
+    kube: Mapping[str, KubeProxy]
+    ours: Mapping[str, ZonewardProxy]
+
+    def check_traffic(self) -> dict[Place, Shares]:
+        """Once all is as planned: connections from everywhere to each Service are spread as predicted. What that is."""
+        self.plane.wait_until(lambda: to_write(self.plane, "-n", NAMESPACE) == {}, what="our slices")
+        predicted = {place: self._predicted(place) for place in self.clients}
+        for place, shares in predicted.items():
+            self.plane.wait_until(partial(self._serves, place, shares), what=f"the proxy of {node_name(place)}")
+            for service, address in self.services.items():
+                check_spread(self.clients[place], address, 80, shares=shares[service])
+        return predicted
+
+    def _predicted(self, place: Place) -> Shares:
+        flags = ("--node", node_name(place), "--consumer", place[0], "-o", "json")
+        return selected(json.loads(self.plane.zoneward("route", "-n", NAMESPACE, *flags).stdout))
+
+    def _serves(self, place: Place, shares: Shares) -> bool:
+        """Whether a proxy has that in the kernel."""
+        kind, zone = place
+        wanted = {name: shares[name].keys() for name in SPREADS}
+        if kind == KUBE:
+            kube = self.kube[zone]
+            return wanted == {
+                name: {each.rpartition(":")[0] for each in kube.endpoints(address, 80)}
+                for name, address in self.services.items()
+            }
+        ours = self.ours[zone]
+        if ours.get("/readyz")[0] != 200:
+            return False
+        # Weights are not in there; they come in the same slice as the endpoints.
+        served = selected(json.loads(ours.get("/debug/selection")[1]))
+        is_selected = wanted == {name: some.keys() for name, some in served.items()}
+        return is_selected and not ours.metric("zoneward_proxy_waiting_seconds")
+
+
+def selected(route: Object) -> Shares:
+    """What a document of `zoneward route`, or of a proxy, says of the Services here."""
+    found: Shares = {}
+    for port in route["ports"]:
+        if port["namespace"] == NAMESPACE and port["service"] in SPREADS:
+            cluster = [each.rpartition(":")[0] for each in port["cluster"]]
+            weights = port.get("weights") or [1.0] * len(cluster)
+            found[port["service"]] = {
+                each: weight / sum(weights) for each, weight in zip(cluster, weights, strict=True)
+            }
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("balanced")
+    with ExitStack() as running:
+        plane, bed = running.enter_context(ControlPlane()), running.enter_context(Bed())
+        api = plane.api()
+        ranges = {place: f"10.{number}" for number, place in enumerate(product((KUBE, OURS), ZONES), start=1)}
+        nodes = {place: bed.node(node_name(place), pods=[f"{some}.0.0/16"]) for place, some in ranges.items()}
+        known = (a_node(node.name, zone=place[1], address=node.addresses[0]) for place, node in nodes.items())
+        api.create_all([a_namespace(NAMESPACE), *known, *pods()])
+        created = [api.create(service(name)) for name in SPREADS]
+        running.enter_context(ZonewardController(plane))
+        ours = {}
+        for zone in ZONES:
+            node = nodes[OURS, zone]
+            running.enter_context(Door(node.path, plane.ports.server))
+            ours[zone] = running.enter_context(ZonewardProxy(node, plane.kubeconfig(), folder))
+            ours[zone].start(wait=False)
+        kube = {zone: KubeProxy(plane, node=nodes[KUBE, zone].name, network=nodes[KUBE, zone]) for zone in ZONES}
+        yield Cluster(
+            plane,
+            Shop(api, NAMESPACE),
+            services={each["metadata"]["name"]: each["spec"]["clusterIP"] for each in created},
+            clients={place: node.pod(f"{ranges[place]}.250.1") for place, node in nodes.items()},
+            kube={zone: running.enter_context(proxy) for zone, proxy in kube.items()},
+            ours=ours,
+        )
+
+
+def zones_of_ready(version: Object) -> list[set[str]]:
+    """Of each ready endpoint in a slice, the zones in its hints."""
+    return [
+        {hint["name"] for hint in (each.get("hints") or {}).get("forZones") or ()}
+        for each in version["endpoints"]
+        if each["conditions"]["ready"]
+    ]
+
+
+def check_hints(versions: Iterable[Object]) -> None:
+    """Sets are in force: every ready endpoint has hints, for as many zones as the API takes, and every zone has one."""
+    for version in versions:
+        assert all(0 < len(zones) <= _MOST_ZONES for zones in zones_of_ready(version)), version
+        assert set().union(*zones_of_ready(version)) == set(ZONES), version
+        assert version["metadata"]["annotations"][APPROACH] == "Hints/Balanced", version
+
+
+def check_prediction(decision: Object, shares: Mapping[str, Mapping[str, float]]) -> None:
+    """What `plan` says of a Service follows from the shares of each zone's connections, which were looked at."""
+    load: Counter[str] = Counter()
+    in_zone = 0.0
+    for zone, some in shares.items():
+        demand = decision["zones"][zone]["demand"]
+        for address, share in some.items():
+            load[address] += demand * share
+            in_zone += demand * share * (zone_of(address) == zone)
+    assert decision["inZoneTraffic"] == pytest.approx(in_zone, abs=1e-4)
+    assert decision["maxOverload"] == pytest.approx(max(load.values()) * decision["endpoints"] - 1, abs=1e-4)
+
+
+def test_connections_of_small_services_go_where_plan_says(cluster: Cluster) -> None:
+    predicted = cluster.check_traffic()
+    for name in SPREADS:
+        (written,) = cluster.shop.slices(name)
+        assert sorted(address for each in written["endpoints"] for address in each["addresses"]) == addresses(name)
+        check_hints([written])
+    for kind in (KUBE, OURS):
+        found = decisions(cluster.plane, "-n", NAMESPACE, "--consumer", kind)
+        assert {each["service"] for each in found} == SPREADS.keys()
+        for decision in found:
+            assert decision["active"]
+            assert decision["maxOverload"] <= _DEFAULT_OVERLOAD
+            check_prediction(decision, {zone: predicted[kind, zone][decision["service"]] for zone in ZONES})
+    # Otherwise one kind of proxy would not tell weights from hints.
+    for name in ("four", "five", "eight"):
+        assert any(predicted[KUBE, zone][name] != predicted[OURS, zone][name] for zone in ZONES)
+
+
+def test_no_ready_endpoint_is_without_hints_while_endpoints_leave_and_come_back(cluster: Cluster) -> None:
+    leaving = {name: last_pod(name) for name in LEAVING}
+    steady = {name: set(addresses(name)) - {leaving[name][1]} for name in LEAVING}
+    with Recording(cluster.plane.api(), NAMESPACE, LEAVING, steady=steady) as recording:
+        for is_ready in (False, True):
+            for pod, _ in leaving.values():
+                cluster.shop.make_ready(pod, is_ready)
+            predicted = cluster.check_traffic()
+            for place, (name, (_, address)) in product(predicted, leaving.items()):
+                assert is_ready or address not in predicted[place][name]
+            for name, (_, address) in leaving.items():
+                assert is_ready == any(address in shares[name] for shares in predicted.values())
+        with cluster.shop.flipping(*(pod for pod, _ in leaving.values())):
+            cluster.plane.wait_until(lambda: len(recording.versions()) >= _VERSIONS, what="versions of slices")
+    versions = [each for each in recording.versions() if each["metadata"]["labels"][SERVICE_NAME] in LEAVING]
+    check_hints(versions)
+    assert recording.missing == []
+    for name in LEAVING:
+        assert recording.writes[name] >= 4
+        assert len(cluster.shop.slices(name)) == 1
+
+
+def test_a_highest_overload_that_is_none_is_not_accepted_and_the_default_is_used(cluster: Cluster) -> None:
+    api, shop = cluster.plane.api(), cluster.shop
+    wish = service("banana", selects="five", annotations={MAX_OVERLOAD: "banana"})
+    api.create(wish)
+
+    def conditions() -> dict[str, Object]:
+        return {each["type"]: each for each in shop.service("banana")["status"].get("conditions") or ()}
+
+    cluster.plane.wait_until(lambda: {ACCEPTED, PROGRAMMED} <= conditions().keys(), what="conditions")
+    found = conditions()[ACCEPTED]
+    assert (found["status"], found["reason"]) == ("False", "UnknownValue")
+    assert found["message"] == (
+        "zoneward.dev/max-overload: 'banana' is not a share from 0 to 10 (0.2), or a percentage from 0% to 1000% (20%),"
+        " so 0.2 is used"
+    )
+    assert conditions()[PROGRAMMED]["status"] == "True"
+    check_hints(shop.slices("banana"))
+    api.patch(wish, {"metadata": {"annotations": {MAX_OVERLOAD: "20%"}}})
+    cluster.plane.wait_until(lambda: conditions()[ACCEPTED]["status"] == "True", what="a known value")
