@@ -8,6 +8,8 @@ from bench.measuring import Figure
 BENCHMARKS: dict[str, str] = {
     "start": "commands.start",
     "incremental": "incremental.one_flips",
+    "balanced": "balanced.decisions",
+    "balanced-sample": "balanced_sample.check",
     "plan-json": "commands.plan_json",
     "plan-yaml": "commands.plan_yaml",
     "compare": "commands.compare",

@@ -16,7 +16,7 @@ from zoneward.kube.objects import EndpointSlice
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.planner import ServicePlanner
 
-_APPROACHES = ("none", "Auto", "PreferSameZone", "PreferSameNode", "local")
+_APPROACHES = ("none", "Auto", "Balanced", "PreferSameZone", "PreferSameNode", "local")
 _SIZES = (100, 1_000, 5_000, 10_000)
 _FLIPS = 200
 _MOST_MS = 1.0

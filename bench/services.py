@@ -1,7 +1,7 @@
 """One Service of many Pods in three zones, for benchmarks of a single Service."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,7 +10,9 @@ from tests.builders import structs
 from zoneward.kube.objects import NodeCondition, Pod, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
+from zoneward.routing.endpoint_sets import SetsRequest
 from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.zone_costs import ZoneCosts, cost_table
 from zoneward.slices.cluster_state import ClusterState
 
 ZONES: Final = {"a": "40", "b": "32", "c": "28"}
@@ -59,3 +61,9 @@ def flipping(size: int, *, flips: int) -> Iterator[int]:
         yield off[-1]
         if len(off) > 4:
             yield off.popleft()
+
+
+def sets_request(demand: Sequence[int], supply: Sequence[int], *, objective: int) -> SetsRequest:
+    """What ``Balanced`` decides on for so many nodes and endpoints in each zone, with default settings."""
+    zones = tuple(f"zone-{number:02}" for number in range(len(demand)))
+    return SetsRequest(zones, tuple(demand), tuple(supply), (1, 5), objective, cost_table(ZoneCosts(), zones, {}))
