@@ -13,7 +13,7 @@ from zoneward.slices.plan import FamilyPlan, plan_service
 from zoneward.slices.ports import PortKey, port_key
 
 COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("Auto", NO_APPROACH)))
-"""Cluster-wide first, then all others; ``Auto`` is another name of ProportionalZoneCPU."""
+"""Cluster-wide first, then all others; ``Auto`` is another name of one of them (``hints.auto``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ load is too much, are parameters (`zoneward.routing.algorithms.set_value`).
 from collections.abc import MutableSequence
 from typing import Final
 
-from zoneward.routing.algorithms.disjoint_sets import FAIR, GIVEN, NEAR, find_disjoint_sets, sizes_at
+from zoneward.routing.algorithms.disjoint_sets import FAIR, GIVEN, NEAR, SIZES_AT, find_disjoint_sets
 from zoneward.routing.algorithms.endpoint_steps import improve_by_steps, write_disjoint_sets
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.set_value import OBJECTIVE_AT, cost_between, is_plain, overload_limit, value_of
@@ -158,7 +158,7 @@ def _search_near(
         return
     find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
     for consumer in range(scratch[NUMBER]):
-        size = scratch[sizes_at(len(demand)) + scratch[CONSUMERS + consumer]]
+        size = scratch[SIZES_AT + scratch[CONSUMERS + consumer]]
         scratch[LOW + consumer] = max(1, size - _MARGIN)
         scratch[HIGH + consumer] = min(scratch[TOTAL], size + _MARGIN)
     search_shared_sets(supply, parameters, scratch, reals)
@@ -176,25 +176,30 @@ def _for_many_zones(
 ) -> int:
     """Disjoint sets, then steps of single endpoints; impossible where all that is not better than one group for all."""
     zones = len(demand)
-    sets, kept = sizes_at(zones), FREE + 8 * zones
     start = FAIR
     if proportional_zone_cpu(demand, supply, parameters, previous, composition, weights, scratch, reals) > 0:
         start = GIVEN
         for zone in range(zones):
-            scratch[sets + zone] = 0
+            scratch[SIZES_AT + zone] = 0
             for located in range(zones):
-                scratch[sets + zone] += composition[zone * zones + located]
+                scratch[SIZES_AT + zone] += composition[zone * zones + located]
     for cell in range(zones * zones):
         composition[cell] = 0
     # It used the same scratch space.
     _prepare(demand, supply, parameters, scratch, reals)
-    first = find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
-    # Sizes and zones of these sets, while others are looked for.
-    for place in range(2 * zones):
-        scratch[kept + place] = scratch[sets + place]
-    if find_disjoint_sets(demand, supply, parameters, NEAR, scratch, reals) < first:
+    best = find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
+    for another in (NEAR, FAIR):
+        if another == start:
+            continue
+        # Sizes and zones of the best sets, while others are looked for.
         for place in range(2 * zones):
-            scratch[sets + place] = scratch[kept + place]
+            scratch[FREE + 8 * zones + place] = scratch[SIZES_AT + place]
+        value = find_disjoint_sets(demand, supply, parameters, another, scratch, reals)
+        if value > best:
+            best = value
+        else:
+            for place in range(2 * zones):
+                scratch[SIZES_AT + place] = scratch[FREE + 8 * zones + place]
     write_disjoint_sets(demand, supply, parameters, composition, weights, scratch, reals)
     if not improve_by_steps(demand, parameters, composition, weights, scratch, reals):
         return IMPOSSIBLE

@@ -25,9 +25,11 @@ _MOST_STEPS: Final = 100_000
 """Only a bound that guarantees an end."""
 
 
-def sizes_at(zones: int) -> int:  # noqa: ARG001 -- like the others of its kind
-    """Where the scratch space has the size of each set, by the zone that it is called after; 0 without a set."""
-    return FREE
+SIZES_AT: Final = FREE
+"""Where the scratch space has the size of each set, by the zone that it is called after; 0 without a set."""
+_SHARES_AT: Final = FREE_REALS
+"""Where the real numbers have the share of demand of each zone; then, of each set, its share of demand, what its
+requests cost, and what they would cost with more and with fewer endpoints; then room for one number a zone."""
 
 
 def sets_at(zones: int) -> int:
@@ -38,12 +40,6 @@ def sets_at(zones: int) -> int:
 def _order_at(zones: int) -> int:
     """Where the scratch space has the zones, those with most demand first."""
     return FREE + 2 * zones
-
-
-def _shares_at(zones: int) -> int:  # noqa: ARG001 -- like the others of its kind
-    """Where the real numbers have the share of demand of each zone; then, of each set, its share of demand, what its
-    requests cost, and what they would cost with more and with fewer endpoints; then room for one number a zone."""
-    return FREE_REALS
 
 
 def find_disjoint_sets(
@@ -66,7 +62,7 @@ def find_disjoint_sets(
     else:
         _start(consumers, supply, start, scratch, reals)
     for zone in range(zones):
-        if scratch[sizes_at(zones) + zone] > 0:
+        if scratch[SIZES_AT + zone] > 0:
             _remember(zone, supply, parameters, scratch, reals)
     step = 1
     while 2 * step < total:
@@ -85,7 +81,7 @@ def find_disjoint_sets(
 def _sort_by_demand(demand: IntegerSequence, scratch: MutableSequence[int], reals: MutableSequence[float]) -> int:
     """Write the order of zones and their shares; returns how many have demand."""
     zones = len(demand)
-    order, shares = _order_at(zones), _shares_at(zones)
+    order, shares = _order_at(zones), _SHARES_AT
     everything = 0
     for zone in range(zones):
         everything += demand[zone]
@@ -107,7 +103,7 @@ def _start(
     """Sets to start with: one for each zone, or one for each endpoint where there are more zones."""
     zones = len(supply)
     total = scratch[TOTAL]
-    sizes, sets, order, shares = sizes_at(zones), sets_at(zones), _order_at(zones), _shares_at(zones)
+    sizes, sets, order, shares = SIZES_AT, sets_at(zones), _order_at(zones), _SHARES_AT
     for zone in range(zones):
         if start != GIVEN:
             scratch[sizes + zone] = 0
@@ -156,7 +152,7 @@ def _start_at_home(
     """Sets to start with: one for each zone with endpoints. A zone without any joins the nearest of these, of several
     the one with the least demand for each endpoint; endpoints where no traffic starts go to where it is largest."""
     zones = len(supply)
-    sizes, sets, order, shares = sizes_at(zones), sets_at(zones), _order_at(zones), _shares_at(zones)
+    sizes, sets, order, shares = SIZES_AT, sets_at(zones), _order_at(zones), _SHARES_AT
     idle = 0
     for zone in range(zones):
         has_set = demand[zone] > 0 and supply[zone] > 0
@@ -209,7 +205,7 @@ def _set_cost(
 ) -> float:
     """What the requests of a set cost with so many endpoints, the nearest ones, as a part of all requests."""
     zones = len(supply)
-    sets, order, shares = sets_at(zones), _order_at(zones), _shares_at(zones)
+    sets, order, shares = sets_at(zones), _order_at(zones), _SHARES_AT
     left = size
     if scratch[IS_PLAIN] == 1:
         stays = 0.0
@@ -256,61 +252,39 @@ def _remember(
 ) -> None:
     """Write the share of demand and the cost of a set."""
     zones = len(supply)
-    sets, shares = sets_at(zones), _shares_at(zones)
+    sets, shares = sets_at(zones), _SHARES_AT
     share = 0.0
     for zone in range(zones):
         if scratch[sets + zone] == chosen:
             share += reals[shares + zone]
     reals[shares + zones + chosen] = share
     reals[shares + 2 * zones + chosen] = _set_cost(
-        chosen, scratch[sizes_at(zones) + chosen], supply, parameters, scratch, reals
+        chosen, scratch[SIZES_AT + chosen], supply, parameters, scratch, reals
     )
 
 
-def _measure(
-    zones: int,
-    first: int,
-    second: int,
-    first_size: int,
-    second_size: int,
-    first_share: float,
-    second_share: float,
-    cost: float,
-    parameters: IntegerSequence,
-    scratch: Sequence[int],
-    reals: MutableSequence[float],
-) -> None:
-    """Write the value, the worst and the mean overload of all sets, two of which have other sizes and shares, into the
-    last three numbers of the room. ``cost`` is that of these two."""
+def _value(zones: int, parameters: IntegerSequence, scratch: Sequence[int], reals: MutableSequence[float]) -> float:
+    """The value of the sets, which it writes into the room with their worst and mean overload."""
     total = scratch[TOTAL]
-    sizes, shares = sizes_at(zones), _shares_at(zones)
+    cost = 0.0
     worst = 0.0
     mean = 0.0
     for chosen in range(zones):
-        size, share = scratch[sizes + chosen], reals[shares + zones + chosen]
-        if chosen == first:
-            size, share = first_size, first_share
-        elif chosen == second:
-            size, share = second_size, second_share
-        elif size > 0:
-            cost += reals[shares + 2 * zones + chosen]
+        size, share = scratch[SIZES_AT + chosen], reals[_SHARES_AT + zones + chosen]
         if size > 0:
+            cost += reals[_SHARES_AT + 2 * zones + chosen]
             worst = max(worst, total * share / size - 1)
             mean += max(0.0, share - size / total)
-    room = shares + 6 * zones
+    room = _SHARES_AT + 6 * zones
     reals[room] = value_of(parameters[OBJECTIVE_AT], overload_limit(parameters), cost, worst, 2 * mean)
     reals[room + 1] = worst
     reals[room + 2] = 2 * mean
-
-
-def _value(zones: int, parameters: IntegerSequence, scratch: Sequence[int], reals: MutableSequence[float]) -> float:
-    _measure(zones, -1, -1, 0, 0, 0.0, 0.0, 0.0, parameters, scratch, reals)
-    return reals[_shares_at(zones) + 6 * zones]
+    return reals[room]
 
 
 def _keep_if_better(zones: int, parameters: IntegerSequence, reals: MutableSequence[float]) -> bool:
     """Whether the sets measured last are better than the best of this round, which they then are."""
-    room = _shares_at(zones) + 6 * zones
+    room = _SHARES_AT + 6 * zones
     if not is_better(
         parameters[OBJECTIVE_AT],
         reals[room],
@@ -335,7 +309,7 @@ def _move_endpoints(
 ) -> bool:
     """Give ``step`` endpoints of one set to another where that is better; the best of all such steps."""
     zones = len(supply)
-    sizes, shares = sizes_at(zones), _shares_at(zones)
+    total, sizes, shares = scratch[TOTAL], SIZES_AT, _SHARES_AT
     room = shares + 6 * zones
     _value(zones, parameters, scratch, reals)
     for number in range(3):
@@ -346,27 +320,51 @@ def _move_endpoints(
             reals[shares + 3 * zones + chosen] = _set_cost(chosen, size + step, supply, parameters, scratch, reals)
             if size > step:
                 reals[shares + 4 * zones + chosen] = _set_cost(chosen, size - step, supply, parameters, scratch, reals)
+    # What all sets cost and overload, and the three that overload most: two of them may be in a step.
+    limit = overload_limit(parameters)
+    cost = mean = 0.0
+    top0 = top1 = -1
+    worst0 = worst1 = worst2 = -1.0
+    for chosen in range(zones):
+        size, share = scratch[sizes + chosen], reals[shares + zones + chosen]
+        if size == 0:
+            continue
+        cost += reals[shares + 2 * zones + chosen]
+        mean += max(0.0, share - size / total)
+        worst = total * share / size - 1
+        if worst > worst0:
+            worst2 = worst1
+            top1, worst1 = top0, worst0
+            top0, worst0 = chosen, worst
+        elif worst > worst1:
+            worst2 = worst1
+            top1, worst1 = chosen, worst
+        elif worst > worst2:
+            worst2 = worst
     best_giver = best_taker = -1
     for giver in range(zones):
-        if scratch[sizes + giver] <= step:
+        size, share = scratch[sizes + giver], reals[shares + zones + giver]
+        if size <= step:
             continue
+        given_cost = cost - reals[shares + 2 * zones + giver] + reals[shares + 4 * zones + giver]
+        given_mean = mean - max(0.0, share - size / total) + max(0.0, share - (size - step) / total)
+        given_worst = max(0.0, total * share / (size - step) - 1)
         for taker in range(zones):
-            if taker == giver or scratch[sizes + taker] == 0:
+            size, share = scratch[sizes + taker], reals[shares + zones + taker]
+            if taker == giver or size == 0:
                 continue
-            cost = reals[shares + 4 * zones + giver] + reals[shares + 3 * zones + taker]
-            _measure(
-                zones,
-                giver,
-                taker,
-                scratch[sizes + giver] - step,
-                scratch[sizes + taker] + step,
-                reals[shares + zones + giver],
-                reals[shares + zones + taker],
-                cost,
-                parameters,
-                scratch,
-                reals,
-            )
+            worst = worst0
+            if top0 in (giver, taker):
+                worst = worst2 if top1 in (giver, taker) else worst1
+            worst = max(worst, given_worst, total * share / (size + step) - 1)
+            found_cost = given_cost - reals[shares + 2 * zones + taker] + reals[shares + 3 * zones + taker]
+            found_mean = given_mean - max(0.0, share - size / total) + max(0.0, share - (size + step) / total)
+            if found_cost >= cost and found_mean >= mean and worst >= worst0:
+                # Better in nothing.
+                continue
+            reals[room] = value_of(parameters[OBJECTIVE_AT], limit, found_cost, worst, 2 * found_mean)
+            reals[room + 1] = worst
+            reals[room + 2] = 2 * found_mean
             if _keep_if_better(zones, parameters, reals):
                 best_giver, best_taker = giver, taker
     if best_giver < 0:
@@ -389,7 +387,7 @@ def _move_zone(
     A set that its last zone leaves gives its endpoints to the other set.
     """
     zones = len(supply)
-    sizes, sets, shares = sizes_at(zones), sets_at(zones), _shares_at(zones)
+    sizes, sets, shares = SIZES_AT, sets_at(zones), _SHARES_AT
     room = shares + 6 * zones
     _value(zones, parameters, scratch, reals)
     for number in range(3):
@@ -426,7 +424,7 @@ def _go_over(
     reals: MutableSequence[float],
 ) -> None:
     zones = len(supply)
-    sizes, sets = sizes_at(zones), sets_at(zones)
+    sizes, sets = SIZES_AT, sets_at(zones)
     old = scratch[sets + zone]
     scratch[sets + zone] = new
     is_left = True

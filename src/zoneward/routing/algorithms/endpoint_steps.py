@@ -9,7 +9,7 @@ from collections.abc import MutableSequence
 from typing import Final
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
-from zoneward.routing.algorithms.disjoint_sets import sets_at, sizes_at
+from zoneward.routing.algorithms.disjoint_sets import SIZES_AT, sets_at
 from zoneward.routing.algorithms.set_value import (
     COSTS_AT,
     OBJECTIVE_AT,
@@ -49,7 +49,7 @@ def write_disjoint_sets(
 ) -> None:
     """Write the sets of `find_disjoint_sets` as groups: own ones, and shared ones where zones have one set."""
     zones = len(demand)
-    sizes, sets = sizes_at(zones), sets_at(zones)
+    sizes, sets = SIZES_AT, sets_at(zones)
     groups = max_groups(zones)
     costs_at = FREE_REALS + 7 * zones + 8
     left_at = sizes + 4 * zones

@@ -30,6 +30,7 @@ SINKS: Final = 7
 OVERLAPS: Final = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
 _POOLED_MARGIN: Final = 1
 _POOLED_REACH: Final = 3
+"""How far from the sizes that make loads even others are tried, where zones pool their endpoints."""
 MAX_WINDOW: Final = 24
 """Sizes of one set that a search may try."""
 
@@ -49,7 +50,7 @@ IS_PLAIN: Final = 18
 TOTAL: Final = 19
 """All endpoints."""
 _TRIED: Final = 20
-"""Numbers of each kind for a transportation problem."""
+"""How many endpoints each kind has in the sets to try."""
 FREE: Final = 28
 """From here on other steps have their scratch space."""
 
@@ -120,9 +121,7 @@ def search_pooled_sets(
     total = scratch[TOTAL]
     limit = overload_limit(parameters)
     for alone in range(ZONES):
-        first, second = (alone + 1) % ZONES, (alone + 2) % ZONES
-        if first > second:
-            first, second = second, first
+        first, second = (1 if alone == 0 else 0), (1 if alone == 2 else 2)
         # One set for two zones, and one for the third.
         share = reals[SHARES + first] + reals[SHARES + second]
         least = int(total * share / (1 + limit)) + 1
@@ -149,56 +148,37 @@ def _try_pools(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> None:
-    """Try a set of ``size`` for two zones ``together`` and the rest for the third ``alone``; or a set for the first of
-    the two, the rest for the other, and all for the third."""
+    """Try a set of ``size`` for two zones ``together`` and the rest for the third, ``alone``; or a set of ``size`` for
+    the first of the two, the rest for the other, and all for the third."""
     total = scratch[TOTAL]
-    rest = total - size
-    size0 = size1 = size2 = total
+    first, second = (1 if alone == 0 else 0), (1 if alone == 2 else 2)
+    for kind in range(SINKS):
+        scratch[_TRIED + kind] = 0
     if together:
-        size0, size1, size2 = (
-            rest if alone == 0 else size,
-            rest if alone == 1 else size,
-            rest if alone == 2 else size,
-        )
-    elif alone == 0:
-        size1, size2 = size, rest
-    elif alone == 1:
-        size0, size2 = size, rest
+        scratch[_TRIED + alone] = total - size
+        scratch[_TRIED + _pair_of(first, second)] = size
+        alone_size, first_size, second_size = total - size, size, size
     else:
-        size0, size1 = size, rest
+        scratch[_TRIED + _pair_of(alone, first)] = size
+        scratch[_TRIED + _pair_of(alone, second)] = total - size
+        alone_size, first_size, second_size = total, size, total - size
+    size0 = alone_size if alone == 0 else first_size
+    size1 = alone_size if alone == 1 else first_size if first == 1 else second_size
+    size2 = alone_size if alone == 2 else second_size
     least = (
         reals[SHARES] * _least_cost(scratch[CONSUMERS], size0, supply, parameters, scratch)
         + reals[SHARES + 1] * _least_cost(scratch[CONSUMERS + 1], size1, supply, parameters, scratch)
         + reals[SHARES + 2] * _least_cost(scratch[CONSUMERS + 2], size2, supply, parameters, scratch)
     )
-    _try_numbers(
-        rest if together and alone == 0 else 0,
-        rest if together and alone == 1 else 0,
-        rest if together and alone == 2 else 0,
-        _pair(alone, size, rest, 0, 1, together),
-        _pair(alone, size, rest, 0, 2, together),
-        _pair(alone, size, rest, 1, 2, together),
-        0,
-        total * reals[SHARES] / size0,
-        total * reals[SHARES + 1] / size1,
-        total * reals[SHARES + 2] / size2,
-        least,
-        supply,
-        parameters,
-        scratch,
-        reals,
-    )
+    load0 = total * reals[SHARES] / size0
+    load1 = total * reals[SHARES + 1] / size1
+    load2 = total * reals[SHARES + 2] / size2
+    _try_numbers(load0, load1, load2, least, supply, parameters, scratch, reals)
 
 
-def _pair(alone: int, size: int, rest: int, first: int, second: int, together: bool) -> int:
-    """How many endpoints two zones use."""
-    if together:
-        return 0 if alone in (first, second) else size
-    if alone not in (first, second):
-        return 0
-    other = second if alone == first else first
-    # The set of the first of the two other zones has the size.
-    return size if other == (0 if alone != 0 else 1) else rest
+def _pair_of(one: int, other: int) -> int:
+    """The kind of the endpoints that two zones use (`OVERLAPS`)."""
+    return ZONES - 1 + one + other
 
 
 def _can_win(
@@ -277,33 +257,17 @@ def _try_overlaps(
                 own2 = third - pair1 - pair2 - all_three
                 if own0 < 0 or own1 < 0 or own2 < 0:
                     continue
-                _try_numbers(
-                    own0,
-                    own1,
-                    own2,
-                    pair0,
-                    pair1,
-                    pair2,
-                    all_three,
-                    load0,
-                    load1,
-                    load2,
-                    least,
-                    supply,
-                    parameters,
-                    scratch,
-                    reals,
-                )
+                scratch[_TRIED] = own0
+                scratch[_TRIED + 1] = own1
+                scratch[_TRIED + 2] = own2
+                scratch[_TRIED + 3] = pair0
+                scratch[_TRIED + 4] = pair1
+                scratch[_TRIED + 5] = pair2
+                scratch[_TRIED + 6] = all_three
+                _try_numbers(load0, load1, load2, least, supply, parameters, scratch, reals)
 
 
 def _try_numbers(
-    own0: int,
-    own1: int,
-    own2: int,
-    pair0: int,
-    pair1: int,
-    pair2: int,
-    all_three: int,
     load0: float,
     load1: float,
     load2: float,
@@ -313,40 +277,36 @@ def _try_numbers(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> None:
-    """Keep sets with these numbers of endpoints of each kind where they are better than the best so far."""
+    """Keep the sets to try where they are better than the best so far. The loads are what a zone adds to each endpoint
+    that it uses, as multiples of the fair one."""
     objective = parameters[OBJECTIVE_AT]
     limit = overload_limit(parameters)
     total = scratch[TOTAL]
     worst = 0.0
     mean = 0.0
     for kind in range(SINKS):
+        number = scratch[_TRIED + kind]
+        if number == 0:
+            continue
         if kind == 0:
-            number, load = own0, load0
+            load = load0
         elif kind == 1:
-            number, load = own1, load1
+            load = load1
         elif kind == 2:
-            number, load = own2, load2
+            load = load2
         elif kind == 3:
-            number, load = pair0, load0 + load1
+            load = load0 + load1
         elif kind == 4:
-            number, load = pair1, load0 + load2
+            load = load0 + load2
         elif kind == 5:
-            number, load = pair2, load1 + load2
+            load = load1 + load2
         else:
-            number, load = all_three, load0 + load1 + load2
-        if number > 0:
-            worst = max(worst, load - 1)
-            mean += number * abs(load - 1)
+            load = load0 + load1 + load2
+        worst = max(worst, load - 1)
+        mean += number * abs(load - 1)
     mean /= total
     if not _can_win(objective, limit, least, worst, mean, reals):
         return
-    scratch[_TRIED] = own0
-    scratch[_TRIED + 1] = own1
-    scratch[_TRIED + 2] = own2
-    scratch[_TRIED + 3] = pair0
-    scratch[_TRIED + 4] = pair1
-    scratch[_TRIED + 5] = pair2
-    scratch[_TRIED + 6] = all_three
     if scratch[IS_PLAIN] == 1:
         cost = _plain_cost(supply, scratch, load0 / total, load1 / total, load2 / total)
     else:
