@@ -1,7 +1,8 @@
 """Decisions of ``Balanced``: hints for sets that zones share, what stays in force, and what refuses them."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -15,7 +16,7 @@ from tests.clusters import Cluster, endpoints_in, only_family, slices_after, wri
 from zoneward.kube import names
 from zoneward.kube.objects import Pod, Service
 from zoneward.kube.zone_weights import parse_zone_weights
-from zoneward.routing import endpoint_sets
+from zoneward.routing import balanced_decision
 from zoneward.routing.configuration import BalancedSettings, Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Reason
@@ -259,14 +260,16 @@ class Churn:
     without_hints: int = 0
 
 
-def rolling_update(cluster: Cluster, number: int) -> Churn:
-    """Replace all Pods one by one, with one more for a moment, as a Deployment does."""
+def rolling_update(cluster: Cluster, number: int, *, spread: bool = False) -> Churn:
+    """Replace all Pods one by one, with one more for a moment, as a Deployment does. New ones land by chance, or
+    ``spread`` where the fewest are, which is what the scheduler prefers."""
     churn = Churn()
     cluster = cluster.settled()
     chance = random.Random(number)
     pods = list(cluster.pods)
     for count, old in enumerate(cluster.pods):
-        zone = chance.choice("abc")
+        located = Counter(pod.spec.node_name for pod in pods)
+        zone = min("abc", key=lambda zone: located[f"node-{zone}"]) if spread else chance.choice("abc")
         pods.append(a_pod(f"new-{old.metadata.name}", f"node-{zone}", ips=(f"10.9.0.{count + 1}",)))
         without = [pod for pod in pods if pod is not old]
         for step in (pods, without):
@@ -279,38 +282,66 @@ def rolling_update(cluster: Cluster, number: int) -> Churn:
     return churn
 
 
-@pytest.mark.parametrize("number", [2, 3, 5, 8, 20])
-def test_hints_stay_in_a_rolling_update_and_cost_hardly_a_write(number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "spread"), [(2, False), (3, False), (5, False), (8, False), (20, False), (120, True)]
+)
+def test_hints_stay_in_a_rolling_update_and_cost_hardly_a_write(number: int, spread: bool) -> None:
+    """120 Pods have two slices: what changes in one may be a reason to write the other."""
     located = {"a": (number + 2) // 3, "b": (number + 1) // 3, "c": number // 3}
     located = {zone: count for zone, count in located.items() if count}
-    hinted = rolling_update(a_cluster(located), number)
-    plain = rolling_update(a_cluster(located, service=a_service()), number)
+    hinted = rolling_update(a_cluster(located), number, spread=spread)
+    plain = rolling_update(a_cluster(located, service=a_service()), number, spread=spread)
     assert hinted.without_hints == 0
-    assert hinted.writes <= 1.1 * plain.writes + 1
+    assert hinted.writes <= 1.1 * plain.writes
+
+
+def random_history(cluster: Cluster, steps: int) -> Iterator[tuple[Cluster, Decision]]:
+    """Pods come and go by chance, one at a time."""
+    chance = random.Random(7)
+    least = len(cluster.pods) // 2
+    cluster = cluster.settled()
+    for step in range(steps):
+        pods = list(cluster.pods)
+        if len(pods) > least and chance.random() < 0.5:
+            pods.pop(chance.randrange(len(pods)))
+        else:
+            zone = chance.choice("abc")
+            pods.append(a_pod(f"{zone}-{step}", f"node-{zone}", ips=(f"10.8.0.{step}",)))
+        cluster = cluster.with_(pods=tuple(pods))
+        plan = cluster.plan()
+        cluster = cluster.after(plan)
+        yield cluster, only_family(plan).decision
 
 
 def test_sets_in_force_move_fewer_endpoints_than_the_best_sets_would(monkeypatch: pytest.MonkeyPatch) -> None:
     def moves() -> int:
-        chance = random.Random(7)
-        cluster = a_cluster({"a": 16, "b": 14, "c": 10}).settled()
-        total = 0
-        for step in range(60):
-            pods = list(cluster.pods)
-            if len(pods) > 20 and chance.random() < 0.5:
-                pods.pop(chance.randrange(len(pods)))
-            else:
-                zone = chance.choice("abc")
-                pods.append(a_pod(f"{zone}-{step}", f"node-{zone}", ips=(f"10.8.0.{step}",)))
-            cluster = cluster.with_(pods=tuple(pods))
-            plan = cluster.plan()
-            total += only_family(plan).decision.moved
-            cluster = cluster.after(plan)
-        return total
+        history = random_history(a_cluster({"a": 16, "b": 14, "c": 10}), 60)
+        return sum(decision.moved for _, decision in history)
 
     kept = moves()
-    monkeypatch.setattr(endpoint_sets, "KEPT_POINTS", -1.0)
-    monkeypatch.setattr(endpoint_sets, "_MAX_REPAIRS", 0)
-    endpoint_sets._keep_sets.cache_clear()
-    anew = moves()
-    endpoint_sets._keep_sets.cache_clear()
-    assert kept < anew / 2
+    monkeypatch.setattr(balanced_decision, "keep_sets", lambda *_: None)
+    assert kept < moves() / 2
+
+
+def zones_of_endpoints(cluster: Cluster) -> dict[str, str]:
+    """The zones that use each address, whether hints or a slice's label say so."""
+    return {
+        address: (each.metadata.labels or {}).get(names.ZONE_LABEL)
+        or ",".join(zone.name for zone in (endpoint.hints.for_zones if endpoint.hints else None) or ())
+        for each in cluster.slices
+        for endpoint in each.endpoints or ()
+        for address in endpoint.addresses or ()
+    }
+
+
+def test_over_a_random_history_fewer_endpoints_change_zones_than_with_local() -> None:
+    def changes(service: Service) -> int:
+        before: dict[str, str] = {}
+        found = 0
+        for cluster, _ in random_history(a_cluster({"a": 20, "b": 20, "c": 20}, service=service), 120):
+            now = zones_of_endpoints(cluster)
+            found += sum(zones != before.get(address, zones) for address, zones in now.items())
+            before = now
+        return found
+
+    assert 0 < changes(a_service(BALANCED)) < changes(a_service(subsetting="Auto", algorithm="local"))

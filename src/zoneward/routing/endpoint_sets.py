@@ -4,7 +4,7 @@ Everything here depends on demand, counts of endpoints and settings alone, and i
 cluster share its demand, and most have few endpoints, so that nearly every decision finds its answer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -164,21 +164,72 @@ def _keep_sets(
 ) -> tuple[tuple[tuple[tuple[int, ...], int], int], ...] | None:
     now = _with_new(request, dict(counts), new)
     best = best_allocation(request)
-    goal = measure_sets(request, cluster_wide(request) if best is None else counts_of(best))
-    limit = overload_limit(request.parameters)
-    measures = measure_sets(request, now)
+    goal = cluster_wide(request) if best is None else counts_of(best)
+    goal_measures, limit = measure_sets(request, goal), overload_limit(request.parameters)
+
+    def stays(measures: SetMeasures) -> bool:
+        return measures.stays(goal_measures, limit)
+
+    found = _repaired(request, now, stays) or _on_the_way(request, now, goal, stays)
+    return None if found is None else tuple(sorted(found.items()))
+
+
+def _repaired(request: SetsRequest, counts: SetCounts, stays: Callable[[SetMeasures], bool]) -> SetCounts | None:
+    """Changes of single endpoints, the most useful one each time, until the sets are good enough; None where no change
+    helps or too many are needed."""
+    measures = measure_sets(request, counts)
     for _ in range(_MAX_REPAIRS):
-        if measures.stays(goal, limit):
-            return tuple(sorted(now.items()))
-        step = max(
-            ((measure_sets(request, each), each) for each in _changed(request, now)),
-            key=lambda each: (each[0].value, -each[0].worst, -each[0].mean),
-            default=None,
-        )
+        if stays(measures):
+            return counts
+        step = _best_of(request, _changed(request, counts))
         if step is None or step[0].value <= measures.value:
-            break
-        measures, now = step
-    return tuple(sorted(now.items())) if measures.stays(goal, limit) else None
+            return None
+        measures, counts = step
+    return counts if stays(measures) else None
+
+
+def _on_the_way(
+    request: SetsRequest, counts: SetCounts, goal: SetCounts, stays: Callable[[SetMeasures], bool]
+) -> SetCounts | None:
+    """As much of the way to the best sets as is needed for good enough ones, in at most `_MAX_REPAIRS` steps; None
+    where that is the whole way."""
+    many = -(-sum(max(0, number - goal.get(key, 0)) for key, number in counts.items()) // _MAX_REPAIRS)
+    while counts != goal:
+        step = _best_of(request, _nearer(counts, goal, many))
+        if step is None:
+            return None
+        measures, counts = step
+        if stays(measures):
+            return None if counts == goal else counts
+    return None
+
+
+def _best_of(request: SetsRequest, choices: Iterable[SetCounts]) -> tuple[SetMeasures, SetCounts] | None:
+    return max(
+        ((measure_sets(request, each), each) for each in choices),
+        key=lambda each: (each[0].value, -each[0].worst, -each[0].mean),
+        default=None,
+    )
+
+
+def _nearer(counts: SetCounts, goal: SetCounts, many: int) -> Iterator[SetCounts]:
+    """The same with up to so many endpoints that go from a set with more than the goal has to one with fewer."""
+    lacking = [(key, number - counts.get(key, 0)) for key, number in goal.items() if number > counts.get(key, 0)]
+    for (members, located), number in counts.items():
+        spare = number - goal.get((members, located), 0)
+        for (after, where), lack in lacking:
+            if where == located and spare > 0:
+                yield _moved(counts, members, after, located, min(many, spare, lack))
+
+
+def _moved(counts: SetCounts, before: tuple[int, ...], after: tuple[int, ...], located: int, number: int) -> SetCounts:
+    """The same with so many endpoints of a zone in another set."""
+    changed = dict(counts)
+    changed[before, located] -= number
+    if not changed[before, located]:
+        del changed[before, located]
+    changed[after, located] = changed.get((after, located), 0) + number
+    return changed
 
 
 def _with_new(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> SetCounts:
@@ -197,22 +248,17 @@ def _with_new(request: SetsRequest, counts: SetCounts, new: Sequence[int]) -> Se
             if len(tried) == 1:
                 found = tried[0][1]
                 continue
-            measured = [(measure_sets(request, each), each) for _, each in tried]
-            found = max(measured, key=lambda each: (each[0].value, -each[0].worst, -each[0].mean))[1]
+            best = _best_of(request, (each for _, each in tried))
+            found = best[1] if best else found
     return found
 
 
 def _changed(request: SetsRequest, counts: SetCounts) -> Iterator[SetCounts]:
     """The same with one endpoint that one zone more uses, one fewer, or one in place of another."""
     consumers = [zone for zone, weight in enumerate(request.demand) if weight]
-    for (members, located), number in counts.items():
+    for members, located in counts:
         for after in _changed_members(members, consumers):
-            changed = dict(counts)
-            changed[members, located] = number - 1
-            if number == 1:
-                del changed[members, located]
-            changed[after, located] = changed.get((after, located), 0) + 1
-            yield changed
+            yield _moved(counts, members, after, located, 1)
 
 
 def _changed_members(members: tuple[int, ...], consumers: Iterable[int]) -> Iterator[tuple[int, ...]]:

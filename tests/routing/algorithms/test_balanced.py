@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, permutations, product
+from itertools import combinations_with_replacement
+from random import Random
 from typing import Final
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.balanced import balanced
@@ -110,42 +113,40 @@ def decided(case: Case) -> Sets:
 def best_by_enumeration(case: Case) -> Outcome:
     """The best of all ways to give each endpoint a set of zones, and of all endpoints for all zones."""
     consumers = [zone for zone, weight in enumerate(case.demand) if weight]
-    shares = [case.demand[zone] / sum(case.demand) for zone in consumers]
+    shares = np.array([case.demand[zone] / sum(case.demand) for zone in consumers])
     total = sum(case.supply)
-    kinds = [[bit for bit in range(len(consumers)) if number >> bit & 1] for number in range(1, 1 << len(consumers))]
+    kinds = np.array([[number >> bit & 1 for bit in range(len(consumers))] for number in range(1, 1 << len(consumers))])
+    # A row a way: how many endpoints each consumer uses, what they cost it, and how many there are of each kind.
+    rows = np.zeros((1, 2 * len(consumers) + len(kinds)))
+    for located in range(case.zones):
+        rows = (rows[:, np.newaxis] + _ways(case, located, consumers, kinds)).reshape(-1, rows.shape[1])
+    used, costs, numbers = np.split(rows, [len(consumers), 2 * len(consumers)], axis=1)
+    complete = used.all(axis=1)
+    parts = shares / used[complete]
+    deviations = total * parts @ kinds.T - 1
+    numbers = numbers[complete]
+    worst = np.where(numbers > 0, deviations, 0.0).max(axis=1, initial=0.0)
+    within = worst <= case.limit + 1e-9
+    cost = (parts * costs[complete]).sum(axis=1)[within]
+    mean = (numbers * abs(deviations)).sum(axis=1)[within] / total
     best = outcome_of(case, everybody(case))
-    for chosen in product(*(_ways(case, located, consumers, kinds) for located in range(case.zones))):
-        used = [sum(column) for column in zip(*(way[0] for way in chosen), strict=True)]
-        if 0 in used:
-            continue
-        parts = [share / size for share, size in zip(shares, used, strict=True)]
-        loads = [total * sum(parts[bit] for bit in bits) - 1 for bits in kinds]
-        numbers = [sum(column) for column in zip(*(way[2] for way in chosen), strict=True)]
-        worst = max(0.0, *(load for load, number in zip(loads, numbers, strict=True) if number))
-        if worst > case.limit + 1e-9:
-            continue
-        costs = [sum(column) for column in zip(*(way[1] for way in chosen), strict=True)]
-        found = Outcome(
-            sum(part * cost for part, cost in zip(parts, costs, strict=True)),
-            worst,
-            sum(number * abs(load) for load, number in zip(loads, numbers, strict=True)) / total,
-        )
-        if is_better(case, found, best):
-            best = found
+    ranked = [mean.round(9), worst[within].round(9), cost.round(9)]
+    if case.objective == SCORE:
+        ranked = [45 * cost + 20 * worst[within] + 20 * mean]
+    if len(cost):
+        first = np.lexsort(ranked)[0]
+        found = Outcome(float(cost[first]), float(worst[within][first]), float(mean[first]))
+        best = found if is_better(case, found, best) else best
     return best
 
 
-Way = tuple[list[int], list[float], list[int]]
-"""For the endpoints of one zone: how many each consumer uses, what they cost it, how many of each kind there are."""
-
-
-def _ways(case: Case, located: int, consumers: Sequence[int], kinds: Sequence[Sequence[int]]) -> list[Way]:
+def _ways(case: Case, located: int, consumers: Sequence[int], kinds: NDArray[np.int64]) -> NDArray[np.float64]:
     found = []
     for chosen in combinations_with_replacement(range(len(kinds)), case.supply[located]):
-        used = [sum(bit in kinds[kind] for kind in chosen) for bit in range(len(consumers))]
-        costs = [number * case.cost(zone, located) for number, zone in zip(used, consumers, strict=True)]
-        found.append((used, costs, [chosen.count(kind) for kind in range(len(kinds))]))
-    return found
+        numbers = np.bincount(chosen, minlength=len(kinds)) if chosen else np.zeros(len(kinds))
+        used = numbers @ kinds
+        found.append(np.concatenate([used, used * [case.cost(zone, located) for zone in consumers], numbers]))
+    return np.array(found)
 
 
 def is_better(case: Case, one: Outcome, other: Outcome) -> bool:
@@ -191,29 +192,32 @@ def small_cases(draw: st.DrawFn, zones: int, most: int) -> Case:
     )
 
 
-@pytest.mark.parametrize(("zones", "most"), [(2, 12), (3, 5)])
-def test_it_finds_the_optimum_of_small_services(zones: int, most: int) -> None:
-    @settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize(("zones", "most", "number"), [(2, 12, 60), (3, 6, 60), (3, 8, 12)])
+def test_it_finds_the_optimum_of_small_services(zones: int, most: int, number: int) -> None:
+    @settings(max_examples=number, deadline=None)
     @given(small_cases(zones, most))
     def check(case: Case) -> None:
-        sets = decided(case)
-        assert_valid(case, sets)
-        found, best = outcome_of(case, sets), best_by_enumeration(case)
-        assert found.worst <= case.limit + NOISE
-        assert not is_better(case, best, Outcome(found.cost - NOISE, found.worst - NOISE, found.mean - NOISE)), best
+        assert_best(case)
 
     check()
 
 
 @pytest.mark.parametrize(
     ("demand", "supply"),
-    [((1, 1, 1), (8, 0, 0)), ((5, 3, 1), (1, 6, 1)), ((4, 3, 3), (0, 4, 4))],
+    [((1, 1, 1), (8, 0, 0)), ((5, 3, 1), (1, 6, 1)), ((4, 3, 3), (0, 4, 4)), ((40, 32, 28), (3, 3, 2))],
 )
 def test_it_finds_the_optimum_of_eight_endpoints_in_three_zones(
     demand: tuple[int, ...], supply: tuple[int, ...]
 ) -> None:
-    case = Case(demand, supply)
-    assert outcome_of(case, decided(case)).score == pytest.approx(best_by_enumeration(case).score)
+    assert_best(Case(demand, supply))
+
+
+def assert_best(case: Case) -> None:
+    sets = decided(case)
+    assert_valid(case, sets)
+    found, best = outcome_of(case, sets), best_by_enumeration(case)
+    assert found.worst <= case.limit + NOISE
+    assert not is_better(case, best, Outcome(found.cost - NOISE, found.worst - NOISE, found.mean - NOISE)), best
 
 
 # --- what always holds ------------------------------------------------------------------------------------------------
@@ -254,19 +258,19 @@ def test_no_other_approach_scores_more_within_the_limit(case: Case) -> None:
             assert found >= other.score - NOISE, heuristic
 
 
-@settings(max_examples=40, deadline=None)
-@given(cases().filter(lambda case: any(case.supply) and case.zones <= 3))
-def test_the_order_of_zones_changes_neither_score_nor_overload(case: Case) -> None:
+@settings(max_examples=60, deadline=None)
+@given(cases().filter(lambda case: any(case.supply)), st.randoms(use_true_random=False))
+def test_the_order_of_zones_changes_neither_score_nor_overload(case: Case, random: Random) -> None:
     first = outcome_of(case, decided(case))
-    for order in permutations(range(case.zones)):
-        other = Case(
-            tuple(case.demand[zone] for zone in order),
-            tuple(case.supply[zone] for zone in order),
-            case.limit,
-            case.objective,
-        )
-        found = outcome_of(other, decided(other))
-        assert (found.score, found.worst) == pytest.approx((first.score, first.worst))
+    order = random.sample(range(case.zones), case.zones)
+    other = Case(
+        tuple(case.demand[zone] for zone in order),
+        tuple(case.supply[zone] for zone in order),
+        case.limit,
+        case.objective,
+    )
+    found = outcome_of(other, decided(other))
+    assert (found.score, found.worst) == pytest.approx((first.score, first.worst))
 
 
 def test_equal_inputs_give_equal_answers() -> None:
@@ -309,7 +313,6 @@ def test_zones_without_endpoints_use_those_of_their_region(objective: int) -> No
 @settings(max_examples=100, deadline=None)
 @given(cases().filter(lambda case: any(case.supply)))
 def test_weights_reach_the_bound_without_overload(case: Case) -> None:
-    """Up to shares below 1 %, which are rounded away."""
     case = Case(case.demand, case.supply)
     rows = weigh_zones(case.demand, case.supply, case.parameters)
     total, everything = sum(case.supply), sum(case.demand)
@@ -319,11 +322,9 @@ def test_weights_reach_the_bound_without_overload(case: Case) -> None:
     assert stays >= bound - 1e-9
     for row in rows:
         assert sum(row) == pytest.approx(1)
-        assert all(share == 0 or share >= 0.0099 for share in row)
     for located, number in enumerate(case.supply):
         load = sum(share * row[located] for share, row in zip(shares, rows, strict=True))
-        assert load <= number / total + 0.01 * case.zones
-        assert number or not load
+        assert load <= number / total + 1e-9
 
 
 def test_weights_for_locality_overload_no_more_than_they_have_to() -> None:

@@ -284,6 +284,11 @@ def test_the_share_of_a_zone_without_endpoints_goes_to_the_others() -> None:
     )
 
 
+def test_a_share_below_one_percent_goes_to_the_others() -> None:
+    shares = ZoneWeights({"a": {"a": 0.591, "b": 0.4, "c": 0.009}}, {})
+    assert weighed(*in_zones(a=1, b=1, c=1), weights=shares)[1].keys() == {"10.0.0.1", "10.0.0.2"}
+
+
 @pytest.mark.parametrize(
     ("zone", "endpoints"),
     [("c", in_zones(a=2, b=1)), (None, in_zones(a=2, b=1)), ("b", in_zones(a=3))],

@@ -17,7 +17,14 @@ from typing import Final
 from zoneward.routing.algorithms.disjoint_sets import FAIR, GIVEN, NEAR, SIZES_AT, find_disjoint_sets
 from zoneward.routing.algorithms.endpoint_steps import improve_by_steps, write_disjoint_sets
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.set_value import OBJECTIVE_AT, cost_between, is_plain, overload_limit, value_of
+from zoneward.routing.algorithms.set_value import (
+    COSTS_AT,
+    OBJECTIVE_AT,
+    cost_between,
+    is_plain,
+    overload_limit,
+    value_of,
+)
 from zoneward.routing.algorithms.shared_sets import (
     BEST,
     BEST_MEAN,
@@ -40,7 +47,13 @@ from zoneward.routing.algorithms.shared_sets import (
     search_shared_sets,
     uses,
 )
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
+from zoneward.routing.algorithms.signature import (
+    IMPOSSIBLE,
+    IntegerSequence,
+    max_groups,
+    sorted_input_at,
+    sorted_weights_at,
+)
 
 EXACT_ENDPOINTS: Final = 20
 """Up to so many endpoints in two or three zones with demand the answer is the optimum."""
@@ -68,7 +81,7 @@ def balanced(
     if not _prepare(demand, supply, parameters, scratch, reals):
         return IMPOSSIBLE
     if scratch[NUMBER] > ZONES:
-        return _for_many_zones(demand, supply, parameters, previous, composition, weights, scratch, reals)
+        return _for_sorted_zones(demand, supply, parameters, previous, composition, weights, scratch, reals)
     for start in (NEAR, FAIR):
         _search_near(start, demand, supply, parameters, scratch, reals)
     if scratch[TOTAL] <= EXACT_ENDPOINTS:
@@ -164,6 +177,71 @@ def _search_near(
     search_shared_sets(supply, parameters, scratch, reals)
 
 
+def _for_sorted_zones(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> int:
+    """The same for zones in an order that their names have no part in, so that these do not change the answer."""
+    zones = len(demand)
+    groups = max_groups(zones)
+    order = sorted_input_at(zones)
+    keys = demand_at = order + zones
+    supply_at, parameters_at = order + 2 * zones, order + 3 * zones
+    composition_at, weights_at = parameters_at + COSTS_AT + zones * zones, sorted_weights_at(zones)
+    for zone in range(zones):
+        # What tells apart zones with the same demand and supply.
+        key = 0
+        for other in range(zones):
+            key += parameters[COSTS_AT + zone * zones + other] * (1 + supply[other])
+            key += parameters[COSTS_AT + other * zones + zone] * (1 + demand[other])
+        scratch[keys + zone] = key
+        place = zone
+        while place > 0:
+            other = scratch[order + place - 1]
+            if (demand[other], supply[other], scratch[keys + other]) <= (demand[zone], supply[zone], key):
+                break
+            scratch[order + place] = other
+            place -= 1
+        scratch[order + place] = zone
+    for place in range(COSTS_AT):
+        scratch[parameters_at + place] = parameters[place]
+    for place in range(zones):
+        zone = scratch[order + place]
+        scratch[demand_at + place] = demand[zone]
+        scratch[supply_at + place] = supply[zone]
+        for other in range(zones):
+            scratch[parameters_at + COSTS_AT + place * zones + other] = parameters[
+                COSTS_AT + zone * zones + scratch[order + other]
+            ]
+    found = _for_many_zones(
+        scratch[demand_at:supply_at],
+        scratch[supply_at:parameters_at],
+        scratch[parameters_at:composition_at],
+        previous,
+        composition,
+        weights,
+        scratch,
+        reals,
+    )
+    for cell in range(groups * zones):
+        scratch[composition_at + cell] = composition[cell]
+        reals[weights_at + cell] = weights[cell]
+    for group in range(groups):
+        # A zone's own group stands where the zone does.
+        target = scratch[order + group] if group < zones else group
+        for place in range(zones):
+            zone = scratch[order + place]
+            composition[target * zones + zone] = scratch[composition_at + group * zones + place]
+            weights[target * zones + zone] = reals[weights_at + group * zones + place]
+    return found
+
+
 def _for_many_zones(
     demand: IntegerSequence,
     supply: IntegerSequence,
@@ -188,18 +266,12 @@ def _for_many_zones(
     # It used the same scratch space.
     _prepare(demand, supply, parameters, scratch, reals)
     best = find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
-    for another in (NEAR, FAIR):
-        if another == start:
-            continue
-        # Sizes and zones of the best sets, while others are looked for.
+    # Sizes and zones of these sets, while others are looked for.
+    for place in range(2 * zones):
+        scratch[FREE + 8 * zones + place] = scratch[SIZES_AT + place]
+    if find_disjoint_sets(demand, supply, parameters, NEAR, scratch, reals) <= best:
         for place in range(2 * zones):
-            scratch[FREE + 8 * zones + place] = scratch[SIZES_AT + place]
-        value = find_disjoint_sets(demand, supply, parameters, another, scratch, reals)
-        if value > best:
-            best = value
-        else:
-            for place in range(2 * zones):
-                scratch[SIZES_AT + place] = scratch[FREE + 8 * zones + place]
+            scratch[SIZES_AT + place] = scratch[FREE + 8 * zones + place]
     write_disjoint_sets(demand, supply, parameters, composition, weights, scratch, reals)
     if not improve_by_steps(demand, parameters, composition, weights, scratch, reals):
         return IMPOSSIBLE

@@ -29,12 +29,19 @@ SIZES_AT: Final = FREE
 """Where the scratch space has the size of each set, by the zone that it is called after; 0 without a set."""
 _SHARES_AT: Final = FREE_REALS
 """Where the real numbers have the share of demand of each zone; then, of each set, its share of demand, what its
-requests cost, and what they would cost with more and with fewer endpoints; then room for one number a zone."""
+requests cost, and what they would cost with more and with fewer endpoints; then room for one number a zone, and for
+the measures of what is tried and of the best so far. Behind those stand `_steps_at`."""
 
 
 def sets_at(zones: int) -> int:
     """Where the scratch space has the set of each zone; `NO_SET` for one without demand."""
     return FREE + zones
+
+
+def _steps_at(zones: int) -> int:
+    """Where the real numbers have, of each set, by how much the mean overload changes and what its own one is with more
+    endpoints, then the same with fewer."""
+    return _SHARES_AT + 7 * zones + 8
 
 
 def _order_at(zones: int) -> int:
@@ -69,8 +76,7 @@ def find_disjoint_sets(
         step *= 2
     merges = consumers > 3
     for _ in range(_MOST_STEPS):
-        if _move_endpoints(step, supply, parameters, scratch, reals):
-            continue
+        _move_endpoints(step, supply, parameters, scratch, reals)
         if step > 1:
             step //= 2
         elif not merges or not _move_zone(supply, parameters, scratch, reals):
@@ -306,20 +312,52 @@ def _move_endpoints(
     parameters: IntegerSequence,
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
+) -> None:
+    """Give ``step`` endpoints of one set to another while that is better; each time the best of all such steps."""
+    for chosen in range(len(supply)):
+        _price_steps(chosen, step, supply, parameters, scratch, reals)
+    for _ in range(_MOST_STEPS):
+        if not _make_best_step(step, supply, parameters, scratch, reals):
+            break
+
+
+def _price_steps(
+    chosen: int,
+    step: int,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> None:
+    """Write what would come of a set with ``step`` endpoints more and fewer."""
+    zones = len(supply)
+    total = scratch[TOTAL]
+    steps = _steps_at(zones) + chosen
+    size, share = scratch[SIZES_AT + chosen], reals[_SHARES_AT + zones + chosen]
+    lacks = max(0.0, share - size / total)
+    if size > 0:
+        reals[_SHARES_AT + 3 * zones + chosen] = _set_cost(chosen, size + step, supply, parameters, scratch, reals)
+        reals[steps] = max(0.0, share - (size + step) / total) - lacks
+        reals[steps + zones] = total * share / (size + step) - 1
+    if size > step:
+        reals[_SHARES_AT + 4 * zones + chosen] = _set_cost(chosen, size - step, supply, parameters, scratch, reals)
+        reals[steps + 2 * zones] = max(0.0, share - (size - step) / total) - lacks
+        reals[steps + 3 * zones] = total * share / (size - step) - 1
+
+
+def _make_best_step(
+    step: int,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
 ) -> bool:
-    """Give ``step`` endpoints of one set to another where that is better; the best of all such steps."""
     zones = len(supply)
     total, sizes, shares = scratch[TOTAL], SIZES_AT, _SHARES_AT
     room = shares + 6 * zones
     _value(zones, parameters, scratch, reals)
     for number in range(3):
         reals[room + 3 + number] = reals[room + number]
-    for chosen in range(zones):
-        size = scratch[sizes + chosen]
-        if size > 0:
-            reals[shares + 3 * zones + chosen] = _set_cost(chosen, size + step, supply, parameters, scratch, reals)
-            if size > step:
-                reals[shares + 4 * zones + chosen] = _set_cost(chosen, size - step, supply, parameters, scratch, reals)
     # What all sets cost and overload, and the three that overload most: two of them may be in a step.
     limit = overload_limit(parameters)
     cost = mean = 0.0
@@ -341,24 +379,27 @@ def _move_endpoints(
             top1, worst1 = chosen, worst
         elif worst > worst2:
             worst2 = worst
+    costs, steps = shares + 2 * zones, _steps_at(zones)
     best_giver = best_taker = -1
     for giver in range(zones):
-        size, share = scratch[sizes + giver], reals[shares + zones + giver]
-        if size <= step:
+        if scratch[sizes + giver] <= step:
             continue
-        given_cost = cost - reals[shares + 2 * zones + giver] + reals[shares + 4 * zones + giver]
-        given_mean = mean - max(0.0, share - size / total) + max(0.0, share - (size - step) / total)
-        given_worst = max(0.0, total * share / (size - step) - 1)
+        given_cost = cost - reals[costs + giver] + reals[costs + 2 * zones + giver]
+        given_mean = mean + reals[steps + 2 * zones + giver]
+        given_worst = reals[steps + 3 * zones + giver]
         for taker in range(zones):
-            size, share = scratch[sizes + taker], reals[shares + zones + taker]
-            if taker == giver or size == 0:
+            if taker == giver or scratch[sizes + taker] == 0:
                 continue
             worst = worst0
             if top0 in (giver, taker):
                 worst = worst2 if top1 in (giver, taker) else worst1
-            worst = max(worst, given_worst, total * share / (size + step) - 1)
-            found_cost = given_cost - reals[shares + 2 * zones + taker] + reals[shares + 3 * zones + taker]
-            found_mean = given_mean - max(0.0, share - size / total) + max(0.0, share - (size + step) / total)
+            if given_worst > worst:
+                worst = given_worst
+            if reals[steps + zones + taker] > worst:
+                worst = reals[steps + zones + taker]
+            worst = max(worst, 0.0)
+            found_cost = given_cost - reals[costs + taker] + reals[costs + zones + taker]
+            found_mean = given_mean + reals[steps + taker]
             if found_cost >= cost and found_mean >= mean and worst >= worst0:
                 # Better in nothing.
                 continue
@@ -373,6 +414,8 @@ def _move_endpoints(
     scratch[sizes + best_taker] += step
     reals[shares + 2 * zones + best_giver] = reals[shares + 4 * zones + best_giver]
     reals[shares + 2 * zones + best_taker] = reals[shares + 3 * zones + best_taker]
+    _price_steps(best_giver, step, supply, parameters, scratch, reals)
+    _price_steps(best_taker, step, supply, parameters, scratch, reals)
     return True
 
 
@@ -401,14 +444,16 @@ def _move_zone(
             if new == old or scratch[sizes + new] == 0:
                 continue
             old_size, new_size = scratch[sizes + old], scratch[sizes + new]
+            old_share, new_share = reals[shares + zones + old], reals[shares + zones + new]
+            old_cost, new_cost = reals[shares + 2 * zones + old], reals[shares + 2 * zones + new]
             _go_over(zone, new, supply, parameters, scratch, reals)
             _value(zones, parameters, scratch, reals)
             if _keep_if_better(zones, parameters, reals):
                 best_zone, best_set = zone, new
             scratch[sets + zone] = old
             scratch[sizes + old], scratch[sizes + new] = old_size, new_size
-            _remember(old, supply, parameters, scratch, reals)
-            _remember(new, supply, parameters, scratch, reals)
+            reals[shares + zones + old], reals[shares + zones + new] = old_share, new_share
+            reals[shares + 2 * zones + old], reals[shares + 2 * zones + new] = old_cost, new_cost
     if best_zone < 0:
         return False
     _go_over(best_zone, best_set, supply, parameters, scratch, reals)

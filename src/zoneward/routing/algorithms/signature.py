@@ -58,9 +58,19 @@ def max_groups(zones: int) -> int:
 
 def scratch_length(zones: int) -> int:
     """Integers that the algorithm with the largest need has room for: ``Balanced``, which tries many sets."""
+    return sorted_input_at(zones) + zones * (zones + 3) + 5 + max_groups(zones) * zones
+
+
+def sorted_input_at(zones: int) -> int:
+    """Where the integers end that searches use, and those begin in which ``Balanced`` sorts its input."""
     return 32 + 24 * zones + max_groups(zones) * (zones + 4)
 
 
 def reals_length(zones: int) -> int:
     """Real numbers that the algorithm with the largest need has room for."""
+    return sorted_weights_at(zones) + max_groups(zones) * zones
+
+
+def sorted_weights_at(zones: int) -> int:
+    """Where the real numbers end that searches use."""
     return 96 + 16 * zones + max_groups(zones) * (zones + 4)

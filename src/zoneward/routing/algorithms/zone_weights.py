@@ -14,8 +14,6 @@ from zoneward.routing.algorithms.transport import cheapest_flow
 
 _STEPS: Final = 1024
 """Overloads that are tried, from 0 to the limit."""
-_LEAST: Final = 0.01
-"""A share below 1 % is given to the others: proxies round to that, and need many slots for less."""
 _EPSILON: Final = 1e-9
 
 
@@ -70,6 +68,5 @@ def _shares(flow: Sequence[int], zones: int) -> tuple[tuple[float, ...], ...]:
     for start in range(zones):
         row = flow[start * zones : (start + 1) * zones]
         whole = sum(row)
-        kept = [each if each >= whole * _LEAST else 0 for each in row]
-        found.append(tuple(each / sum(kept) if whole else 0.0 for each in kept))
+        found.append(tuple(each / whole if whole else 0.0 for each in row))
     return tuple(found)

@@ -29,6 +29,8 @@ _MAX_ZONE_WEIGHTS: Final = 4
 """Slices whose weights are read. One has them, or two while the controller writes others."""
 _WEIGHT_DIGITS: Final = 12
 """Decimals of an endpoint's weight: what is beyond is noise, by which alike weights would differ."""
+_LEAST_SHARE: Final = 0.01
+"""Of a zone's traffic for the endpoints of another: less needs many slots in the kernel."""
 
 
 class SelectionRule(StrEnum):
@@ -379,8 +381,9 @@ def _weigh_zones(
     ready: Sequence[Endpoint], shares: Mapping[str, float]
 ) -> tuple[tuple[Endpoint, ...], tuple[float, ...]]:
     """The endpoints in zones with a share, and their weights. The share of a zone without endpoints goes to the others
-    in proportion."""
+    in proportion, and so does one that is too small."""
     located = Counter(endpoint.zone for endpoint in ready)
+    shares = {zone: share for zone, share in shares.items() if share >= _LEAST_SHARE}
     chosen = tuple(endpoint for endpoint in ready if endpoint.zone in shares)
     weights = tuple(round(shares[each.zone] / located[each.zone], _WEIGHT_DIGITS) for each in chosen if each.zone)
     return chosen, weights
