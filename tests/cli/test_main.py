@@ -24,10 +24,18 @@ def test_help_names_every_command(zoneward: Commands, arguments: tuple[str, ...]
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("plna",), "No such command 'plna'."),
+        (("plna",), "no such command 'plna' (did you mean 'plan'?); zoneward --help lists them"),
+        (("frobnicate",), "no such command 'frobnicate'; zoneward --help lists them"),
         (("plan", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
         (("plan", "--sample", "-f", "x"), "-f and --sample: expected one of them, got both"),
         (("plan", "--sample", "-o", "xml"), "Invalid value for '-o'"),
+        (("plan", "--sample", "-o", "jsn"), "'slices-json' (did you mean 'json'?)"),
+        (("plan", "--sample", "--color", "alwys"), "(did you mean 'always'?)"),
+        (("plan", "--sample", "--what-if", "PreferSameZon"), "got 'PreferSameZon' (did you mean 'PreferSameZone'?)"),
+        (("compare", "--sample", "--only", "local,balancd"), "got 'balancd' (did you mean 'Balanced'?)"),
+        (("plan", "cluster.yaml"), "got 'cluster.yaml'; to read this file: -f cluster.yaml"),
+        (("plan", "shop/CLUSTER.json.gz", "-n", "shop"), "to read this file: -f shop/CLUSTER.json.gz"),
+        (("snapshot", "/"), "got '/'; to read this file: -f /"),
         (("plan", "--sample", "--what-if", "auto-zone"), "Invalid value for '--what-if'"),
         (("plan", "--sample", "--compat", "downstream"), "Invalid value for '--compat'"),
         (("plan", "--sample", "--frobnicate"), "No such option"),
@@ -44,6 +52,7 @@ def test_wrong_usage_is_one_line_and_exit_2(zoneward: Commands, arguments: tuple
 
 def test_version_is_the_package_s(zoneward: Commands) -> None:
     assert zoneward("version").out.startswith(f"zoneward {__version__} ")
+    assert zoneward("--version") == zoneward("version")
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -37,9 +37,23 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
         if name not in _COMMANDS:
             return None
+        from zoneward.cli.choices import offer_near_values
+
         command = import_module(_COMMANDS[name][0]).command
         assert isinstance(command, click.Command)
+        offer_near_values(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from zoneward.cli.near_names import did_you_mean
+
+            near = did_you_mean(args[0], _COMMANDS)
+            raise click.UsageError(f"no such command {args[0]!r}{near}; zoneward --help lists them", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -52,7 +66,17 @@ class _Commands(click.Group):
             formatter.write_dl([(name, help_) for name, (_, help_) in _COMMANDS.items()])
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from zoneward.cli.version import version_line
+
+        click.echo(version_line())
+        ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+              help="Print the version and exit.")  # fmt: skip
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 

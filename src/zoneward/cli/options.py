@@ -1,12 +1,14 @@
 """The options that several commands share."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal
 
 import click
 
+from zoneward.cli.choices import WhatIfChoice
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
@@ -22,7 +24,7 @@ class Options:
     context: str | None = None
     kubeconfig: str | None = None
     impersonate: str | None = None
-    namespace: str | None = None
+    namespaces: tuple[str, ...] = ()
     all_namespaces: bool = False
     selector: str | None = None
     services: tuple[str, ...] = ()
@@ -40,9 +42,7 @@ _FILES_HELP: Final = (
     " Zoneward reads the cluster of the current context."
 )
 _WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ", ".join(WHAT_IF_VALUES)
-_WHAT_IF: Final = click.option(
-    "--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."
-)
+_WHAT_IF: Final = click.option("--what-if", type=WhatIfChoice(), metavar="VALUE", help=_WHAT_IF_HELP + ".")
 _CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
 _INPUT: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
@@ -50,7 +50,8 @@ _INPUT: Final = (
     click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
     click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."),
     click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
-    click.option("-n", "--namespace", metavar="NAME", help="Only Services in this namespace."),
+    click.option("-n", "--namespace", "namespaces", multiple=True, metavar="NAME",
+                 help="Only Services in this namespace. May be repeated."),
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. This is the default for"
                  " snapshots; for a cluster the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
@@ -70,6 +71,8 @@ _NOTES: Final = (
 )
 _SERVICES: Final = click.argument("services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...")
 
+
+_FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 
 _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -91,11 +94,12 @@ def reading_options() -> _Decorate:
 def _options(*options: _Decorate) -> _Decorate:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def with_options(*, all_namespaces: bool, namespace: str | None, compat: str | None = None, **rest: Any) -> Any:
-            if all_namespaces and namespace is not None:
-                raise click.UsageError("-n and -A: expected one of them, got both")
+        def with_options(*, all_namespaces: bool, compat: str | None = None, **rest: Any) -> Any:
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
-            shared = Options(namespace=namespace, all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            shared = Options(all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            if all_namespaces and shared.namespaces:
+                raise click.UsageError("-n and -A: expected one of them, got both")
+            _refuse_files(shared.services)
             return function(options=shared, **own)
 
         wrapped: Callable[..., Any] = with_options
@@ -104,3 +108,11 @@ def _options(*options: _Decorate) -> _Decorate:
         return wrapped
 
     return decorate
+
+
+def _refuse_files(services: Sequence[str]) -> None:
+    """Raises a usage error for an argument that is a file: no Service has such a name, and ``-f`` is what was meant."""
+    for name in services:
+        is_name = all(part.replace("-", "").isalnum() for part in name.split("/")) and name.count("/") < 2
+        if name.lower().endswith(_FILE_ENDINGS) or (not is_name and os.path.exists(name)):  # noqa: PTH110
+            raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {name!r}; to read this file: -f {name}")
