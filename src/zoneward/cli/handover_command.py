@@ -40,9 +40,9 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its arguments; it receives those that name the cluster as ``options``."""
 
     @wraps(function)
-    def with_options(**given: Any) -> Any:
+    def with_options(*, namespace: str | None, **given: Any) -> Any:
         own = {name: given.pop(name) for name in list(given) if name not in Options.__dataclass_fields__}
-        return function(options=Options(**given), **own)
+        return function(options=Options(namespaces=() if namespace is None else (namespace,), **given), **own)
 
     wrapped: Callable[..., Any] = with_options
     for option in reversed(
@@ -126,10 +126,11 @@ def _find_service(service: str, options: Options) -> "tuple[ClientConfig, Object
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
-    if slash and options.namespace not in (None, namespace):
-        raise click.UsageError(f"-n: expected {namespace}, as in {service}, got {options.namespace}")
+    given = options.namespaces[0] if options.namespaces else namespace
+    if slash and given != namespace:
+        raise click.UsageError(f"-n: expected {namespace}, as in {service}, got {given}")
     access, _ = find_cluster(options)
-    return access, (namespace or options.namespace or access.namespace, name)
+    return access, (given or access.namespace, name)
 
 
 # --- dry run ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Final
 _ALIKE: Final = 0.6
 """The least similarity of two words, as in `difflib.get_close_matches`."""
 _MOST: Final = 3
+_MARGIN: Final = 0.1
+"""How much less similar than the nearest name another one may be."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -35,4 +37,5 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
         matcher.set_seq1(other)
         if matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE:
             scores.append((-matcher.ratio(), name))
-    return [name for _, name in heapq.nsmallest(_MOST, scores)]
+    nearest = heapq.nsmallest(_MOST, scores)
+    return [name for score, name in nearest if score <= nearest[0][0] + _MARGIN]

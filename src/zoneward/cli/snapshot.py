@@ -50,10 +50,10 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     with without_gc(), _opened(to) as file:
         snapshot = load_snapshot(options)
         notes = list(reading_notes(snapshot))
-        if options.namespace is not None or options.selector is not None or options.services:
+        if options.namespaces or options.selector is not None or options.services:
             services = filter_services(snapshot, options)
             if not services:
-                notes.append(no_services_note(snapshot))
+                notes.append(no_services_note(snapshot, options))
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.heuristics import HEURISTICS
