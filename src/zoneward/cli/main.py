@@ -68,9 +68,9 @@ class _Commands(click.Group):
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from zoneward.cli.version import version_line
+        from zoneward.cli.version import print_version
 
-        click.echo(version_line())
+        print_version()
         ctx.exit()
 
 

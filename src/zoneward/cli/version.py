@@ -10,8 +10,8 @@ from zoneward import __version__
 @click.command("version")
 def command() -> None:
     """Print the version."""
-    click.echo(version_line())
+    print_version()
 
 
-def version_line() -> str:
-    return f"zoneward {__version__} (Python {platform.python_version()})"
+def print_version() -> None:
+    click.echo(f"zoneward {__version__} (Python {platform.python_version()})")
