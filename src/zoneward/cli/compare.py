@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
@@ -20,7 +21,12 @@ _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 @click.command("compare")
 @planning_options(what_if=False)
 @click.option(
-    "--only", "only", multiple=True, metavar="NAME[,NAME...]", help="Compare only these approaches and algorithms."
+    "--only",
+    "only",
+    multiple=True,
+    metavar="NAME[,NAME...]",
+    help="Compare only these approaches and algorithms.",
+    shell_complete=complete_approaches,
 )
 @click.option(
     "--sort",

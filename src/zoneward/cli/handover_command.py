@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.cluster_completion import (
+    complete_context,
+    complete_files,
+    complete_namespace,
+    complete_service,
+)
 from zoneward.cli.cluster_input import find_cluster, load_configuration
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.options import Options
@@ -56,17 +62,34 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="SECONDS",
                 help="The time limit for all steps together.",
             ),
-            click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
             click.option(
-                "--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."
+                "--context",
+                metavar="NAME",
+                help="Use this context of the kubeconfig.",
+                shell_complete=complete_context,
+            ),
+            click.option(
+                "--kubeconfig",
+                metavar="FILE",
+                help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config.",
+                shell_complete=complete_files,
             ),
             click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
             click.option(
-                "-n", "--namespace", metavar="NAME", help="The namespace of a Service without one in its name."
+                "-n",
+                "--namespace",
+                metavar="NAME",
+                help="The namespace of a Service without one in its name.",
+                shell_complete=complete_namespace,
             ),
-            click.option("--config", metavar="FILE", help="The ZonewardConfiguration file of the controller."),
+            click.option(
+                "--config",
+                metavar="FILE",
+                help="The ZonewardConfiguration file of the controller.",
+                shell_complete=complete_files,
+            ),
             click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
-            click.argument("service", metavar="[NAMESPACE/]SERVICE"),
+            click.argument("service", metavar="[NAMESPACE/]SERVICE", shell_complete=complete_service),
         )
     ):
         wrapped = option(wrapped)

@@ -3,9 +3,12 @@
 import os
 import sys
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
@@ -22,6 +25,8 @@ _COMMANDS: Final = {
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }
+COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
+"""A completion script sets it, to ``bash_complete`` for example; click answers."""
 
 
 class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
@@ -54,6 +59,15 @@ class _Commands(click.Group):
 
             near = did_you_mean(args[0], _COMMANDS)
             raise click.UsageError(f"no such command {args[0]!r}{near}; zoneward --help lists them", ctx) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=about) for name, (_, about) in _COMMANDS.items()]
+        return [
+            *(each for each in found if each.value.startswith(incomplete)),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -90,6 +104,11 @@ def cli() -> None:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 2 bad usage or bad input with one line on standard error."""
+    if COMPLETE_VARIABLE in os.environ:
+        from zoneward.cli import completion  # noqa: F401 -- registers bash
+        from zoneward.cli.cluster_completion import begin_completion
+
+        begin_completion()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -41,7 +41,7 @@ def namespaces_without_objects(options: Options, objects: Iterable[_Namespaced])
 
 def check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
     """Raises InputError for a namespace of ``-n`` that no object of the files is in."""
-    known = {each.metadata.namespace for each in _namespaced(snapshot)} if options.namespaces else set()
+    known = {each.metadata.namespace for each in namespaced_objects(snapshot)} if options.namespaces else set()
     for name in options.namespaces:
         if name not in known:
             names = listed(tuple(sorted(known))) or "there are none"
@@ -51,7 +51,7 @@ def check_snapshot_namespaces(options: Options, snapshot: Snapshot) -> None:
 
 def check_cluster_namespaces(options: Options, snapshot: Snapshot, access: "ClientConfig") -> None:
     """Raises InputError for a named namespace that the server does not know. It asks about those without objects."""
-    empty = namespaces_without_objects(options, _namespaced(snapshot))
+    empty = namespaces_without_objects(options, namespaced_objects(snapshot))
     if not empty:
         return
     import asyncio
@@ -102,5 +102,6 @@ async def _known_to_server(transport: "ReadTransport") -> list[str]:
         return []
 
 
-def _namespaced(snapshot: Snapshot) -> Iterable[_Namespaced]:
+def namespaced_objects(snapshot: Snapshot) -> Iterable[_Namespaced]:
+    """All objects that are in some namespace."""
     return chain(snapshot.services, snapshot.pods, snapshot.slices)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import click
 
 from zoneward.cli.choices import WhatIfChoice
+from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
@@ -45,13 +46,16 @@ _WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ",
 _WHAT_IF: Final = click.option("--what-if", type=WhatIfChoice(), metavar="VALUE", help=_WHAT_IF_HELP + ".")
 _CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
 _INPUT: Final = (
-    click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
+    click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP,
+                 shell_complete=complete_files),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
-    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
-    click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."),
+    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig.",
+                 shell_complete=complete_context),
+    click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config.",
+                 shell_complete=complete_files),
     click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
     click.option("-n", "--namespace", "namespaces", multiple=True, metavar="NAME",
-                 help="Only Services in this namespace. May be repeated."),
+                 help="Only Services in this namespace. May be repeated.", shell_complete=complete_namespace),
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. This is the default for"
                  " snapshots; for a cluster the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
@@ -61,7 +65,8 @@ _DECIDING: Final = (
     click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
                  help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
-    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it."),
+    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
+                 shell_complete=complete_files),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                  help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set."),
 )  # fmt: skip
@@ -69,7 +74,9 @@ _NOTES: Final = (
     click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error."),
     click.option("-v", "--verbose", count=True, help="Print more notes on standard error."),
 )
-_SERVICES: Final = click.argument("services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...")
+_SERVICES: Final = click.argument(
+    "services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...", shell_complete=complete_service
+)
 
 
 _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.options import Options, reading_options
 from zoneward.cli.output import Note, print_notes
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     "--to",
     metavar="FILE",
     default="-",
+    shell_complete=complete_files,
     help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
 )
 @click.option(
