@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -141,3 +142,29 @@ def test_what_a_sandbox_does_not_support_is_one_line(what: str, sandbox: Path, t
     assert outcome.status == 1
     assert outcome.errors.count("\n") == 1
     assert f"the sandbox does not support {what}, {INSTEAD}" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("plan", "--sample", "-n", ""), ["kube-system", "payments", "shop", ":4"]),
+        (("plan", "--sample", "shop/ca"), ["shop/cart", "shop/catalog", ":4"]),
+        (("pl",), ["plan\tShow which endpoints each zone would use, and why.", ":4"]),
+        (("plan", "-f", ""), [":0"]),
+    ],
+)
+def test_kubectl_completes_lines_of_its_plugin(tmp_path: Path, words: tuple[str, ...], expected: list[str]) -> None:
+    """It does not run the plugin itself, but finds it, and then the program that completes, on the PATH."""
+    for name, module in (
+        ("kubectl-zoneward", "zoneward.cli.main"),
+        ("kubectl_complete-zoneward", "zoneward.cli.kubectl_completion"),
+    ):
+        program = tmp_path / name
+        program.write_text(f"#!{sys.executable}\nfrom {module} import main\nmain()\n")
+        program.chmod(0o755)
+    kubectl = str(find_programs(environment=os.environ)["kubectl"])
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [kubectl, "__complete", "zoneward", *words], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == expected

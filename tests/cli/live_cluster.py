@@ -28,6 +28,19 @@ class Server(AServer):
     """It says what a real one says to those who may list and not watch."""
 
     may_watch = True
+    empty_namespaces: frozenset[str] = frozenset()
+
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
+        parts = path.strip("/").split("/")
+        if parts[2] != "namespaces" or len(parts) > 4:
+            return await super().get(path, query, timeout=timeout)
+        self.asked.append((path, dict(query)))
+        known = {namespace for objects in self.objects.values() for namespace, _ in objects if namespace}
+        names = sorted(known | self.empty_namespaces)
+        status = self.refusals.get("namespaces") or (404 if parts[3:] and parts[3] not in names else 0)
+        if status:
+            raise api_error(status, json.dumps({"kind": "Status", "code": status}).encode())
+        return json.dumps({"items": [{"metadata": {"name": name}} for name in names]}).encode()
 
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float

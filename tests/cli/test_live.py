@@ -37,6 +37,7 @@ def namespaces(out: str) -> tuple[str, ...]:
         ((), ("shop",)),
         (("--context", "there"), ("payments",)),
         (("-n", "kube-system"), ("kube-system",)),
+        (("-n", "kube-system", "-n", "payments", "-n", "payments"), ("kube-system", "payments")),
         (("-A",), ("kube-system", "payments", "shop")),
         (("payments/api",), ("payments",)),
         (("payments/api", "cart"), ("payments", "shop")),
@@ -89,9 +90,18 @@ def test_without_a_kubeconfig_the_ways_to_name_a_cluster_are_told(
     result = zoneward("plan")
     assert (result.status, result.out) == (2, "")
     assert result.err == (
-        f"zoneward: {tmp_path}/.kube/config: expected a current-context, or --context NAME, got none;"
-        " or a snapshot with -f PATH or --sample\n"
+        f"zoneward: there is no kubeconfig: looked for {tmp_path}/.kube/config;"
+        " or use --kubeconfig FILE, files of a cluster with -f PATH, or --sample\n"
     )
+    monkeypatch.setenv("KUBECONFIG", "/missing/a:/missing/b")
+    assert "looked for /missing/a, /missing/b (from $KUBECONFIG); or use " in zoneward("plan").err
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_context_that_is_unknown_is_told_with_near_ones(zoneward: Commands) -> None:
+    result = zoneward("plan", "--context", "her")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.endswith("expected one of the contexts (here, there), got 'her' (did you mean 'here'?)\n")
 
 
 @pytest.mark.parametrize("option", ["--context", "--kubeconfig", "--as"])

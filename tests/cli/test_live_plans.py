@@ -206,7 +206,12 @@ def a_change(scene: Scene, chance: Random) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [Options(), Options(what_if="local"), Options(namespace="shop", what_if="Auto"), Options(services=("api", "cart"))],
+    [
+        Options(),
+        Options(what_if="local"),
+        Options(namespaces=("shop", "kube-system"), what_if="Auto"),
+        Options(services=("api", "cart")),
+    ],
     ids=["all", "what if", "a namespace", "by name"],
 )
 @pytest.mark.parametrize("seed", range(2))

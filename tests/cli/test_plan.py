@@ -147,12 +147,12 @@ def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str)
 
 
 def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
-    result = zoneward("plan", "--sample", "-n", "nowhere", "-o", "json")
+    result = zoneward("plan", "--sample", "-l", "app=nobody", "-o", "json")
     assert (result.status, json.loads(result.out)) == (0, {"decisions": [], "skipped": []})
     assert result.err == (
         "zoneward: no Service to show; there are Services in the namespaces: kube-system, payments, shop\n"
     )
-    assert zoneward("plan", "--sample", "-n", "nowhere", "-o", "json", "-q").err == ""
+    assert zoneward("plan", "--sample", "-l", "app=nobody", "-o", "json", "-q").err == ""
 
 
 def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path) -> None:

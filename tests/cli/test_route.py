@@ -127,5 +127,6 @@ def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:
     assert (result.status, result.out) == (2, "")
     assert result.err == (
         "zoneward: --node: expected one of the 24 Nodes in the snapshot"
-        " (control-a1, worker-a1, worker-a2 and 21 more), got 'worker-z9'\n"
+        " (control-a1, worker-a1, worker-a2 and 21 more), got 'worker-z9'"
+        " (did you mean 'worker-a1', 'worker-a2' or 'worker-a3'?)\n"
     )

@@ -44,7 +44,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("-o", "parquet", "--to", "x", "--encoding", "hints"): (
         "-o parquet: expected --encoding slice-groups, both or all with it, got hints"
     ),
-    ("--encoding", "hint"): f"--encoding: expected one of {ENCODINGS}, got 'hint'",
+    ("--encoding", "hint"): f"--encoding: expected one of {ENCODINGS}, got 'hint' (did you mean 'hints'?)",
     ("--encoding", "hints,"): f"--encoding: expected one of {ENCODINGS}, got ''",
     ("--encoding", "hints,slice-groups,hints"): "--encoding: expected hints once, got it twice",
     ("--encoding", "weights", "--encoding", "all"): "--encoding: expected weights once, got it twice",

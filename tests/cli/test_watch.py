@@ -204,7 +204,7 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 
         cache, changed = InformerCache(), asyncio.Event()
         plans = LivePlans(cache, options=Options(), configuration=Configuration(), on_stale=changed.set)
-        watch = plan_watch._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
+        watch = plan_watch._watch(access, ("shop",), plans, cache, changed, [], options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")
         cluster.do(lambda server: server.refusals.update(pods=403))

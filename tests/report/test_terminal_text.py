@@ -1,10 +1,15 @@
 """All text of tables and screens comes from one place, where it is made harmless."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 import zoneward
-from zoneward.report.terminal_text import StyledText, Text, join_lines, join_wrapped
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, join_wrapped, render_text
 
 
 def test_nobody_else_makes_text_for_a_terminal() -> None:
@@ -35,3 +40,88 @@ def test_lines_are_those_that_are_given_and_no_more() -> None:
     assert text.plain == "a?b\nc?[31md"
     assert join_wrapped(["a\r", "b"]).plain == "a?\nb"
     assert isinstance(text, StyledText)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "SLICES", "TRAFFIC GOES TO")
+RIGHT = {"IN ZONE", "WORST"}
+LONG = "all zones: 2 endpoints for 3 zones: too few, one each"
+ROWS = (
+    ("shop/cart", "PreferSameZone", "100%", "+701%", "+1", "its own zone"),
+    ("shop/checkout", "ProportionalZoneCPU", "36%", "+0%", "+1 =2", LONG),
+    ("", "cluster-wide", "34%", "+0%", "", "all zones: nothing asked for"),
+    ("payments/a-service-with-a-long-name", "", "", "", "", "nowhere: ExternalName"),
+)  # fmt: skip
+
+AT_100 = """\
+SERVICE                        APPROACH             IN ZONE  WORST  SLICES  TRAFFIC GOES TO
+────────────────────────────────────────────────────────────────────────────────────────────────────
+shop/cart                      PreferSameZone          100%  +701%  +1      its own zone
+shop/checkout                  ProportionalZoneCPU      36%    +0%  +1 =2   all zones: 2 endpoints
+                                                                            for 3 zones: too few,
+                                                                            one each
+                               cluster-wide             34%    +0%          all zones: nothing asked
+                                                                            for
+payments/a-ser…th-a-long-name                                               nowhere: ExternalName
+"""
+AT_80 = """\
+SERVICE           APPROACH             IN ZONE  WORST  SLICES  TRAFFIC GOES TO
+────────────────────────────────────────────────────────────────────────────────
+shop/cart         PreferSameZone          100%  +701%  +1      its own zone
+shop/checkout     ProportionalZoneCPU      36%    +0%  +1 =2
+    all zones: 2 endpoints for 3 zones: too few, one each
+                  cluster-wide             34%    +0%          all zones:
+                                                               nothing asked for
+payments…ng-name                                               nowhere:
+                                                               ExternalName
+"""
+AT_60 = """\
+SERVICE
+  APPROACH             IN ZONE  WORST  SLICES  TRAFFIC GOES
+                                               TO
+────────────────────────────────────────────────────────────
+shop/cart
+  PreferSameZone          100%  +701%  +1      its own zone
+shop/checkout
+  ProportionalZoneCPU      36%    +0%  +1 =2
+    all zones: 2 endpoints for 3 zones: too few, one each
+  cluster-wide             34%    +0%
+    all zones: nothing asked for
+payments/a-service-with-a-long-name
+                                               nowhere:
+                                               ExternalName
+"""
+
+
+def table(width: int, rows: tuple[tuple[str, ...], ...] = ROWS, columns: tuple[str, ...] = COLUMNS) -> str:
+    aligned = align_columns(columns, [[Text(cell) for cell in row] for row in rows], right=RIGHT, width=width)
+    return render_text(aligned, color=False, width=width)
+
+
+@pytest.mark.parametrize(("width", "expected"), [(100, AT_100), (80, AT_80), (60, AT_60)])
+def test_a_reason_that_finds_no_room_continues_below(width: int, expected: str) -> None:
+    assert table(width) == expected
+
+
+WORDS = st.lists(st.text("abcxyz", min_size=1, max_size=9), max_size=14).map(" ".join)
+
+
+@given(st.lists(st.tuples(st.just("shop/cart"), st.just("local"), WORDS, WORDS), min_size=1), st.integers(30, 120))
+def test_no_word_of_a_reason_is_ever_lost_nor_a_line_too_long(rows: list[tuple[str, ...]], width: int) -> None:
+    rows = [(name, approach, number[:5].strip(), reason) for name, approach, number, reason in rows]
+    text = table(width, tuple(rows), ("SERVICE", "APPROACH", "WORST", "TRAFFIC GOES TO"))
+    assert max(map(len, text.splitlines())) <= width
+    shown = text.split()
+    for *_, reason in rows:
+        for word in reason.split():
+            assert word in shown
+
+
+def test_a_table_knows_the_lines_of_its_rows() -> None:
+    aligned = align_columns(COLUMNS, [[Text(cell) for cell in row] for row in ROWS], right=RIGHT, width=80)
+    assert aligned.row_lines == ((2, 3), (3, 5), (5, 7), (7, 9))
+    marked = aligned.mark_rows([1], "reverse")
+    lines = marked.split("\n")
+    assert [number for number, line in enumerate(lines) if line.spans] == [0, 3, 4]
+    assert all(end == start for (_, end), (start, _) in pairwise(aligned.row_lines))

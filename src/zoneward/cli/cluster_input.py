@@ -3,12 +3,14 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from zoneward.cli.namespaces import check_cluster_namespaces, check_namespace_name, check_snapshot_namespaces
+from zoneward.cli.near_names import did_you_mean
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.input_error import ConfigurationError, InputError, show
@@ -70,12 +72,12 @@ def read_configuration(name: str) -> ConfigurationFile:
 # --- clusters and snapshots -------------------------------------------------------------------------------------------
 
 
-def find_cluster(options: Options) -> "tuple[ClientConfig, str | None]":
-    """The cluster of the current or the given context, and the namespace to read there, or None for all.
+def find_cluster(options: Options) -> "tuple[ClientConfig, tuple[str, ...] | None]":
+    """The cluster of the current or the given context, and the namespaces to read there, or None for all.
 
-    Raises InputError or a usage error.
+    Raises InputError.
     """
-    from zoneward.client.auth.kubeconfig import load_client_config
+    from zoneward.client.auth.kubeconfig import context_names, load_client_config
 
     try:
         access = load_client_config(
@@ -85,26 +87,30 @@ def find_cluster(options: Options) -> "tuple[ClientConfig, str | None]":
             environment=os.environ,
         )
     except InputError as error:
-        if options.kubeconfig or options.context:
+        if not options.context:
             raise
-        raise click.UsageError(f"{error}; or a snapshot with -f PATH or --sample") from error
+        contexts = context_names(kubeconfig=options.kubeconfig, environment=os.environ)
+        near = "" if options.context in contexts else did_you_mean(options.context, contexts)
+        raise InputError(f"{error}{near}") from error
     if access.cluster.insecure:
         print_notes(options, [Note(INSECURE_WARNING)])
-    return access, _namespace(options, access.namespace)
+    return access, _namespaces(options, access.namespace)
 
 
-def _namespace(options: Options, default: str) -> str | None:
-    """The namespace to read, or None for all: that of the given Services, otherwise the default one, as for kubectl."""
-    if options.all_namespaces or options.namespace is not None:
-        return options.namespace
-    named = {name.rpartition("/")[0] or default for name in options.services} or {default}
-    return named.pop() if len(named) == 1 else None
+def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
+    """The namespaces to read, or None for all: those of ``-n``, else of the given Services, else the default one."""
+    if options.all_namespaces:
+        return None
+    named = options.namespaces or tuple(name.rpartition("/")[0] or default for name in options.services) or (default,)
+    for name in named:
+        check_namespace_name(name)
+    return tuple(dict.fromkeys(named))
 
 
 def load_snapshot(options: Options) -> Snapshot:
     """Read the objects of the snapshot or the cluster that the options name.
 
-    Raises InputError or a usage error.
+    Raises InputError, also for a namespace that is not known, or a usage error.
     """
     if options.files or options.sample:
         _refuse_access(options)
@@ -114,13 +120,26 @@ def load_snapshot(options: Options) -> Snapshot:
         from zoneward.sample import cluster
 
         skipped: Counter[str] = Counter()
-        return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
+        objects = read_objects("the sample", cluster().read_bytes(), skipped=skipped)
+        snapshot = Snapshot.of(objects, skipped=skipped)
+        check_snapshot_namespaces(options, snapshot)
+        return snapshot
     if options.files:
-        return read_snapshot(options.files, stdin=sys.stdin.buffer)
+        snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
+        check_snapshot_namespaces(options, snapshot)
+        return snapshot
     from zoneward.snapshots.cluster_snapshot import read_cluster
 
-    access, namespace = find_cluster(options)
-    return read_cluster(access, namespace=namespace)
+    try:
+        access, namespaces = find_cluster(options)
+    except InputError as error:
+        if options.kubeconfig or options.context:
+            raise
+        ways = "--kubeconfig FILE, files of a cluster with -f PATH, or --sample"
+        raise click.UsageError(f"{error}; or use {ways}") from error
+    snapshot = read_cluster(access, namespaces=namespaces)
+    check_cluster_namespaces(options, snapshot, access)
+    return snapshot
 
 
 def _refuse_access(options: Options) -> None:
@@ -138,8 +157,8 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
     Raises InputError for a name that no Service has, and a usage error.
     """
     services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
-    if options.namespace is not None:
-        services = [each for each in services if each.metadata.namespace == options.namespace]
+    if options.namespaces:
+        services = [each for each in services if each.metadata.namespace in options.namespaces]
     if options.selector is not None:
         try:
             selector = parse_selector(options.selector)
@@ -147,7 +166,7 @@ def filter_services(snapshot: Snapshot, options: Options) -> list[Service]:
             raise click.UsageError(f"--selector: {error}") from error
         services = [each for each in services if selector.matches(each.metadata.labels)]
     if options.services:
-        services = [each for name in options.services for each in _named(name, services)]
+        services = [each for name in options.services for each in _named(name, services, snapshot)]
         services = list({(each.metadata.namespace, each.metadata.name): each for each in services}.values())
     return services
 
@@ -157,7 +176,8 @@ def find_node(snapshot: Snapshot, name: str) -> Node:
     nodes = {each.metadata.name: each for each in snapshot.nodes}
     if name not in nodes:
         known = listed(tuple(sorted(nodes))) or "there are none"
-        raise InputError("--node", f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}")
+        expected = f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}"
+        raise InputError("--node", expected + did_you_mean(name, nodes))
     return nodes[name]
 
 
@@ -171,13 +191,16 @@ def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
         yield Note(f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
 
 
-def no_services_note(snapshot: Snapshot) -> Note:
-    """The note for an empty selection: the namespaces that have Services."""
-    namespaces = listed(tuple(sorted({each.metadata.namespace for each in snapshot.services}))) or "none"
-    return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
+def no_services_note(snapshot: Snapshot, options: Options) -> Note:
+    """The note for an empty selection: the namespaces that have Services, or how to read more of them."""
+    namespaces = listed(tuple(sorted({each.metadata.namespace for each in snapshot.services})))
+    if namespaces:
+        return Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
+    is_part = not options.files and not options.sample and not options.all_namespaces
+    return Note("no Service to show" + ("; -A shows those of all namespaces" if is_part else ""))
 
 
-def _named(name: str, services: list[Service]) -> list[Service]:
+def _named(name: str, services: list[Service], snapshot: Snapshot) -> list[Service]:
     namespace, slash, service = name.rpartition("/")
     found = [
         each
@@ -185,8 +208,20 @@ def _named(name: str, services: list[Service]) -> list[Service]:
         if each.metadata.name == service and (not slash or each.metadata.namespace == namespace)
     ]
     if not found:
-        known = (
-            listed(tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in services)) or "there are none"
-        )
-        raise InputError(f"Service {name}", f"expected one of the {len(services)} selected Services ({known})")
+        titles = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in services)
+        expected = f"expected one of the {len(services)} selected Services ({listed(titles) or 'there are none'})"
+        raise InputError(f"Service {name}", expected + _near_services(name, snapshot.services) + _as_file(name))
     return found
+
+
+def _near_services(name: str, services: Iterable[Service]) -> str:
+    """Of all Services that were read: also of those that ``-n`` or ``-l`` leave out."""
+    titles = {f"{each.metadata.namespace}/{each.metadata.name}": each.metadata.name for each in services}
+    same = sorted(title for title, service in titles.items() if service == name.rpartition("/")[2])
+    if same:
+        return did_you_mean(name, same) or did_you_mean(same[0], same)
+    return did_you_mean(name, titles if "/" in name else titles.values())
+
+
+def _as_file(name: str) -> str:
+    return f"; to read the file of this name: -f {name}" if os.path.exists(name) else ""  # noqa: PTH110

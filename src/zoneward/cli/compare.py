@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
@@ -20,7 +21,12 @@ _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 @click.command("compare")
 @planning_options(what_if=False)
 @click.option(
-    "--only", "only", multiple=True, metavar="NAME[,NAME...]", help="Compare only these approaches and algorithms."
+    "--only",
+    "only",
+    multiple=True,
+    metavar="NAME[,NAME...]",
+    help="Compare only these approaches and algorithms.",
+    shell_complete=complete_approaches,
 )
 @click.option(
     "--sort",
@@ -75,7 +81,7 @@ def compare_services(options: Options, *, only: Iterable[str], sort: str) -> Sor
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.slices.comparison import compare_service
 
-    approaches = _approaches(only)
+    approaches = _approaches(only, options)
     with without_gc():
         selected = select_services(options)
         comparisons = [
@@ -95,14 +101,19 @@ def compare_services(options: Options, *, only: Iterable[str], sort: str) -> Sor
     return SortedComparisons(tuple(comparisons), selected.notes)
 
 
-def _approaches(only: Iterable[str]) -> tuple[str, ...]:
-    """The named approaches in the default order; all where none is named."""
+def _approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
+    """The named approaches in the default order; all where none is named. ``Auto`` is what the configuration says."""
+    from zoneward.cli.choices import unknown_approach
+    from zoneward.cli.cluster_input import load_configuration
+    from zoneward.routing.request.what_if import find_what_if_value
     from zoneward.slices.comparison import COMPARED
 
-    named = [name for names in only for name in names.split(",")]
-    for name in named:
-        if name not in COMPARED:
-            raise InputError("--only", f"expected names of {', '.join(COMPARED)}, got {name!r}")
+    named = set()
+    for name in (name.strip() for names in only for name in names.split(",")):
+        found = find_what_if_value(name)
+        if found is None:
+            raise InputError("--only", unknown_approach(name))
+        named.add(load_configuration(options).hints.auto if found == "Auto" else found)
     return tuple(each for each in COMPARED if each in named) if named else COMPARED
 
 

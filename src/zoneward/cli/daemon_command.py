@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import click
 
+from zoneward.cli.cluster_completion import complete_context, complete_files
 from zoneward.kube.input_error import ConfigurationError, InputError
 
 if TYPE_CHECKING:
@@ -24,15 +25,20 @@ _DEFAULT_NAMESPACE: Final = "kube-system"
 Settings = TypeVar("Settings", "ControllerConfiguration", "ProxyConfiguration")
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_CONFIG: Final = click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.")
+_CONFIG: Final = click.option(
+    "--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.", shell_complete=complete_files
+)
 _CLUSTER: Final = (
     click.option(
         "--kubeconfig",
         metavar="FILE",
         help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config. Without any kubeconfig, the service account"
         " of the Pod is used.",
+        shell_complete=complete_files,
     ),
-    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
+    click.option(
+        "--context", metavar="NAME", help="Use this context of the kubeconfig.", shell_complete=complete_context
+    ),
     click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
 )
 _LOG: Final = (

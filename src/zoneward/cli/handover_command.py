@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.cluster_completion import (
+    complete_context,
+    complete_files,
+    complete_namespace,
+    complete_service,
+)
 from zoneward.cli.cluster_input import find_cluster, load_configuration
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.options import Options
@@ -40,9 +46,9 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its arguments; it receives those that name the cluster as ``options``."""
 
     @wraps(function)
-    def with_options(**given: Any) -> Any:
+    def with_options(*, namespace: str | None, **given: Any) -> Any:
         own = {name: given.pop(name) for name in list(given) if name not in Options.__dataclass_fields__}
-        return function(options=Options(**given), **own)
+        return function(options=Options(namespaces=() if namespace is None else (namespace,), **given), **own)
 
     wrapped: Callable[..., Any] = with_options
     for option in reversed(
@@ -56,17 +62,34 @@ def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="SECONDS",
                 help="The time limit for all steps together.",
             ),
-            click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
             click.option(
-                "--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."
+                "--context",
+                metavar="NAME",
+                help="Use this context of the kubeconfig.",
+                shell_complete=complete_context,
+            ),
+            click.option(
+                "--kubeconfig",
+                metavar="FILE",
+                help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config.",
+                shell_complete=complete_files,
             ),
             click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
             click.option(
-                "-n", "--namespace", metavar="NAME", help="The namespace of a Service without one in its name."
+                "-n",
+                "--namespace",
+                metavar="NAME",
+                help="The namespace of a Service without one in its name.",
+                shell_complete=complete_namespace,
             ),
-            click.option("--config", metavar="FILE", help="The ZonewardConfiguration file of the controller."),
+            click.option(
+                "--config",
+                metavar="FILE",
+                help="The ZonewardConfiguration file of the controller.",
+                shell_complete=complete_files,
+            ),
             click.option("-q", "--quiet", is_flag=True, help="Do not report the steps."),
-            click.argument("service", metavar="[NAMESPACE/]SERVICE"),
+            click.argument("service", metavar="[NAMESPACE/]SERVICE", shell_complete=complete_service),
         )
     ):
         wrapped = option(wrapped)
@@ -126,10 +149,11 @@ def _find_service(service: str, options: Options) -> "tuple[ClientConfig, Object
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
-    if slash and options.namespace not in (None, namespace):
-        raise click.UsageError(f"-n: expected {namespace}, as in {service}, got {options.namespace}")
+    given = options.namespaces[0] if options.namespaces else namespace
+    if slash and given != namespace:
+        raise click.UsageError(f"-n: expected {namespace}, as in {service}, got {given}")
     access, _ = find_cluster(options)
-    return access, (namespace or options.namespace or access.namespace, name)
+    return access, (given or access.namespace, name)
 
 
 # --- dry run ----------------------------------------------------------------------------------------------------------

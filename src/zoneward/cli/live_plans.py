@@ -175,7 +175,7 @@ def service_ranking(options: Options) -> Rank:
 
     def rank(service: Service) -> int | None:
         meta = service.metadata
-        if options.namespace is not None and meta.namespace != options.namespace:
+        if options.namespaces and meta.namespace not in options.namespaces:
             return None
         if selector is not None and not selector.matches(meta.labels):
             return None

@@ -3,9 +3,12 @@
 import os
 import sys
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
@@ -22,6 +25,8 @@ _COMMANDS: Final = {
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }
+COMPLETE_VARIABLE: Final = "_ZONEWARD_COMPLETE"
+"""A completion script sets it, to ``bash_complete`` for example; click answers."""
 
 
 class _ReaderGone(Exception):  # noqa: N818 -- no error: the reader of our output has seen enough
@@ -37,9 +42,32 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
         if name not in _COMMANDS:
             return None
+        from zoneward.cli.choices import offer_near_values
+
         command = import_module(_COMMANDS[name][0]).command
         assert isinstance(command, click.Command)
+        offer_near_values(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from zoneward.cli.near_names import did_you_mean
+
+            near = did_you_mean(args[0], _COMMANDS)
+            raise click.UsageError(f"no such command {args[0]!r}{near}; zoneward --help lists them", ctx) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=about) for name, (_, about) in _COMMANDS.items()]
+        return [
+            *(each for each in found if each.value.startswith(incomplete)),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -52,7 +80,17 @@ class _Commands(click.Group):
             formatter.write_dl([(name, help_) for name, (_, help_) in _COMMANDS.items()])
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from zoneward.cli.version import print_version
+
+        print_version()
+        ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+              help="Print the version and exit.")  # fmt: skip
 def cli() -> None:
     """Keep Kubernetes Service traffic in its own zone without overloading anyone.
 
@@ -66,6 +104,11 @@ def cli() -> None:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 2 bad usage or bad input with one line on standard error."""
+    if COMPLETE_VARIABLE in os.environ:
+        from zoneward.cli import completion  # noqa: F401 -- registers bash
+        from zoneward.cli.cluster_completion import begin_completion
+
+        begin_completion()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,12 +1,15 @@
 """The options that several commands share."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal
 
 import click
 
+from zoneward.cli.choices import WhatIfChoice
+from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
@@ -22,7 +25,7 @@ class Options:
     context: str | None = None
     kubeconfig: str | None = None
     impersonate: str | None = None
-    namespace: str | None = None
+    namespaces: tuple[str, ...] = ()
     all_namespaces: bool = False
     selector: str | None = None
     services: tuple[str, ...] = ()
@@ -40,17 +43,19 @@ _FILES_HELP: Final = (
     " Zoneward reads the cluster of the current context."
 )
 _WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ", ".join(WHAT_IF_VALUES)
-_WHAT_IF: Final = click.option(
-    "--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."
-)
+_WHAT_IF: Final = click.option("--what-if", type=WhatIfChoice(), metavar="VALUE", help=_WHAT_IF_HELP + ".")
 _CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
 _INPUT: Final = (
-    click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
+    click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP,
+                 shell_complete=complete_files),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
-    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig."),
-    click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config."),
+    click.option("--context", metavar="NAME", help="Use this context of the kubeconfig.",
+                 shell_complete=complete_context),
+    click.option("--kubeconfig", metavar="FILE", help="Use this kubeconfig instead of $KUBECONFIG or ~/.kube/config.",
+                 shell_complete=complete_files),
     click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
-    click.option("-n", "--namespace", metavar="NAME", help="Only Services in this namespace."),
+    click.option("-n", "--namespace", "namespaces", multiple=True, metavar="NAME",
+                 help="Only Services in this namespace. May be repeated.", shell_complete=complete_namespace),
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces. This is the default for"
                  " snapshots; for a cluster the default is the namespace of the context."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
@@ -60,7 +65,8 @@ _DECIDING: Final = (
     click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
                  help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
-    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it."),
+    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
+                 shell_complete=complete_files),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                  help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set."),
 )  # fmt: skip
@@ -68,8 +74,12 @@ _NOTES: Final = (
     click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error."),
     click.option("-v", "--verbose", count=True, help="Print more notes on standard error."),
 )
-_SERVICES: Final = click.argument("services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...")
+_SERVICES: Final = click.argument(
+    "services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...", shell_complete=complete_service
+)
 
+
+_FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
 
 _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -91,11 +101,12 @@ def reading_options() -> _Decorate:
 def _options(*options: _Decorate) -> _Decorate:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def with_options(*, all_namespaces: bool, namespace: str | None, compat: str | None = None, **rest: Any) -> Any:
-            if all_namespaces and namespace is not None:
-                raise click.UsageError("-n and -A: expected one of them, got both")
+        def with_options(*, all_namespaces: bool, compat: str | None = None, **rest: Any) -> Any:
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
-            shared = Options(namespace=namespace, all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            shared = Options(all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            if all_namespaces and shared.namespaces:
+                raise click.UsageError("-n and -A: expected one of them, got both")
+            _refuse_files(shared.services)
             return function(options=shared, **own)
 
         wrapped: Callable[..., Any] = with_options
@@ -104,3 +115,11 @@ def _options(*options: _Decorate) -> _Decorate:
         return wrapped
 
     return decorate
+
+
+def _refuse_files(services: Sequence[str]) -> None:
+    """Raises a usage error for an argument that is a file: no Service has such a name, and ``-f`` is what was meant."""
+    for name in services:
+        is_name = all(part.replace("-", "").isalnum() for part in name.split("/")) and name.count("/") < 2
+        if name.lower().endswith(_FILE_ENDINGS) or (not is_name and os.path.exists(name)):  # noqa: PTH110
+            raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {name!r}; to read this file: -f {name}")

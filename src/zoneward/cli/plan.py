@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     "measured_in",
     multiple=True,
     metavar="FILE|URL",
+    shell_complete=complete_files,
     help="Show what the proxies counted beside what is predicted: files or directories with what"
     " a proxy serves at /measured, or the URL of one. May be repeated.",
 )

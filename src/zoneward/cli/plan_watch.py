@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
@@ -13,6 +14,7 @@ from zoneward.cli.cluster_input import filter_services, find_cluster, load_confi
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
+from zoneward.cli.namespaces import namespaces_without_objects, refuse_unknown_namespaces
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.client.api_errors import CallFailed
@@ -31,6 +33,7 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.transport_interface import ReadTransport
     from zoneward.kube.objects import ObjectKey
     from zoneward.report.terminal_text import Text
 
@@ -68,12 +71,12 @@ def watch_plans(options: Options, output: str) -> int:
     """
     check_usage(options, output)
     configuration = load_configuration(options)
-    access, namespace = find_cluster(options)
+    access, namespaces = find_cluster(options)
     unreadable: list[UnreadableObject] = []
     cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
     plans = LivePlans(cache, options=options, configuration=configuration, on_stale=changed.set)
     try:
-        asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
+        asyncio.run(_watch(access, namespaces, plans, cache, changed, unreadable, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
     except CallFailed as error:
@@ -85,7 +88,7 @@ def watch_plans(options: Options, output: str) -> int:
 
 async def _watch(
     access: "ClientConfig",
-    namespace: str | None,
+    namespaces: tuple[str, ...] | None,
     plans: LivePlans,
     cache: InformerCache,
     changed: asyncio.Event,
@@ -101,18 +104,25 @@ async def _watch(
             run_informers(
                 health,
                 cache,
-                options=ListScope(namespace=namespace),
+                # A cache holds one namespace or all: of several it holds all, and the plans select.
+                options=ListScope(namespace=namespaces[0] if namespaces and len(namespaces) == 1 else None),
                 settings=ReflectorSettings(fail_fast=True),
                 on_error=health.trouble,
             ),
-            _plan(plans, cache, changed, view, options),
+            _plan(plans, cache, changed, view, options, transport=health),
             _watch_connection(health, access, unreadable, view),
             view.run(),
         )
 
 
 async def _plan(
-    plans: LivePlans, cache: InformerCache, changed: asyncio.Event, view: "WatchView", options: Options
+    plans: LivePlans,
+    cache: InformerCache,
+    changed: asyncio.Event,
+    view: "WatchView",
+    options: Options,
+    *,
+    transport: "ReadTransport",
 ) -> None:
     with without_gc():
         try:
@@ -121,10 +131,12 @@ async def _plan(
         except TimeoutError:
             print_notes(options, [Note("still reading the cluster")])
             await cache.synced.wait()
+        empty = namespaces_without_objects(options, chain(cache.services, cache.pods, cache.slices))
+        await refuse_unknown_namespaces(transport, empty)
         snapshot = Snapshot(services=tuple(cache.services))
         # Raises for a name that no Service has.
         if not filter_services(snapshot, options):
-            print_notes(options, [no_services_note(snapshot)])
+            print_notes(options, [no_services_note(snapshot, options)])
         plans.begin()
         changed.clear()
         await _update(plans, view)

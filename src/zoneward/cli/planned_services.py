@@ -102,14 +102,14 @@ def select_services(options: Options) -> SelectedServices:
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
         taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
-    return SelectedServices(snapshot, cluster_state, tuple(services), taken, tuple(_notes(snapshot, services)))
+    return SelectedServices(snapshot, cluster_state, tuple(services), taken, tuple(_notes(snapshot, services, options)))
 
 
-def _notes(snapshot: Snapshot, services: Sequence[Service]) -> Iterator[Note]:
+def _notes(snapshot: Snapshot, services: Sequence[Service], options: Options) -> Iterator[Note]:
     yield from reading_notes(snapshot)
     if not snapshot.has_pods:
         yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")
     if not snapshot.nodes:
         yield Note("no Nodes in the snapshot: zones and demand are unknown")
     if not services:
-        yield no_services_note(snapshot)
+        yield no_services_note(snapshot, options)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zoneward.cli.cluster_completion import complete_node
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_notes, table_width, wants_color
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command("route")
 @planning_options()
-@click.option("--node", required=True, metavar="NAME", help="The node whose proxy selects.")
+@click.option(
+    "--node", required=True, metavar="NAME", help="The node whose proxy selects.", shell_complete=complete_node
+)
 @click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(*, options: Options, node: str, as_is: bool, output: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
+from zoneward.cli.near_names import did_you_mean
 from zoneward.cli.options import Color, Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.input_error import InputError, show
@@ -217,8 +218,9 @@ class SimulationOptions:
         for name in ",".join(self.encoding_names).split(","):
             for encoding in _ENCODING_SETS.get(name, (name,)):
                 if encoding not in ENCODINGS:
-                    expected = ", ".join((*ENCODINGS, *_ENCODING_SETS))
-                    raise InputError("--encoding", f"expected one of {expected}, got {show(name)}")
+                    known = (*ENCODINGS, *_ENCODING_SETS)
+                    expected = f"expected one of {', '.join(known)}, got {show(name)}"
+                    raise InputError("--encoding", expected + did_you_mean(name, known))
                 if encoding in found:
                     raise InputError("--encoding", f"expected {encoding} once, got it twice")
                 found.append(encoding)
@@ -391,8 +393,9 @@ def _dataset(options: SimulationOptions) -> "Dataset":
     from zoneward.lab.csv_dataset import CsvDataset
 
     if not Path(written).exists() and os.sep not in written and not written.endswith(".csv"):
-        known = ", ".join((*COMPUTED_DATASETS, CLUSTER))
-        raise InputError("--dataset", f"expected one of {known}, or a CSV file, got {show(written)}")
+        known = (*COMPUTED_DATASETS, CLUSTER)
+        expected = f"expected one of {', '.join(known)}, or a CSV file, got {show(written)}"
+        raise InputError("--dataset", expected + did_you_mean(written, known))
     return CsvDataset(Path(written), skip_invalid=options.skip_invalid, sample=options.sample_size, seed=options.seed)
 
 

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.options import Options, reading_options
 from zoneward.cli.output import Note, print_notes
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     "--to",
     metavar="FILE",
     default="-",
+    shell_complete=complete_files,
     help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
 )
 @click.option(
@@ -50,10 +52,10 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     with without_gc(), _opened(to) as file:
         snapshot = load_snapshot(options)
         notes = list(reading_notes(snapshot))
-        if options.namespace is not None or options.selector is not None or options.services:
+        if options.namespaces or options.selector is not None or options.services:
             services = filter_services(snapshot, options)
             if not services:
-                notes.append(no_services_note(snapshot))
+                notes.append(no_services_note(snapshot, options))
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.heuristics import HEURISTICS

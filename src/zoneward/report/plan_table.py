@@ -106,7 +106,6 @@ def plan_table(
         rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
         width=width,
-        whole=wide,
     )
     parts = [_heading(demand, short_of), table]
     if measured is not None:

@@ -58,7 +58,7 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
         style = "green" if is_near else "yellow" if each.rule == "terminating" else ""
         used = Text(f"{len(each.all_reachable)} of {each.known}")
         rows.append([label, Text(each.rule, style), used, _endpoints(each)])
-    table = align_columns(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)
+    table = align_columns(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width, cut=True)
     legend = Text("USES: endpoints this node may send to, of all of the port's. More: -o json.", "dim")
     return Group(heading, table, legend)
 

@@ -6,10 +6,9 @@ from itertools import accumulate, chain, takewhile
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 
 from zoneward.report.plan_table import plan_table
-from zoneward.report.terminal_text import StyledText, Terminal, Text, join_lines, render_lines
+from zoneward.report.terminal_text import StyledText, TableText, Terminal, Text, render_lines
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
 from zoneward.slices.plan import ServicePlan
@@ -94,6 +93,7 @@ def _rows(plan: ServicePlan) -> int:
 
 def _mark_rows(table: RenderableType, plans: Sequence[ServicePlan], marked: Collection[_Key]) -> RenderableType:
     """The same table with the rows of some Services in reverse."""
+    assert isinstance(table, TableText)
     rows: list[int] = []
     number = 0
     for plan in plans:
@@ -101,15 +101,7 @@ def _mark_rows(table: RenderableType, plans: Sequence[ServicePlan], marked: Coll
         if _key(plan) in marked:
             rows.extend(range(number, number + size))
         number += size
-    if isinstance(table, Table):
-        for row in rows:
-            table.rows[row].style = _MARK
-        return table
-    assert isinstance(table, StyledText)
-    lines = list(table.split("\n"))
-    for row in rows:
-        lines[row + _HEAD].stylize(_MARK)
-    return join_lines(lines)
+    return table.mark_rows(rows, _MARK)
 
 
 # --- the screen of the demo -------------------------------------------------------------------------------------------
@@ -203,14 +195,16 @@ def demo_screen(
         known_zones=[each.zone for each in zones],
     )
     assert isinstance(group, Group)
-    table = render_lines(_mark_rows(group.renderables[1], plans, marked), terminal)
+    rows = group.renderables[1]
+    assert isinstance(rows, TableText)
+    table = render_lines(_mark_rows(rows, plans, marked), terminal)
     most = height - len(above) - 1 - _LEAST_LOG
     if len(table) > most:
-        shown = max(1, most - _HEAD - 1)
-        missing = len(table) - _HEAD - shown
-        table = table[: _HEAD + shown]
-        if missing > 0:
-            table += render_lines(Text(f"and {missing} more", "dim"), terminal)
+        ends = [end for _, end in rows.row_lines]
+        shown = max(1, sum(1 for end in ends if end < most))
+        table = table[: ends[shown - 1] if ends else most]
+        if shown < len(ends):
+            table += render_lines(Text(f"and {len(ends) - shown} more", "dim"), terminal)
     rule = Text("── written, and why ".ljust(width, "─"), "dim")
     body = [*above, *table, *render_lines(_cut(rule, width), terminal)]
     return [*body, *_log_lines(log, terminal, max(0, height - len(body)))][:height]

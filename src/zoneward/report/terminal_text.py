@@ -2,21 +2,24 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import rich.text
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.table import Table
 
 from zoneward.kube.safe_text import printable
 
 StyledText = rich.text.Text
 """Also what comes of a `Text` that is cut, split or joined."""
 _SHORTEST_REASON, _LEAST_REASON = 24, 12
-"""Columns for the reason: what names give way for, and what it has in any case."""
+"""Columns for the reason: what names give way for, and what it needs at least to stand beside the others."""
+_FEW_LINES: Final = 2
 _SHORTEST_NAME: Final = 16
+_INDENT: Final = "    "
+_WRAPPING: Final = Console(width=80)
+"""rich asks a console how to wrap; each call names its own width."""
 _LINE_END: Final = rich.text.Text("\n", no_wrap=True)
 
 
@@ -55,53 +58,106 @@ def join_wrapped(texts: Iterable[str], style: str = "") -> StyledText:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
+class TableText(Text):
+    """A table as lines of text, which knows the lines of each row."""
+
+    def __init__(self, head: Sequence[StyledText], rows: Sequence[Sequence[StyledText]]) -> None:
+        super().__init__(no_wrap=True, overflow="ellipsis")
+        self.append_text(join_lines(chain(head, *rows)))
+        ends = [len(head), *accumulate(map(len, rows), initial=len(head))][1:]
+        self.row_lines: tuple[tuple[int, int], ...] = tuple(pairwise(ends))
+        """The first line of each row, and the one after its last, counted from the head's first."""
+
+    def mark_rows(self, rows: Iterable[int], style: str) -> StyledText:
+        """The same table with these rows in a style."""
+        lines = list(self.split("\n"))
+        for row in rows:
+            for line in lines[slice(*self.row_lines[row])]:
+                line.stylize(style)
+        return join_lines(lines)
+
+
 def align_columns(
     columns: Sequence[str],
     rows: Sequence[Sequence[StyledText]],
     *,
     right: Collection[str],
     width: int,
-    whole: bool = False,
-) -> RenderableType:
+    cut: bool = False,
+) -> TableText:
     """A table in which every column but the last is as wide as it needs to be.
 
-    The last one takes the rest: it is cut, or, where the ``whole`` text is wanted, continues in more lines.
+    The last one, which says why, takes the rest, and is never lost: what is too long for it continues below, and where
+    there is hardly any room beside the other columns, it has lines of its own. It is ``cut`` only where that is wanted.
+    Where the other columns are too wide, the first ones that are not ``right``, the names, have a line of their own.
     """
-    rows = _shorten_names(columns, rows, width)
-    widths = [
-        max(max((row[number].cell_len for row in rows), default=0), cell_len(name))
-        for number, name in enumerate(columns[:-1])
-    ]
-    longest = max((row[-1].cell_len for row in rows), default=0)
-    rest = min(width - sum(widths) - 2 * len(widths), max(longest, cell_len(columns[-1])))
-    # A column of numbers at the end is as wide as these; words there need some room in any case.
-    widths.append(max(rest, 0 if columns[-1] in right else _LEAST_REASON))
     on_right = [name in right for name in columns]
-    if not whole:
-        head = _join_cells([Text(name, "bold") for name in columns], widths, on_right)
-        rule = Text("─" * (sum(widths) + 2 * (len(widths) - 1)))
-        return join_lines([head, rule, *(_join_cells(row, widths, on_right) for row in rows)])
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for number, name in enumerate(columns):
-        last = number == len(columns) - 1
-        table.add_column(
-            Text(name), justify="right" if on_right[number] else "left", no_wrap=not last, width=widths[number]
-        )
-    for row in rows:
-        table.add_row(*row)
-    return table
+    shortened = _shorten_names(columns, rows, width)
+    *widths, last = _widths(columns, shortened)
+    # Numbers at the end need all their room, words a little: where it is not there, names make it.
+    needed = last if on_right[-1] else min(last, _LEAST_REASON)
+    stacked, left = 0, next((number for number, is_right in enumerate(on_right) if is_right), 1)
+    while sum(widths) + 2 * len(widths) + needed > width and stacked < left:
+        widths = [0, *widths[1 if stacked == 0 else 2 :]]
+        stacked += 1
+        needed = needed if on_right[-1] else -2
+    rows = rows if stacked else shortened
+    room = max(width - sum(widths) - 2 * len(widths), _LEAST_REASON if cut else 0)
+    widths.append(last if on_right[-1] else min(room, max(last, _LEAST_REASON)))
+    layout = _Layout(
+        tuple(widths), tuple(on_right[max(stacked - 1, 0) :]), width, stacked=stacked, cut=cut or on_right[-1]
+    )
+    head = layout.lines([Text(name, "bold") for name in columns])
+    rule = Text("─" * min(max(line.cell_len for line in head), width))
+    return TableText([*head, rule], [layout.lines(row) for row in rows])
 
 
-def _join_cells(cells: Sequence[StyledText], widths: Sequence[int], on_right: Sequence[bool]) -> StyledText:
-    """One line of text: a table of thousands of rows is laid out in a moment where a real one takes many."""
-    line = Text(no_wrap=True, overflow="ellipsis")
-    for number, (cell, width, right) in enumerate(zip(cells, widths, on_right, strict=True)):
-        if cell.cell_len > width:
-            cell.truncate(width, overflow="ellipsis")
-        room = " " * (width - cell.cell_len)
-        line.append("  " if number else "").append(room if right else "").append_text(cell)
-        line.append("" if right else room)
-    return line
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[StyledText]]) -> list[int]:
+    return [
+        max(cell_len(name), max((row[number].cell_len for row in rows), default=0))
+        for number, name in enumerate(columns)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How the cells of a row become lines. The first ``stacked`` cells have a line of their own."""
+
+    widths: tuple[int, ...]
+    on_right: tuple[bool, ...]
+    width: int
+    stacked: int
+    cut: bool
+
+    def lines(self, cells: Sequence[StyledText]) -> list[StyledText]:
+        """A table of thousands of rows is laid out in a moment where rich's own takes many."""
+        above = []
+        if self.stacked:
+            names = [cell for cell in cells[: self.stacked] if cell.cell_len]
+            above = [Text("  ").join(names)] if names else []
+            cells = [Text(), *cells[self.stacked :]]
+        last, room = cells[-1], self.widths[-1]
+        if self.cut or last.cell_len <= room:
+            return [*above, self._join(cells)]
+        beside = last.wrap(_WRAPPING, room) if room >= _LEAST_REASON else ()
+        if beside and (room >= _SHORTEST_REASON or len(beside) <= _FEW_LINES):
+            first, *rest = beside
+            indent = " " * (sum(self.widths[:-1]) + 2 * (len(self.widths) - 1))
+            return [*above, self._join([*cells[:-1], first]), *(Text(indent).append_text(line) for line in rest)]
+        below = last.wrap(_WRAPPING, max(self.width - len(_INDENT), 1))
+        return [*above, self._join([*cells[:-1], Text()]), *(Text(_INDENT).append_text(line) for line in below)]
+
+    def _join(self, cells: Sequence[StyledText]) -> StyledText:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        shown = zip(cells, self.widths, self.on_right, strict=True)
+        # A last column without any width would still have the blanks before it.
+        for number, (cell, width, right) in enumerate(shown if self.widths[-1] else list(shown)[:-1]):
+            if cell.cell_len > width:
+                cell.truncate(width, overflow="ellipsis")
+            room = " " * (width - cell.cell_len)
+            line.append("  " if number else "").append(room if right else "").append_text(cell)
+            line.append("" if right else room)
+        return line
 
 
 def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]], width: int) -> list[list[StyledText]]:

@@ -150,8 +150,8 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     return snapshot
 
 
-def read_cluster(config: "ClientConfig", *, namespace: str | None) -> Snapshot:
-    """Every Node of a live cluster, and the Services, Pods and EndpointSlices of one namespace or of all.
+def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None) -> Snapshot:
+    """Every Node of a live cluster, and the Services, Pods and EndpointSlices of some namespaces, or with None of all.
 
     Raises InputError. Each kind is as of one moment, but not of the same one. An object that cannot be decoded is left
     out with a warning: one tenant's object must not keep everybody from an answer.
@@ -169,9 +169,13 @@ def read_cluster(config: "ClientConfig", *, namespace: str | None) -> Snapshot:
     async def read() -> Snapshot:
         async with Transport(config) as transport:
             unreadable: list[UnreadableObject] = []
-            objects = await list_resources(
-                transport, CACHED_RESOURCES, ListScope(namespace=namespace), on_unreadable=unreadable.append
-            )
+            objects: list[Object] = []
+            resources = CACHED_RESOURCES
+            for namespace in (None,) if namespaces is None else namespaces:
+                scope = ListScope(namespace=namespace)
+                objects += await list_resources(transport, resources, scope, on_unreadable=unreadable.append)
+                # Nodes are in no namespace: once is enough.
+                resources = tuple(each for each in resources if each.namespaced)
             return Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))
 
     try:

@@ -220,7 +220,7 @@ def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_n
 
 
 def test_what_lacks_address_port_or_token_is_no_pod(tmp_path: Path, service_account: str) -> None:
-    line, home = f"{tmp_path}/.kube/config: {NO_CONTEXT}", {**POD, "HOME": str(tmp_path)}
+    line, home = f"there is no kubeconfig: looked for {tmp_path}/.kube/config", {**POD, "HOME": str(tmp_path)}
     for missing in POD:
         assert told(environment={**home, missing: ""}, service_account=service_account) == line
     assert told(environment=home, service_account=str(tmp_path / "none")) == line
@@ -313,7 +313,7 @@ def test_a_bad_file_is_told_in_one_line_with_file_field_expected_and_got(tmp_pat
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    line = "no kubeconfig file: context: expected one of the contexts (there are none), got 'x'"
+    line = f"there is no kubeconfig: looked for {tmp_path}/.kube/config"
     assert told(context="x", environment={"HOME": str(tmp_path)}) == line
     assert told(kubeconfig=str(tmp_path)) == f"{tmp_path}: expected a readable file, got: Is a directory"
     large = tmp_path / "large"

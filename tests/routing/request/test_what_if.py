@@ -12,7 +12,7 @@ from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, DefaultApproach, HintsSettings
 from zoneward.routing.request.approach import RequestedApproach, requested_approach
-from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested, find_what_if_value
 from zoneward.routing.rules import RuleLog
 
 
@@ -85,3 +85,46 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
 def test_what_if_takes_no_other_value(value: str) -> None:
     with pytest.raises(ValueError, match=r"^expected one of Auto, ProportionalZoneCPU, .*none, got "):
         as_if_requested(a_service(), value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((value, value) for value in WHAT_IF_VALUES),
+        *((value.upper(), value) for value in WHAT_IF_VALUES),
+        ("PreferClose", "PreferSameZone"),
+        ("preferclose", "PreferSameZone"),
+        ("cluster-wide", "none"),
+        ("ClusterWide", "none"),
+        ("Disabled", "none"),
+        ("Require", "RequireZone"),
+        ("Original", "random"),
+        ("LocalShared", "local-shared"),
+        ("zoneward.dev/Balanced", "Balanced"),
+        ("zoneward.dev/PreferSameZone", "PreferSameZone"),
+        ("Hints/ProportionalZoneCPU", "ProportionalZoneCPU"),
+        ("Subsetting/local-opt", "local-opt"),
+        ("TrafficDistribution/PreferSameNode", "PreferSameNode"),
+        ("zoneward.dev/local", None),
+        ("zoneward.dev/none", None),
+        ("example.com/Balanced", None),
+        ("Hints/none", None),
+        ("a/b/Balanced", None),
+        ("PreferSame", None),
+        ("", None),
+        ("/", None),
+    ],
+)
+def test_every_name_that_docs_and_tables_use_means_a_value(name: str, value: str | None) -> None:
+    assert find_what_if_value(name) == value
+
+
+@pytest.mark.parametrize("name", names.TRAFFIC_DISTRIBUTIONS)
+def test_an_other_name_asks_for_what_the_value_does(name: str) -> None:
+    """`PreferClose` is not one of the values: as a setting of a Service it must mean what its value means."""
+    value = find_what_if_value(name)
+    assert value is not None
+    service = a_service()
+    asked = replace(service, spec=replace(service.spec, traffic_distribution=name))
+    expected = requested_approach(as_if_requested(service, value), Configuration(), RuleLog())
+    assert requested_approach(asked, Configuration(), RuleLog()).heuristic == expected.heuristic

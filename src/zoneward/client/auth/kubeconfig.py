@@ -43,13 +43,15 @@ def load_client_config(
     merged = _MergedKubeconfig.of(files, must_exist=bool(kubeconfig))
     name = context or merged.current
     config = None
-    if name:
+    if name and merged.read:
         config = merged.config(name)
-    elif not kubeconfig:
+    elif not kubeconfig and not context:
         config = in_cluster_config(environment=environment, directory=service_account)
+    if config is None and not merged.read:
+        named_by = " (from $KUBECONFIG)" if environment.get("KUBECONFIG", "").strip(os.pathsep) else ""
+        raise InputError("there is no kubeconfig", f"looked for {', '.join(files)}{named_by}")
     if config is None:
-        source = os.pathsep.join(merged.read or files)
-        raise InputError(source, "expected a current-context, or --context NAME, got none")
+        raise InputError(os.pathsep.join(merged.read), "expected a current-context, or --context NAME, got none")
     user = config.user
     if impersonate:
         if not impersonate.isprintable():
@@ -57,6 +59,12 @@ def load_client_config(
         # kubectl, too, leaves groups, uid and extras of the file as they are.
         user = replace(user, impersonation=replace(user.impersonation, user=impersonate))
     return replace(config, user=user, environment=environment)
+
+
+def context_names(*, kubeconfig: str | None = None, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of all contexts; none where there is no file. Raises InputError."""
+    files = [kubeconfig] if kubeconfig else _files(environment)
+    return _MergedKubeconfig.of(files, must_exist=False).names("contexts")
 
 
 def _files(environment: Mapping[str, str]) -> list[str]:
@@ -84,7 +92,7 @@ class _MergedKubeconfig:
 
     def config(self, context: str) -> ClientConfig:
         """The configuration of a context, its ``environment`` still empty."""
-        chosen = self._entry("contexts", context, named_in=self.read[0] if self.read else "no kubeconfig file")
+        chosen = self._entry("contexts", context, named_in=self.read[0])
         cluster = self._named(chosen, "cluster", "clusters")
         user = self._named(chosen, "user", "users") if chosen.text("user") else None
         return ClientConfig(
@@ -94,6 +102,9 @@ class _MergedKubeconfig:
             context=context,
             source=(user or chosen).source,
         )
+
+    def names(self, section: str) -> tuple[str, ...]:
+        return tuple(self._entries[section])
 
     def _add(self, document: DocumentFields) -> None:
         self.read.append(document.source)

@@ -8,12 +8,14 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import (
     BALANCED,
+    HEURISTICS,
     PREFER_ZONE,
     PROPORTIONAL_ZONE_CPU,
     REQUIRE_ZONE,
     SUBSETTING_ALGORITHMS,
+    find_heuristic,
 )
-from zoneward.routing.request.approach import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS
+from zoneward.routing.request.approach import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS, Approach
 
 NO_APPROACH: Final = "none"
 WHAT_IF_VALUES: Final = (
@@ -32,6 +34,41 @@ _TOPOLOGY_MODES: Final = {
     BALANCED.name: f"{names.DOMAIN}/{BALANCED.name}",
 }
 """The annotation ``topology-mode`` for each of these values."""
+
+_OTHER_NAMES: Final = {
+    names.PREFER_CLOSE: names.PREFER_SAME_ZONE,
+    names.SUBSETTING_REQUIRE: REQUIRE_ZONE.name,
+    "cluster-wide": NO_APPROACH,
+    "Disabled": NO_APPROACH,
+    "Original": "random",
+}
+"""What else settings, tables, the API and the proposals' tool call them."""
+
+
+def find_what_if_value(name: str) -> str | None:
+    """The value of `WHAT_IF_VALUES` that a name means, or None.
+
+    Names are the values themselves and those that the API, the annotations and the tables use: ``PreferClose``,
+    ``cluster-wide``, ``zoneward.dev/Balanced``, ``Hints/ProportionalZoneCPU``. Letter case, ``-`` and ``_`` make no
+    difference where only one value is meant.
+    """
+    if name in WHAT_IF_VALUES:
+        return name
+    prefix, slash, rest = name.rpartition("/")
+    if slash:
+        found = find_what_if_value(rest)
+        if prefix.casefold() == names.DOMAIN:
+            return found if find_heuristic(f"{names.DOMAIN}/{found}") else None
+        return found if prefix in tuple(Approach) and found in HEURISTICS else None
+    meant = {value for known, value in _ALL_NAMES if _fold(known) == _fold(name)}
+    return meant.pop() if len(meant) == 1 else None
+
+
+def _fold(name: str) -> str:
+    return name.replace("-", "").replace("_", "").casefold()
+
+
+_ALL_NAMES: Final = (*((value, value) for value in WHAT_IF_VALUES), *_OTHER_NAMES.items())
 
 
 def as_if_requested(service: Service, value: str) -> Service:

@@ -1,0 +1,1 @@
+"""Pure: what a cluster does now, why, and what to change."""

@@ -1,0 +1,166 @@
+"""A real bash, and what kubectl reads, complete commands, values, and names of the cluster or the files on the line."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.live_cluster import Cluster, configuration
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.cli import cluster_completion
+from zoneward.cli.kubectl_completion import candidates
+
+TRY = """
+PATH="$1:$PATH"
+source <(zoneward completion bash)
+compopt() { echo "compopt $*"; }
+COMP_LINE="$2" COMP_POINT="${3:-${#2}}"
+_zoneward_completion zoneward
+printf '%s\\n' "${COMPREPLY[@]}"
+complete -p zoneward
+"""
+
+
+def in_bash(folder: Path, line: str, *, at: int | None = None, **environment: str) -> list[str]:
+    """What bash would offer for a line with the cursor at its end or ``at`` an offset."""
+    program = folder / "zoneward"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zoneward "$@"\n')
+    program.chmod(0o755)
+    words = ["bash", "--norc", "-c", TRY, "bash", str(folder), line, *([] if at is None else [str(at)])]
+    done = subprocess.run(
+        words, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == ""
+    *found, registered = done.stdout.splitlines()
+    assert registered == "complete -o nosort -F _zoneward_completion zoneward"
+    return [each for each in found if each]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("zoneward pl", ["plan"]),
+        ("zoneward --v", ["--version"]),
+        ("zoneward plan --what-if PreferSame", ["PreferSameZone", "PreferSameNode"]),
+        ("zoneward plan --what-if=PreferSameN", ["PreferSameNode"]),
+        ("zoneward plan --sample -n ", ["kube-system", "payments", "shop"]),
+        ("zoneward plan -f cluster/", ["compopt -o default"]),
+        ("zoneward plan --context arn:aws:eks:", ["eu:1:cluster/a", "eu:1:cluster/b"]),
+    ],
+)
+def test_bash_completes(tmp_path: Path, line: str, expected: list[str]) -> None:
+    """Names of contexts have colons, at which bash splits words."""
+    document = configuration("http://127.0.0.1:1")
+    for name in ("a", "b"):
+        context = {"cluster": "here", "user": "me"}
+        document["contexts"].append({"name": f"arn:aws:eks:eu:1:cluster/{name}", "context": context})
+    document["contexts"].append({"name": "arn:aws:eks:$(reboot)", "context": context})
+    (tmp_path / "config").write_text(yaml.safe_dump(document))
+    assert in_bash(tmp_path, line, KUBECONFIG=str(tmp_path / "config")) == expected
+
+
+def test_bash_completes_where_the_cursor_is(tmp_path: Path) -> None:
+    assert in_bash(tmp_path, "zoneward compa --sample", at=len("zoneward compa")) == ["compare"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_a_script_that_asks_for_their_own_form(zoneward: Commands, shell: str) -> None:
+    result = zoneward("completion", shell)
+    assert result.status == 0
+    assert f"_ZONEWARD_COMPLETE={shell}_complete" in result.out
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def names(*words: str) -> list[str]:
+    """The candidates for kubectl, which is told to complete no files."""
+    *found, directive = candidates(words).splitlines()
+    assert directive == ":4"
+    return found
+
+
+FROM_FILES = [
+    (("plan", "--sample", "-n", ""), ["kube-system", "payments", "shop"]),
+    (("plan", "-f", str(SAMPLE), "-n", "sh"), ["shop"]),
+    (("plan", "--sample", "shop/ca"), ["shop/cart", "shop/catalog"]),
+    (("plan", "--sample", "pay"), ["payments/api", "payments/bank-gateway", "payments/ledger"]),
+    (("plan", "--sample", "-n", "shop", "cart", "ca"), ["cart", "catalog"]),
+    (("route", "--sample", "--node", "worker-b"), [f"worker-b{number}" for number in range(1, 9)]),
+    (("compare", "--only", "none,local-s"), ["none,local-shared"]),
+    (("compare", "--sort", "g"), ["gain"]),
+    (("completion", "z"), ["zsh"]),
+]
+LIVE = [
+    (("plan", "-n", ""), ["kube-system", "payments", "shop"]),
+    (("plan", "-n", "shop", "-n", "p"), ["payments"]),
+    (("plan", "ca"), ["cart", "catalog"]),
+    (("plan", "-n", "payments", ""), ["api", "bank-gateway", "ledger"]),
+    (("plan", "payments/a"), ["payments/api"]),
+    (("plan", "-A", "payments/a"), ["payments/api"]),
+    (("plan", "-A", "kube-system/k"), ["kube-system/kube-dns"]),
+    (("plan", "--context", ""), ["here", "there"]),
+    (("plan", "--context", "there", ""), ["api", "bank-gateway", "ledger"]),
+    (("adopt", "-n", "payments", "a"), ["api"]),
+    (("adopt", "shop/ca"), ["shop/cart", "shop/catalog"]),
+    (("route", "--node", "worker-b"), [f"worker-b{number}" for number in range(1, 9)]),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), FROM_FILES, ids=str)
+def test_names_come_from_the_files_on_the_line(words: tuple[str, ...], expected: list[str]) -> None:
+    assert names(*words) == expected
+
+
+@pytest.mark.parametrize(("words", "expected"), LIVE, ids=str)
+@pytest.mark.usefixtures("cluster")
+def test_names_come_from_the_cluster(words: tuple[str, ...], expected: list[str]) -> None:
+    assert names(*words) == expected
+
+
+def test_commands_come_with_what_they_do() -> None:
+    assert names("rou") == ["route\tShow which endpoints the proxy on one node would select."]
+
+
+@pytest.mark.parametrize("option", ["-f", "--kubeconfig", "--config", "--measured"])
+def test_files_are_left_to_the_shell(option: str) -> None:
+    assert candidates(("plan", option, "clus")) == ":0\n"
+
+
+# --- nothing goes wrong aloud -----------------------------------------------------------------------------------------
+
+
+def test_errors_offer_nothing_and_say_nothing(
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken, large = tmp_path / "broken.yaml", tmp_path / "large.json"
+    broken.write_text("{")
+    with large.open("wb") as opened:
+        opened.truncate(2 << 20)
+    for file in (broken, large, tmp_path / "missing", "-"):
+        assert names("plan", "-f", str(file), "-n", "") == []
+    assert names("plan", "--kubeconfig", str(broken), "") == []
+    assert names("plan", "--context", "nowhere", "-n", "") == []
+    cluster.server.refusals.update(namespaces=403, services=403)
+    assert names("plan", "-n", "") == []
+    assert names("plan", "") == []
+    assert names("plan", "--no-such-option", "--no") == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_names_that_a_shell_would_read_differently_are_not_offered(cluster: Cluster) -> None:
+    for name in ("cart;reboot", "cart$(reboot)", "cart\x1b[31m", "cart two"):
+        cluster.server.put("services", name, "shop")
+    assert names("plan", "cart") == ["cart"]
+
+
+def test_a_server_that_does_not_answer_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_completion, "TIME_LIMIT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(yaml.safe_dump(configuration(f"http://127.0.0.1:{silent.getsockname()[1]}")))
+        assert names("plan", "--kubeconfig", str(kubeconfig), "-n", "") == []

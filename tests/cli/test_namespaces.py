@@ -1,0 +1,118 @@
+"""A namespace that nobody knows is bad input; one without Services is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.live_cluster import OBJECTS, Cluster
+from tests.cli.running import Commands
+
+COMMANDS = (("plan",), ("compare",), ("route", "--node", "worker-a2"), ("snapshot",))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_namespace_without_any_object_in_files_is_bad_input(zoneward: Commands, command: tuple[str, ...]) -> None:
+    result = zoneward(*command, "--sample", "-n", "shop", "-n", "shpo")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        "zoneward: -n: expected one of the 3 namespaces in the snapshot (kube-system, payments, shop), got 'shpo'"
+        " (did you mean 'shop'?)\n"
+    )
+
+
+def test_a_namespace_with_pods_alone_is_known_in_files(zoneward: Commands, tmp_path: Path) -> None:
+    pod = next(each for each in OBJECTS if each["kind"] == "Pod")
+    pod = json.loads(json.dumps(pod))
+    pod["metadata"]["namespace"] = "jobs"
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([*OBJECTS, pod], sort_keys=False))
+    result = zoneward("plan", "-f", file, "-n", "jobs", "-o", "json")
+    assert (result.status, json.loads(result.out)["decisions"]) == (0, [])
+    assert "no Service to show" in result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("crat", "'cart'"),
+        ("shpo/cart", "'shop/cart'"),
+        ("payments/cart", "'shop/cart'"),
+        ("Cart", "'cart'"),
+    ],
+)
+def test_an_unknown_service_is_bad_input_with_near_names(zoneward: Commands, name: str, near: str) -> None:
+    result = zoneward("plan", "--sample", name)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: Service {name}: expected one of the 16 selected Services (")
+    assert f"(did you mean {near}" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_service_of_another_namespace_is_offered(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "-n", "payments", "cart")
+    assert result.status == 2
+    assert result.err.endswith(" (did you mean 'shop/cart'?)\n")
+
+
+def test_an_unknown_service_with_the_name_of_a_file_may_be_meant_as_one(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "snapshots").mkdir()
+    result = zoneward("plan", "--sample", "snapshots")
+    assert result.status == 2
+    assert result.err.endswith("; to read the file of this name: -f snapshots\n")
+
+
+# --- a live cluster ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("-n", "shpo"), ("shpo/cart",), ("-n", "shop", "-n", "shpo")], ids=" ".join)
+@pytest.mark.parametrize("command", [("plan",), ("plan", "--watch", "-o", "json")], ids=" ".join)
+@pytest.mark.usefixtures("cluster")
+def test_a_namespace_that_the_server_does_not_know_is_bad_input(
+    zoneward: Commands, command: tuple[str, ...], arguments: tuple[str, ...]
+) -> None:
+    result = zoneward(*command, *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "zoneward: -n: the cluster has no namespace 'shpo' (did you mean 'shop'?)\n"
+
+
+def test_a_namespace_without_objects_that_the_server_knows_is_empty(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.server.empty_namespaces = frozenset({"new"})
+    result = zoneward("plan", "-n", "new", "-o", "json")
+    assert (result.status, json.loads(result.out)["decisions"]) == (0, [])
+    assert result.err == "zoneward: no Service to show; -A shows those of all namespaces\n"
+
+
+def test_without_permission_to_get_namespaces_one_without_objects_is_bad_input(
+    zoneward: Commands, cluster: Cluster
+) -> None:
+    cluster.server.refusals["namespaces"] = 403
+    assert zoneward("plan", "-n", "shop").status == 0
+    result = zoneward("plan", "-n", "shpo")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        "zoneward: -n: there is nothing in namespace 'shpo', and without permission to get namespaces it is not known"
+        " whether it exists\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "Shop", "x" * 64, "a\n"], ids=repr)
+@pytest.mark.usefixtures("cluster")
+def test_what_cannot_be_a_namespace_is_never_asked_for(zoneward: Commands, cluster: Cluster, name: str) -> None:
+    result = zoneward("plan", "-n", name)
+    assert (result.status, result.out) == (2, "")
+    assert "expected the name of a namespace, got" in result.err
+    assert cluster.server.asked == []
+
+
+def test_several_namespaces_are_listed_one_by_one_and_nodes_once(zoneward: Commands, cluster: Cluster) -> None:
+    assert zoneward("plan", "-n", "shop", "-n", "payments").status == 0
+    paths = [path for path, _ in cluster.server.asked]
+    assert paths.count("/api/v1/nodes") == 1
+    assert {path for path in paths if path.endswith("/pods")} == {
+        "/api/v1/namespaces/shop/pods",
+        "/api/v1/namespaces/payments/pods",
+    }
