@@ -179,7 +179,8 @@ def _legend(
     if others:
         lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
     more = "" if wide else "-o wide (whole reasons), "
-    lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
+    slices = "" if is_changed else ", -o yaml (the slices)"
+    lines.append(f"More: {more}-o json (every rule that was asked){slices}.")
     return join_wrapped(lines, "dim")
 
 
