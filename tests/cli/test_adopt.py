@@ -18,6 +18,14 @@ from tests.controller.a_built_in import Shop, a_shop
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 
+WARNINGS = (
+    "warning: tools that read spec.selector do not work while a Service is adopted, among them",
+    "    kubectl port-forward service/cart, kubectl logs service/cart, kubectl exec service/cart",
+    "instead of port-forward: kubectl port-forward -n default deployment/NAME PORT, or pod/NAME of one of",
+    "    kubectl get pods -n default -l app=cart",
+    "instead of logs: kubectl logs -n default -l app=cart --prefix",
+)
+
 
 @dataclass
 class Cluster:
@@ -66,6 +74,7 @@ def test_steps_are_told_as_they_are_done_and_what_came_of_it(zoneward: Commands,
     adopted = zoneward("adopt", "default/cart")
     assert (adopted.status, adopted.out) == (0, "Service default/cart: Zoneward has it, with 1 EndpointSlice\n")
     assert [line.removeprefix("zoneward: Service default/cart: ") for line in adopted.err.splitlines()] == [
+        *(f"zoneward: {line}" for line in WARNINGS),
         "label the Service endpointslice.kubernetes.io/skip-mirror: 'true', and remember what was there before",
         "move the selector into the annotation zoneward.dev/selector: the built-in controller lets go",
         "write 1 EndpointSlice of ours, with 6 endpoints",
@@ -83,6 +92,7 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
     shown = zoneward("adopt", "cart", "--dry-run")
     assert (shown.status, shown.err) == (0, "")
     assert cluster.version == version
+    assert shown.out.splitlines()[: len(WARNINGS)] == [f"# {line}" for line in WARNINGS]
     steps = [line for line in shown.out.splitlines() if line.startswith("# ") and line[2].isdigit()]
     assert [step.split(". ")[0] for step in steps] == ["# 1", "# 2", "# 3", "# 4", "# 5"]
     assert shown.out.count("kubectl patch service cart -n default --type=merge with:") == 2
@@ -91,6 +101,7 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
     assert move == {"metadata": {"annotations": {SELECTOR_ANNOTATION: '{"app":"cart"}'}}, "spec": {"selector": None}}
     assert slice_["kind"] == "EndpointSlice"
     assert zoneward("adopt", "cart").status == 0
+    assert "warning" not in zoneward("adopt", "cart", "--dry-run").out, "it has happened"
     (written,) = cluster.do(lambda shop: shop.slices(names.MANAGER))
     assert slice_["metadata"]["name"] == written["metadata"]["name"]
     assert len(slice_["endpoints"]) == len(written["endpoints"])

@@ -32,7 +32,7 @@ from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
 from zoneward.kube.objects import ObjectMeta
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
@@ -111,6 +111,30 @@ async def test_a_service_whose_selector_is_back_is_given_back() -> None:
             shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
             await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
         assert shop.listed() == shop.steady
+
+
+async def test_a_stand_in_for_the_built_in_controller_knows_no_marks_and_no_slices_of_zoneward() -> None:
+    async with a_place() as place:
+        fill(place)
+        async with at_work(place) as ours:
+            await settle(place, ours)
+        (own,) = place.slices()
+        async with at_work(place, configuration=Configuration().as_upstream(), is_stand_in=True) as controller:
+            await settle(place, controller)
+            slices = place.slices()
+            assert own in slices
+            managers = {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in slices}
+            assert managers == {names.MANAGER, names.BUILT_IN_MANAGER}
+            adopted = {"annotations": MARK | {ENDPOINTS_ANNOTATION: "keep"}}
+            place.change(
+                "services",
+                *KEY,
+                lambda old: old | {"metadata": old["metadata"] | adopted, "spec": old["spec"] | {"selector": None}},
+            )
+            place.make_ready(1, False)
+            await settle(place, controller)
+            assert place.slices() == slices
+            assert place.objects("endpoints") == []
 
 
 async def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:

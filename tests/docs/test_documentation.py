@@ -36,7 +36,7 @@ from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
-from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
+from zoneward.report.plan_json import BeforeView, DecisionView, LoadView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
@@ -259,7 +259,10 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
     assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= told} == set()
 
 
-VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, ServiceEvent, Condition, NodeRoutes, PortRoute)
+VIEWS = (
+    *(DecisionView, ZoneView, SlicesView, BeforeView, LoadView, SkippedView, Rule, ServiceEvent, Condition),
+    *(NodeRoutes, PortRoute),
+)
 
 
 def test_the_commands_page_lists_every_field_of_the_json_and_every_rule_of_selection() -> None:

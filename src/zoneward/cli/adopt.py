@@ -1,5 +1,6 @@
 """``zoneward adopt``: one Service taken over from the built-in controller, without a gap."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +10,7 @@ from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
     from zoneward.controller.handover.handover_steps import EndpointsPolicy
+    from zoneward.kube.objects import Service
 
 
 @click.command("adopt")
@@ -27,6 +29,9 @@ def command(
     """Take one Service over from the built-in controller: move its selector to an annotation, write our EndpointSlices,
     then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
 
+    Without a selector, `kubectl port-forward service/...`, `kubectl logs service/...` and other tools that read
+    spec.selector find no Pods of the Service. The command says what to use instead.
+
     After an interruption at any point, run the same command again to continue. From then on, a running `zoneward
     controller` keeps the slices up to date.
 
@@ -44,5 +49,21 @@ def command(
         ),
         command="zoneward adopt",
         note="only `zoneward controller` updates its slices from now on",
+        warnings=_warnings,
     )
     return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)
+
+
+def _warnings(service: "Service") -> Iterator[str]:
+    """What stops working for others when the selector moves, and what to use instead; nothing once it has moved."""
+    selector = service.spec.selector
+    if not selector:
+        return
+    name, namespace = service.metadata.name, service.metadata.namespace
+    labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    broken = ", ".join(f"kubectl {verb} service/{name}" for verb in ("port-forward", "logs", "exec"))
+    yield "warning: tools that read spec.selector do not work while a Service is adopted, among them"
+    yield f"    {broken}"
+    yield f"instead of port-forward: kubectl port-forward -n {namespace} deployment/NAME PORT, or pod/NAME of one of"
+    yield f"    kubectl get pods -n {namespace} -l {labels}"
+    yield f"instead of logs: kubectl logs -n {namespace} -l {labels} --prefix"

@@ -98,10 +98,12 @@ def find_cluster(options: Options) -> "tuple[ClientConfig, tuple[str, ...] | Non
 
 
 def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
-    """The namespaces to read, or None for all: those of ``-n``, else of the given Services, else the default one."""
+    """The namespaces to read, or None for all: those of ``-n``, else of the given Services, else of those that
+    change, else the default one."""
     if options.all_namespaces:
         return None
-    named = options.namespaces or tuple(name.rpartition("/")[0] or default for name in options.services) or (default,)
+    services = options.services or options.changes.services
+    named = options.namespaces or tuple(name.rpartition("/")[0] or default for name in services) or (default,)
     for name in named:
         check_namespace_name(name)
     return tuple(dict.fromkeys(named))

@@ -1,7 +1,7 @@
 """What ``adopt`` and ``release`` share: their options, the Service, and how each step is reported or shown."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
     from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
     from zoneward.controller.handover.service_handover import ServiceHandover
-    from zoneward.kube.objects import EndpointSlice, ObjectKey
+    from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 
 _TIMEOUT: Final = 60.0
 
@@ -40,6 +40,8 @@ class HandoverCommand:
     command: str
     note: str = ""
     """Printed when it is done."""
+    warnings: "Callable[[Service], Iterable[str]]" = lambda _service: ()
+    """Lines about what the command will change for others, printed before anything is written."""
 
 
 def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,6 +123,7 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
                 key,
                 configuration=configuration,
                 report=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
+                on_begin=lambda service: print_notes(options, map(Note, direction.warnings(service))),
                 timeouts=HandoverTimeouts(total=timeout),
             )
             handovers.append(handover)
@@ -163,6 +166,8 @@ async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, 
     from zoneward.controller.handover.handover_steps import all_steps
 
     state = await handover.read_state()
+    for line in direction.warnings(state.service):
+        print_line(f"# {line}")
     for number, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
         click.echo("".join(_step_text(number, step, name)), nl=False)
 

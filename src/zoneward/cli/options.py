@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Final, Literal
 
 import click
 
+from zoneward.cli.change_options import CHANGE_OPTIONS, NO_CHANGES, InputChanges
 from zoneward.cli.choices import WhatIfChoice
 from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
@@ -32,6 +33,7 @@ class Options:
     upstream: bool = False
     config: str | None = None
     what_if: str | None = None
+    changes: InputChanges = NO_CHANGES
     consumer: str = ZONEWARD.name
     color: Color = "auto"
     quiet: bool = False
@@ -90,7 +92,7 @@ def planning_options(*, what_if: bool = True) -> _Decorate:
     ``what_if`` is off for a command that plans every approach anyway.
     """
     deciding = _DECIDING if what_if else tuple(option for option in _DECIDING if option is not _WHAT_IF)
-    return _options(*_INPUT, *deciding, *_NOTES, _SERVICES)
+    return _options(*_INPUT, *CHANGE_OPTIONS, *deciding, *_NOTES, _SERVICES)
 
 
 def reading_options() -> _Decorate:
@@ -102,8 +104,11 @@ def _options(*options: _Decorate) -> _Decorate:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def with_options(*, all_namespaces: bool, compat: str | None = None, **rest: Any) -> Any:
+            changes = {each.name: rest.pop(each.name) for each in fields(InputChanges) if each.name in rest}
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
-            shared = Options(all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            shared = Options(
+                all_namespaces=all_namespaces, upstream=compat == "upstream", changes=InputChanges(**changes), **rest
+            )
             if all_namespaces and shared.namespaces:
                 raise click.UsageError("-n and -A: expected one of them, got both")
             _refuse_files(shared.services)

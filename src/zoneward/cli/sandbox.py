@@ -23,6 +23,7 @@ class SandboxOptions:
     faults: tuple[str, ...]
     fault_seed: int
     gates: tuple[str, ...]
+    built_in: bool
     quiet: bool
 
 
@@ -94,6 +95,13 @@ class SandboxOptions:
     " TopologyAwareHints=false,PreferSameTrafficDistribution=false: hints that a stored"
     " EndpointSlice does not already have are dropped. May be repeated.",
 )
+@click.option(
+    "--with-builtin-controller",
+    "built_in",
+    is_flag=True,
+    help="Run an EndpointSlice controller that decides and labels as the built-in one of Kubernetes, so that adopt and"
+    " release can be tried. It needs the extra `controller`.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no notes on standard error.")
 def command(**values: Any) -> None:
     """Run an API server in memory for kubectl and every command of Zoneward: Services, Nodes, Pods,
@@ -102,6 +110,7 @@ def command(**values: Any) -> None:
     \b
     zoneward sandbox --sample --write-kubeconfig sandbox.kubeconfig
     zoneward sandbox -f cluster.json.gz --save cluster.json.gz
+    zoneward sandbox --sample --with-builtin-controller --write-kubeconfig sandbox.kubeconfig
     zoneward sandbox --play rollout.yaml --fault 503@0.01 --fault latency=20ms
     """
     options = SandboxOptions(**values)

@@ -5,11 +5,11 @@ import base64
 import signal
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from gzip import GzipFile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 import yaml
@@ -34,6 +34,9 @@ _SAVING: Final = 5.0
 _SHARE: Final = 20
 """At most one part in so many of the time is spent on saving."""
 
+_Controller = Callable[[SandboxServer], Coroutine[Any, Any, None]]
+"""Runs a controller of what a sandbox serves, until cancelled."""
+
 
 def run_sandbox(options: "SandboxOptions") -> None:
     """Serve until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
@@ -43,6 +46,7 @@ def run_sandbox(options: "SandboxOptions") -> None:
     if options.kubeconfig is not None:
         _refuse_other_kubeconfig(options.kubeconfig)
     play = None if options.play is None else _play(options.play)
+    controller = _built_in_controller(options) if options.built_in else None
     with without_gc():
         registry = new_registry(gates=gates)
         notes = list(_fill(registry, options))
@@ -51,7 +55,7 @@ def run_sandbox(options: "SandboxOptions") -> None:
     _print_notes(options, *notes)
     # Ctrl-C before the signal handlers are there ends the sandbox, too.
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(registry, options, faults, trust, play))
+        asyncio.run(_serve(registry, options, faults, trust, play, controller))
 
 
 async def _serve(
@@ -60,6 +64,7 @@ async def _serve(
     faults: FaultInjector | None,
     trust: ssl.SSLContext | None,
     play: "Play | None",
+    controller: _Controller | None,
 ) -> None:
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,30 +86,38 @@ async def _serve(
             _write_kubeconfig(options.kubeconfig, serving, options)
             stack.callback(options.kubeconfig.unlink, missing_ok=True)
         _announce(serving, options)
-        playing = None if play is None else asyncio.create_task(_played(play, registry, options, end))
+        works = [] if play is None else [_played(play, registry, options)]
+        if controller is not None:
+            works.append(controller(serving))
+        working = [asyncio.create_task(_ending(work, end)) for work in works]
         await _until(end, registry, options.save)
-        if playing is not None:
-            playing.cancel()
+        for each in working:
+            each.cancel()
             with suppress(asyncio.CancelledError):
-                await playing
+                await each
 
 
-async def _played(play: "Play", registry: Registry, options: "SandboxOptions", end: asyncio.Event) -> None:
-    """Run the play until cancelled. If the server refuses a step, the sandbox ends."""
-    from zoneward.sandbox.play.driver import play as perform
-
+async def _ending(work: Coroutine[Any, Any, None], end: asyncio.Event) -> None:
+    """Do work until cancelled. If it fails, the sandbox ends."""
     try:
-        await perform(
-            play,
-            registry,
-            clock=lambda: registry.now,
-            sleep=asyncio.sleep,
-            on_line=lambda line: _print_notes(options, line),
-            source=options.play or "play",
-        )
+        await work
     except BaseException:
         end.set()
         raise
+
+
+async def _played(play: "Play", registry: Registry, options: "SandboxOptions") -> None:
+    """Run the play until cancelled. Raises InputError where the server refuses a step."""
+    from zoneward.sandbox.play.driver import play as perform
+
+    await perform(
+        play,
+        registry,
+        clock=lambda: registry.now,
+        sleep=asyncio.sleep,
+        on_line=lambda line: _print_notes(options, line),
+        source=options.play or "play",
+    )
 
 
 async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> None:
@@ -153,6 +166,21 @@ def _play(file: str) -> "Play":
     from zoneward.sandbox.play.play_file import read_play
 
     return read_play(file)
+
+
+def _built_in_controller(options: "SandboxOptions") -> _Controller:
+    """Raises InputError where the extra is not installed."""
+    from zoneward.cli.daemon_command import import_program
+
+    module = import_program("zoneward.cli.sandbox_controller", command="sandbox --with-builtin-controller")
+
+    def run(serving: SandboxServer) -> Coroutine[Any, Any, None]:
+        work: Coroutine[Any, Any, None] = module.run_built_in_controller(
+            serving.address, serving.token, is_quiet=options.quiet
+        )
+        return work
+
+    return run
 
 
 def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:

@@ -25,6 +25,9 @@ class ControllerContext:
 
     ``connection`` reads, ``writer`` writes and must refuse to once we no longer lead. ``leading`` is always set where
     there are no other replicas. ``status_writer`` None: nothing but EndpointSlices is written.
+
+    ``is_stand_in``: it stands in for the built-in controller, beside Zoneward's. It knows no marks of adopted Services
+    and no slices of Zoneward.
     """
 
     connection: ReadWriteConnection
@@ -33,6 +36,7 @@ class ControllerContext:
     mode: Mode
     leading: Leadership = field(default_factory=always_leading)
     status_writer: StatusWriter | None = None
+    is_stand_in: bool = False
     metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
     log: Log = field(default_factory=SilentLog)
 

@@ -94,7 +94,8 @@ class NothingToDo(InputError):  # noqa: N818 -- it need not be an error
 
 
 class ServiceHandover:
-    """Adopts or releases one Service. ``report`` gets a line for each step that is done.
+    """Adopts or releases one Service. ``report`` gets a line for each step that is done, and ``on_begin`` the Service
+    as it is before the first one.
 
     Both raise InputError for a Service that does not exist or is refused, and where another controller does not act in
     time; and CallFailed. In each case the same call can be repeated and continues.
@@ -107,12 +108,14 @@ class ServiceHandover:
         *,
         configuration: Configuration,
         report: Callable[[str], None],
+        on_begin: Callable[[Service], None] = lambda _service: None,
         writer: Writer | None = None,
         timeouts: HandoverTimeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection, self._configuration, self._report = connection, configuration, report
+        self._on_begin = on_begin
         self._namespace, self._name = key
         self._writer = writer or Writer(connection)
         self._timeouts, self._clock, self._sleep = timeouts or HandoverTimeouts(), clock, sleep
@@ -264,6 +267,8 @@ class ServiceHandover:
         return max((start + self._timeouts.still - read_at for start in since), default=0)
 
     async def _do(self, state: HandoverState, step: HandoverStep) -> None:
+        if not self.is_begun:
+            self._on_begin(state.service)
         self.is_begun = True
         writer, namespace, name = self._writer, self._namespace, self._name
         match step:

@@ -74,6 +74,7 @@ class ServiceReconciler:
     ) -> None:
         self._connection, self._configuration, self._mode = context.connection, context.configuration, context.mode
         self._leading, self._status_writer = context.leading, context.status_writer
+        self._is_stand_in = context.is_stand_in
         self._metrics, self._log = context.metrics, context.log
         self._cache, self._queue, self._states, self._tracker = cache, queue, states, tracker
         self._conflicts, self._endpoints, self._releases, self._honored = conflicts, endpoints, releases, honored
@@ -122,7 +123,8 @@ class ServiceReconciler:
             return course
         if service.spec.type == "ExternalName":
             return AdoptionAction.SERVE if has_own else AdoptionAction.LEAVE
-        return AdoptionAction.SERVE if effective_selector(service) else AdoptionAction.LEAVE
+        selector = service.spec.selector if self._is_stand_in else effective_selector(service)
+        return AdoptionAction.SERVE if selector else AdoptionAction.LEAVE
 
     def _is_permanent(self, service: Service, each: EndpointSlice) -> bool:
         """Whether a slice is ours, belongs to this very Service, and is not being deleted."""
@@ -151,6 +153,8 @@ class ServiceReconciler:
         writes: Sequence[SliceWrite] = ordered_writes(plan, previous=previous, taken=taken)
         if verdict is ConflictVerdict.WAIT:
             writes = [each for each in writes if not is_built_in(each.slice, self._configuration)]
+        if self._is_stand_in:
+            writes = [each for each in writes if is_own(each.slice, self._configuration)]
         unreported = self._unreported_events.pop(key, ())
         # Where the Service has conditions of the last report, the plan's own events are all that is new.
         events = plan.events if own_conditions(reported) else (*unreported, *plan.events)
@@ -166,7 +170,7 @@ class ServiceReconciler:
         if self._leading.is_set():
             if verdict is ConflictVerdict.DELETE:
                 self._conflicts.taken_over(key)
-            self._endpoints.add(key, trigger_time=trigger_time)
+            self._update_endpoints(key, trigger_time=trigger_time)
             if self._status_writer is not None:
                 conditions = plan.conditions
                 if self._honored is not None:
@@ -209,7 +213,7 @@ class ServiceReconciler:
         trigger_time = self._states.trigger_times.time(key)
         # The built-in controller writes the slices, with its own trigger time.
         self._states.trigger_times.written(key)
-        self._endpoints.add(key, trigger_time=trigger_time)
+        self._update_endpoints(key, trigger_time=trigger_time)
         return await self._slice_writer.write(key, _deletions(found.doubles))
 
     def _reclaim(self, keys: Sequence[ObjectKey], now: float) -> None:
@@ -270,12 +274,17 @@ class ServiceReconciler:
     def _forget(self, key: ObjectKey) -> None:
         self._states.forget(key)
         self._conflicts.forget(key)
-        self._endpoints.add(key)
+        self._update_endpoints(key)
         self._unreported_events.pop(key, None)
         self._orphaned.discard(key)
         self._metrics.forget_service(key)
         if self._honored is not None:
             self._honored.forget(key)
+
+    def _update_endpoints(self, key: ObjectKey, *, trigger_time: str | None = None) -> None:
+        """The Endpoints object of an adopted Service is Zoneward's."""
+        if not self._is_stand_in:
+            self._endpoints.add(key, trigger_time=trigger_time)
 
     async def _read_from_server(self, key: ObjectKey) -> None:
         """The cache did not show our writes in time. From now on it has to catch up with what the server has."""

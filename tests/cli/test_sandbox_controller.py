@@ -1,0 +1,108 @@
+"""``zoneward sandbox --with-builtin-controller``: ``adopt`` and ``release`` are rehearsed as on a real cluster."""
+
+import asyncio
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import trustme
+from tests.cli.running import SAMPLE
+from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
+from tests.controller.a_controller import KEPT
+
+from zoneward.cli.sandbox_controller import run_built_in_controller
+from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
+from zoneward.sandbox.server.persistence import load_objects, new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
+
+CART = "/api/v1/namespaces/shop/services/cart"
+
+
+def _slices(running: Running, service: str) -> dict[str, set[str]]:
+    """The names of the Pods in the slices of a Service of the namespace shop, by the slices' manager."""
+    path = (
+        f"/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices?labelSelector=kubernetes.io/service-name={service}"
+    )
+    found: dict[str, set[str]] = {}
+    for each in running.ask("GET", path)["items"]:
+        pods = found.setdefault(each["metadata"]["labels"][MANAGED_BY_LABEL], set())
+        pods.update(endpoint["targetRef"]["name"] for endpoint in each.get("endpoints") or ())
+    return found
+
+
+def _wait_for(condition: Callable[[], Any]) -> None:
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp_path: Path) -> None:
+    with a_sandbox(tmp_path, "--sample", "--with-builtin-controller") as running:
+        _wait_for(lambda: len(_slices(running, "cart").get(BUILT_IN_MANAGER, ())) == 20)
+        _wait_for(lambda: _slices(running, "search"))
+        (_, cart), (_, search) = *_slices(running, "cart").items(), *_slices(running, "search").items()
+        before = running.ask("GET", CART)
+
+        adopted = running.run("adopt", "shop/cart")
+        assert adopted.returncode == 0, adopted.stderr
+        lines = [line.removeprefix("zoneward: ") for line in adopted.stderr.splitlines()]
+        assert (
+            "    kubectl port-forward service/cart, kubectl logs service/cart, kubectl exec service/cart" in lines[:2]
+        )
+        assert "instead of logs: kubectl logs -n shop -l app=cart --prefix" in lines
+        assert _slices(running, "cart") == {MANAGER: cart}
+        # Both Services lose a Pod. The built-in controller serves the one, and has let go of the other.
+        for pods in (cart, search):
+            running.ask("DELETE", f"/api/v1/namespaces/shop/pods/{min(pods)}", {"gracePeriodSeconds": 0})
+        _wait_for(lambda: _slices(running, "search") == {BUILT_IN_MANAGER: search - {min(search)}})
+        assert _slices(running, "cart") == {MANAGER: cart}
+
+        released = running.run("release", "shop/cart")
+        assert (released.returncode, released.stdout) == (
+            0,
+            "Service shop/cart: the built-in controller has it\n",
+        ), released.stderr
+        assert _slices(running, "cart") == {BUILT_IN_MANAGER: cart - {min(cart)}}
+        after = running.ask("GET", CART)
+        for service in (before, after):
+            for field in ("resourceVersion", "generation", "managedFields"):
+                service["metadata"].pop(field, None)
+        assert after == before
+        running.end()
+        assert running.process.returncode == 0
+
+
+async def test_its_controller_reaches_a_sandbox_that_serves_over_tls() -> None:
+    """Whoever issued the certificate, and for whatever name."""
+    trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("sandbox.example.com").configure_cert(trust)
+    registry = new_registry()
+    load_objects(registry, [("the sample", SAMPLE.read_bytes())])
+    async with SandboxServer(registry, trust=trust) as serving:
+        work = asyncio.create_task(run_built_in_controller(serving.address, serving.token, is_quiet=True))
+        kind = registry.kinds[KEPT]
+        async with asyncio.timeout(PATIENCE):
+            while len(list(registry.store.records(kind))) < 2:
+                await asyncio.sleep(0.01)
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+
+
+def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
+    (tmp_path / "structlog.py").write_text("raise ModuleNotFoundError('no structlog', name='structlog')\n")
+    words = ["sandbox", "--with-builtin-controller"]
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from zoneward.cli.main import run; sys.exit(run({words}))"
+    )
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "sandbox --with-builtin-controller" in done.stderr
+    assert "pip install 'zoneward[controller]'" in done.stderr
