@@ -32,7 +32,7 @@ IPV6: Final = "IPv6"
 PreviousGroups = Callable[[EndpointIdentity], ZoneGroup | None]
 """Returns the group that an endpoint was in."""
 
-_FINISHED: Final = ("Failed", "Succeeded")
+FINISHED_PHASES: Final = ("Failed", "Succeeded")
 # Shared by all endpoints: there are only eight.
 _CONDITIONS: Final = {
     (ready, serving, terminating): EndpointConditions(ready=ready, serving=serving, terminating=terminating)
@@ -63,7 +63,7 @@ def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[
 
 def has_endpoint(pod: Pod) -> bool:
     """Whether a Pod has an endpoint: it is not finished, and has an address. A terminating Pod still has one."""
-    return pod.status.phase not in _FINISHED and bool(pod.status.pod_ips or pod.status.pod_ip)
+    return pod.status.phase not in FINISHED_PHASES and bool(pod.status.pod_ips or pod.status.pod_ip)
 
 
 def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: str) -> Endpoint | None:

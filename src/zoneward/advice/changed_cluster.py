@@ -1,0 +1,410 @@
+"""A cluster as it would be with other Nodes and Pods: without a zone or a Node, with more or fewer Pods of a Service.
+
+Every function returns new values; what does not change stays the same object. `ServicePods` and `SliceReplicas` prepare
+one Service once and then change it many times, each time from its first state, in time proportional to its Pods.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from ipaddress import IPv4Address, IPv6Address
+from itertools import count
+from typing import Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointConditions,
+    EndpointIdentity,
+    EndpointSlice,
+    Node,
+    NodeCondition,
+    ObjectReference,
+    Pod,
+    PodIP,
+    PodStatus,
+    Service,
+    has_ready_condition,
+    identity,
+    is_ready,
+    is_terminating,
+    node_zone,
+)
+from zoneward.routing.demand import counts_for_demand, is_node_ready
+from zoneward.slices.endpoints import FINISHED_PHASES, IPV4, IPV6, address_types
+
+ADDED_UID: Final = "added"
+"""The UID of Pods that are added. They are the first to be removed again."""
+NO_ZONE: Final = ""
+"""Stands for the zone of Pods that have none, or that are on no known Node."""
+_FIRST_ADDRESS: Final = {IPV4: int(IPv4Address("240.0.0.1")), IPV6: int(IPv6Address("2001:db8::1"))}
+"""Added Pods get addresses from ranges that no cluster uses: reserved (RFC 1112), documentation (RFC 3849)."""
+_READY: Final = (NodeCondition(type="Ready", status="True"),)
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class ImpossibleChange(ValueError):  # noqa: N818 -- who asked for it turns it into an InputError with the option
+    """A change that cannot be made. The text is one line and names what was expected and found."""
+
+
+# --- without Nodes ----------------------------------------------------------------------------------------------------
+
+
+def nodes_in_zone(nodes: Iterable[Node], zone: str) -> frozenset[str]:
+    """The names of the Nodes of a zone."""
+    return frozenset(node.metadata.name for node in nodes if node_zone(node) == zone)
+
+
+def without_zone(nodes: Sequence[Node], pods: Sequence[Pod], zone: str) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
+    """Nodes and Pods without the Nodes of a zone and the Pods on them."""
+    return without_nodes(nodes, pods, nodes_in_zone(nodes, zone))
+
+
+def without_node(nodes: Sequence[Node], pods: Sequence[Pod], name: str) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
+    """Nodes and Pods without one Node and the Pods on it."""
+    return without_nodes(nodes, pods, (name,))
+
+
+def without_nodes(
+    nodes: Sequence[Node], pods: Sequence[Pod], names: Collection[str]
+) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
+    """Nodes and Pods without the named Nodes and the Pods on them."""
+    return (
+        tuple(node for node in nodes if node.metadata.name not in names),
+        tuple(pod for pod in pods if pod.spec.node_name not in names),
+    )
+
+
+def without_endpoints_on(
+    slices: Iterable[EndpointSlice], *, nodes: Collection[str], zones: Collection[str] = ()
+) -> tuple[EndpointSlice, ...]:
+    """Slices without the endpoints on these Nodes or in these zones: where slices are all that is known of Pods."""
+    return tuple(
+        _only_endpoints(each, lambda endpoint: endpoint.node_name not in nodes and endpoint.zone not in zones)
+        for each in slices
+    )
+
+
+def _only_endpoints(slice_: EndpointSlice, keep: Callable[[Endpoint], bool]) -> EndpointSlice:
+    endpoints = slice_.endpoints or ()
+    kept = tuple(endpoint for endpoint in endpoints if keep(endpoint))
+    return slice_ if len(kept) == len(endpoints) else replace(slice_, endpoints=kept)
+
+
+# --- more or fewer Pods of a Service ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica(Generic[_Key]):
+    """A Pod of a Service that counts: one that neither finished nor terminates, as a ReplicaSet counts them.
+
+    ``key`` finds it again, ``name`` orders it. ``zone`` is `NO_ZONE` and ``node`` empty where they are not known.
+    """
+
+    key: _Key
+    name: str
+    zone: str
+    node: str
+    ready: bool
+    added: bool
+
+
+class _Replicas(Generic[_Key]):
+    """The replicas of a Service by zone, and the Nodes on which others could run."""
+
+    def __init__(self, replicas: Iterable[_Replica[_Key]], nodes: Iterable[Node], *, zones: Iterable[str] = ()) -> None:
+        self._by_zone: dict[str, list[_Replica[_Key]]] = {}
+        for each in replicas:
+            self._by_zone.setdefault(each.zone, []).append(each)
+        for found in self._by_zone.values():
+            # A ReplicaSet, too, first removes Pods that are not ready.
+            found.sort(key=lambda each: each.name, reverse=True)
+            found.sort(key=lambda each: (not each.added, each.ready))
+        self.by_zone: Final = {zone: len(found) for zone, found in sorted(self._by_zone.items())}
+        ready = [node for node in nodes if is_node_ready(node)]
+        self._nodes: dict[str, list[str]] = {}
+        for candidates in ([node for node in ready if counts_for_demand(node)], ready):
+            # Nodes that are kept from workloads take replicas only where their zone has no others.
+            taken = frozenset(self._nodes)
+            for node in candidates:
+                if (zone := node_zone(node)) and zone not in taken:
+                    self._nodes.setdefault(zone, []).append(node.metadata.name)
+        self.zones: Final = tuple(sorted(self._nodes.keys() | set(zones)))
+        """Zones in which replicas can be added."""
+        self._templates: dict[str, _Key] = {}
+        self._used: Counter[str] = Counter(each.node for found in self._by_zone.values() for each in found)
+
+    def changes_to(self, replicas: int) -> dict[str, int]:
+        """By how many replicas each zone changes so that there are so many in all, without the zones that do not.
+
+        Replicas are added where there are the fewest and removed where there are the most; of equal zones, the first by
+        name. Raises ImpossibleChange.
+        """
+        missing = replicas - sum(self.by_zone.values())
+        changes: Counter[str] = Counter()
+        if missing > 0:
+            if not self.zones:
+                raise ImpossibleChange("expected a ready Node in a zone for more Pods, found none")
+            fewest = [(self.by_zone.get(zone, 0), zone) for zone in self.zones]
+            heapify(fewest)
+            for _ in range(missing):
+                number, zone = fewest[0]
+                changes[zone] += 1
+                heapreplace(fewest, (number + 1, zone))
+        elif missing < 0:
+            most = [(-number, zone) for zone, number in self.by_zone.items()]
+            heapify(most)
+            for _ in range(-missing):
+                number, zone = most[0]
+                changes[zone] -= 1
+                heapreplace(most, (number + 1, zone))
+        return dict(sorted(changes.items()))
+
+    def removed(self, changes: Mapping[str, int]) -> set[_Key]:
+        """The keys of the replicas that go. Raises ImpossibleChange."""
+        gone: set[_Key] = set()
+        for zone, change in changes.items():
+            found = self._by_zone.get(zone, [])
+            if -change > len(found):
+                where = f"in zone {zone}" if zone else "without a zone"
+                raise ImpossibleChange(f"expected at most {len(found)} Pods to remove {where}, got {-change}")
+            gone.update(each.key for each in found[: max(0, -change)])
+        return gone
+
+    def places(self, changes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+        """The zone and the Node of each replica that is added. Raises ImpossibleChange.
+
+        Of the Nodes of a zone, those with the fewest replicas come first; of equal ones, the first by name.
+        """
+        for zone, change in sorted(changes.items()):
+            if change <= 0:
+                continue
+            if zone not in self.zones:
+                known = ", ".join(self.zones) or "there is none"
+                raise ImpossibleChange(f"expected a zone with a ready Node ({known}), got {zone!r}")
+            nodes = [(self._used[node], node) for node in self._nodes.get(zone, [""])]
+            heapify(nodes)
+            for _ in range(change):
+                used, node = nodes[0]
+                yield zone, node
+                heapreplace(nodes, (used + 1, node))
+
+    def template(self, zone: str) -> _Key:
+        """The key of the replica to copy: a ready one, of the same zone where there is one. Raises ImpossibleChange."""
+        if zone not in self._templates:
+            every = [each for found in self._by_zone.values() for each in found]
+            if not every:
+                raise ImpossibleChange("expected a Pod to copy, found none")
+            best = min(every, key=lambda each: (not each.ready, each.zone != zone, each.added, each.name))
+            self._templates[zone] = best.key
+        return self._templates[zone]
+
+
+class ServicePods:
+    """The Pods of one Service, to be changed any number of times, each time from what was given.
+
+    ``taken`` has names and addresses of others, which Pods that are added avoid.
+    """
+
+    def __init__(
+        self, service: Service, pods: Iterable[Pod], *, nodes: Iterable[Node], taken: Container[str] = ()
+    ) -> None:
+        self._service = service
+        self._pods = tuple(pods)
+        nodes = tuple(nodes)
+        zones = {node.metadata.name: node_zone(node) or NO_ZONE for node in nodes}
+        self._replicas = _Replicas(
+            (
+                _Replica(
+                    key=number,
+                    name=pod.metadata.name,
+                    zone=zones.get(pod.spec.node_name, NO_ZONE),
+                    node=pod.spec.node_name,
+                    ready=has_ready_condition(pod.status.conditions),
+                    added=pod.metadata.uid == ADDED_UID,
+                )
+                for number, pod in enumerate(self._pods)
+                if pod.metadata.deletion_timestamp is None and pod.status.phase not in FINISHED_PHASES
+            ),
+            nodes,
+        )
+        own = {pod.metadata.name for pod in self._pods} | {
+            ip for pod in self._pods for ip in (pod.status.pod_ip, *(each.ip for each in pod.status.pod_ips or ()))
+        }
+        self._taken = (own, taken)
+
+    @property
+    def by_zone(self) -> Mapping[str, int]:
+        """Pods that neither finished nor terminate, by zone; `NO_ZONE` is for those on no known Node."""
+        return self._replicas.by_zone
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The zones in which Pods can be added: those with a ready Node."""
+        return self._replicas.zones
+
+    def changes_to(self, replicas: int) -> dict[str, int]:
+        """By how many Pods each zone changes so that there are so many in all. Raises ImpossibleChange.
+
+        Pods are added where there are the fewest and removed where there are the most; of equal zones, the first by
+        name.
+        """
+        return self._replicas.changes_to(replicas)
+
+    def changed(self, changes: Mapping[str, int]) -> tuple[Pod, ...]:
+        """The Pods with so many more (or, below 0, fewer) in each zone. Raises ImpossibleChange.
+
+        A new Pod is a ready copy of another one, with a name and addresses of its own, on a ready Node of its zone. The
+        first to go are Pods that were added, then those that are not ready.
+        """
+        gone = self._replicas.removed(changes)
+        kept = tuple(pod for number, pod in enumerate(self._pods) if number not in gone) if gone else self._pods
+        fresh = _FreshNames(self._service, self._taken)
+        added = (
+            self._copy(self._pods[self._replicas.template(zone)], node, fresh)
+            for zone, node in self._replicas.places(changes)
+        )
+        return (*kept, *added)
+
+    def _copy(self, pod: Pod, node: str, fresh: "_FreshNames") -> Pod:
+        name = fresh.name()
+        ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
+        families = [IPV6 if ":" in ip else IPV4 for ip in ips if ip] or address_types(self._service, self._pods)
+        addresses = [fresh.address(family) for family in families]
+        return Pod(
+            metadata=replace(pod.metadata, name=name, uid=ADDED_UID, deletion_timestamp=None),
+            spec=replace(pod.spec, node_name=node, hostname=name if pod.spec.hostname else ""),
+            status=PodStatus(
+                phase="Running", conditions=_READY, pod_ip=addresses[0], pod_ips=tuple(map(PodIP, addresses))
+            ),
+        )
+
+
+def add_pods(service: Service, pods: Iterable[Pod], *, zone: str, count: int, nodes: Iterable[Node]) -> tuple[Pod, ...]:
+    """The Pods of a Service and so many more in a zone, as `ServicePods.changed` adds them."""
+    return ServicePods(service, pods, nodes=nodes).changed({zone: count})
+
+
+def remove_pods(
+    service: Service, pods: Iterable[Pod], *, zone: str, count: int, nodes: Iterable[Node]
+) -> tuple[Pod, ...]:
+    """The Pods of a Service without so many of a zone, as `ServicePods.changed` removes them."""
+    return ServicePods(service, pods, nodes=nodes).changed({zone: -count})
+
+
+# --- the same where slices are all that is known ----------------------------------------------------------------------
+
+
+class SliceReplicas:
+    """The endpoints of one Service in one address family, where no Pods are known, to be changed like `ServicePods`.
+
+    ``slices`` are all those of the Service; slices of other families stay as they are.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        slices: Iterable[EndpointSlice],
+        *,
+        address_type: str,
+        nodes: Iterable[Node],
+        taken: Container[str] = (),
+    ) -> None:
+        self._service = service
+        self._slices = tuple(slices)
+        self._address_type = address_type
+        found: dict[EndpointIdentity, _Replica[EndpointIdentity]] = {}
+        own: set[str] = set()
+        for endpoint in (each for slice_ in self._own_slices() for each in slice_.endpoints or ()):
+            target = endpoint.target_ref
+            name = target.name if target else ",".join(endpoint.addresses or ())
+            own.update((name, *(endpoint.addresses or ())))
+            if not is_terminating(endpoint):
+                found[identity(endpoint)] = _Replica(
+                    key=identity(endpoint),
+                    name=name,
+                    zone=endpoint.zone or NO_ZONE,
+                    node=endpoint.node_name or "",
+                    ready=is_ready(endpoint),
+                    added=target is not None and target.uid == ADDED_UID,
+                )
+        nodes = tuple(nodes)
+        # Without any Node, the zones of the endpoints are the ones that are known.
+        zones = () if nodes else {each.zone for each in found.values() if each.zone}
+        self._replicas = _Replicas(found.values(), nodes, zones=zones)
+        self._taken = (own, taken)
+
+    @property
+    def by_zone(self) -> Mapping[str, int]:
+        """Endpoints that do not terminate, by zone."""
+        return self._replicas.by_zone
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The zones in which endpoints can be added."""
+        return self._replicas.zones
+
+    def changes_to(self, replicas: int) -> dict[str, int]:
+        """As `ServicePods.changes_to`."""
+        return self._replicas.changes_to(replicas)
+
+    def changed(self, changes: Mapping[str, int]) -> tuple[EndpointSlice, ...]:
+        """All slices, with so many more (or, below 0, fewer) endpoints in each zone. Raises ImpossibleChange.
+
+        A new endpoint is a ready copy of another one, in the same slices, without hints.
+        """
+        gone = self._replicas.removed(changes)
+        added: dict[EndpointIdentity, list[Endpoint]] = {}
+        fresh = _FreshNames(self._service, self._taken)
+        for zone, node in self._replicas.places(changes):
+            copy = Endpoint(
+                addresses=(fresh.address(self._address_type),),
+                conditions=EndpointConditions(ready=True, serving=True, terminating=False),
+                target_ref=ObjectReference(
+                    kind="Pod", namespace=self._service.metadata.namespace, name=fresh.name(), uid=ADDED_UID
+                ),
+                node_name=node or None,
+                zone=zone,
+            )
+            added.setdefault(self._replicas.template(zone), []).append(copy)
+        own = {id(each) for each in self._own_slices()}
+        return tuple(self._changed(each, gone, added) if id(each) in own else each for each in self._slices)
+
+    def _changed(
+        self,
+        slice_: EndpointSlice,
+        gone: Container[EndpointIdentity],
+        added: Mapping[EndpointIdentity, Sequence[Endpoint]],
+    ) -> EndpointSlice:
+        kept = _only_endpoints(slice_, lambda endpoint: identity(endpoint) not in gone)
+        listed = {identity(endpoint) for endpoint in slice_.endpoints or ()} if added else set()
+        more = tuple(copy for key, copies in added.items() if key in listed for copy in copies)
+        return replace(kept, endpoints=(*(kept.endpoints or ()), *more)) if more else kept
+
+    def _own_slices(self) -> Iterator[EndpointSlice]:
+        return (each for each in self._slices if each.address_type == self._address_type)
+
+
+# --- names and addresses ----------------------------------------------------------------------------------------------
+
+
+class _FreshNames:
+    """Names and addresses that nobody has yet; equal ones for equal input."""
+
+    def __init__(self, service: Service, taken: Sequence[Container[str]]) -> None:
+        self._prefix = f"{service.metadata.name}-added-"
+        self._taken = taken
+        self._names = count(1)
+        self._next = {family: count(first) for family, first in _FIRST_ADDRESS.items()}
+
+    def name(self) -> str:
+        return next(name for number in self._names if not self._is_taken(name := f"{self._prefix}{number}"))
+
+    def address(self, family: str) -> str:
+        to_text = IPv6Address if family == IPV6 else IPv4Address
+        return next(text for number in self._next[family] if not self._is_taken(text := str(to_text(number))))
+
+    def _is_taken(self, text: str) -> bool:
+        return any(text in each for each in self._taken)
