@@ -29,13 +29,8 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
-    honored_hints,
-    is_proxied,
-    policies_of,
-    slice_groups,
-    usable_zone_weights,
 )
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.routing.service_conditions import conditions_of, worst_family
 from zoneward.routing.service_events import events_of, upstream_events_of
 from zoneward.slices import upstream_hints
@@ -91,17 +86,9 @@ class FamilyPlan:
     @cached_property
     def traffic(self) -> ExpectedTraffic | None:
         """What proxies do with these slices. None for a Service that they ignore (headless), and without demand."""
-        if not is_proxied(self.service):
-            return None
-        gates, consumer = self.cluster_state.configuration.gates, self.cluster_state.consumer
-        slices, honored = self.slices, honored_hints(self.service, consumer, gates)
-        return predict_traffic(
-            endpoints_of_all_ports(slices),
-            demand=self.cluster_state.demand,
-            policies=policies_of(self.service, gates),
-            honored=honored,
-            groups=slice_groups(slices, consumer, gates),
-            zone_weights=usable_zone_weights(slices, honored),
+        state = self.cluster_state
+        return predict_service_traffic(
+            self.service, self.slices, consumers=state.consumers, gates=state.configuration.gates
         )
 
 
