@@ -132,12 +132,7 @@ def plan_service(
     pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}.values()
     if not is_managed(service):
         return plan_unmanaged(service, by_name.values(), cluster_state)
-    by_family: dict[str, ExistingSlices] = {}
-    for rank, slice_ in enumerate(by_name.values()):
-        address_type = slice_.address_type
-        if address_type not in by_family:
-            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
-        by_family[address_type].set(slice_, rank)
+    by_family = existing_by_family(service, by_name.values(), cluster_state)
     endpoints = []
     for address_type in planned_address_types(service, pods, cluster_state):
         if address_type not in by_family:
@@ -146,6 +141,19 @@ def plan_service(
     return plan_families(
         service, endpoints, by_family, cluster_state, trigger_time=trigger_time, taken=(taken, by_name)
     )
+
+
+def existing_by_family(
+    service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState
+) -> dict[str, ExistingSlices]:
+    """The existing slices of a Service by address type, each given once."""
+    by_family: dict[str, ExistingSlices] = {}
+    for rank, slice_ in enumerate(slices):
+        address_type = slice_.address_type
+        if address_type not in by_family:
+            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
+        by_family[address_type].set(slice_, rank)
+    return by_family
 
 
 # --- the pipeline -----------------------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ class ExpectedZoneTraffic:
     times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
     and None where it has no demand or selects nothing. ``in_zone``: the share of its own traffic that stays in the
     zone; None where it has no demand. ``load``: what an endpoint located there gets on the mean, over a fair part
-    (1.0); None where none is located.
+    (1.0); None where none is located. ``selected`` and ``to``: the endpoints that its proxies select and the shares of
+    its own traffic, by the zone of the endpoints.
     """
 
     demand: float
@@ -45,6 +46,8 @@ class ExpectedZoneTraffic:
     overload: float | None
     in_zone: float | None = None
     load: float | None = None
+    selected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    to: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +129,10 @@ def predict_traffic(
         return None
     picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
     load = [0.0] * len(endpoints)
-    in_zone = dropped = 0.0
+    dropped = 0.0
     zone_weight: dict[str, float] = {}
     zone_picks: dict[str, set[int]] = {}
-    zone_kept: dict[str, float] = {}
+    zone_to: dict[str, dict[str, float]] = {}
     for reading, zone, node, weight in _consumers(endpoints, readings, policies):
         selection = select_endpoints(
             endpoints,
@@ -149,13 +152,13 @@ def predict_traffic(
             continue
         weights = None if policies.internal_local else selection.weights
         each = share / (sum(weights) if weights else len(chosen))
+        to = zone_to.setdefault(zone, {})
         for number, endpoint in enumerate(chosen):
             part = each * weights[number] if weights else each
             load[picked[id(endpoint)]] += part
-            if zone and endpoint.zone == zone:
-                in_zone += part
-                zone_kept[zone] = zone_kept.get(zone, 0.0) + part
-    return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_picks, zone_kept)
+            place = endpoint.zone or ""
+            to[place] = to.get(place, 0.0) + part
+    return _traffic(endpoints, load, dropped, total, zone_weight, zone_picks, zone_to)
 
 
 def _consumers(
@@ -185,12 +188,11 @@ def _consumers(
 def _traffic(
     endpoints: Sequence[Endpoint],
     load: Sequence[float],
-    in_zone: float,
     dropped: float,
     total: int,
     weights: dict[str, float],
     picks: dict[str, set[int]],
-    kept: dict[str, float],
+    flows: dict[str, dict[str, float]],
 ) -> ExpectedTraffic:
     usable = [is_ready(endpoint) for endpoint in endpoints]
     if not any(usable):
@@ -204,21 +206,41 @@ def _traffic(
             located[place] = located.get(place, 0) + 1
             received[place] = received.get(place, 0.0) + part
     zones = {}
+    selected = _selected_by_zone(endpoints, picks)
     for zone in sorted(located):
         share = weights.get(zone, 0.0) / total
         consumed = len(picks.get(zone, ()))
         expected = share * len(used)
-        overload = expected / consumed - 1 if share and consumed else None
-        stays = kept.get(zone, 0.0) / share if share else None
-        borne = received[zone] * len(used) / located[zone] if located[zone] else None
-        zones[zone] = ExpectedZoneTraffic(share, located[zone], consumed, expected, overload, stays, borne)
+        flow = flows.get(zone, {})
+        zones[zone] = ExpectedZoneTraffic(
+            demand=share,
+            located=located[zone],
+            consumed=consumed,
+            expected=expected,
+            overload=expected / consumed - 1 if share and consumed else None,
+            in_zone=(flow.get(zone, 0.0) / share if zone else 0.0) if share else None,
+            load=received[zone] * len(used) / located[zone] if located[zone] else None,
+            selected=selected.get(zone, {}),
+            to={place: part / share for place, part in sorted(flow.items())} if share else {},
+        )
     deviations = [share * len(used) - 1 for share in used]
     return ExpectedTraffic(
         zones=zones,
         load=tuple(load),
-        in_zone=in_zone,
+        in_zone=sum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone),
         served=1 - dropped,
         dropped=dropped,
         max_overload=max(0.0, *deviations) if deviations else 0.0,
         mean_overload=sum(map(abs, deviations)) / len(used) if used else 0.0,
     )
+
+
+def _selected_by_zone(endpoints: Sequence[Endpoint], picks: Mapping[str, set[int]]) -> dict[str, dict[str, int]]:
+    """The number of selected endpoints by the zone whose proxies select them, and by their own."""
+    found: dict[str, dict[str, int]] = {zone: {} for zone in picks}
+    for endpoint in endpoints:
+        place = endpoint.zone or ""
+        for zone, picked in picks.items():
+            if id(endpoint) in picked:
+                found[zone][place] = found[zone].get(place, 0) + 1
+    return {zone: dict(sorted(row.items())) for zone, row in found.items()}
