@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,10 @@ from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 MergePatch = Mapping[str, Any]
 """A JSON merge patch (RFC 7396), as ``kubectl patch --type merge`` takes it."""
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +33,9 @@ class Change:
     have none, and ``service_patch`` other settings of the Service.
     """
 
-    pods: Mapping[str, int] = _NOTHING
-    zone_of_node: Mapping[str, str] = _NOTHING
-    service_patch: MergePatch = _NOTHING
+    pods: Mapping[str, int] = field(default_factory=_nothing)
+    zone_of_node: Mapping[str, str] = field(default_factory=_nothing)
+    service_patch: MergePatch = field(default_factory=_nothing)
 
     @property
     def more_pods(self) -> int:
