@@ -94,10 +94,12 @@ def find_cluster(options: Options) -> "tuple[ClientConfig, str | None]":
 
 
 def _namespace(options: Options, default: str) -> str | None:
-    """The namespace to read, or None for all: that of the given Services, otherwise the default one, as for kubectl."""
+    """The namespace to read, or None for all: that of the given Services, without any that of those that change, and
+    otherwise the default one, as for kubectl."""
     if options.all_namespaces or options.namespace is not None:
         return options.namespace
-    named = {name.rpartition("/")[0] or default for name in options.services} or {default}
+    services = options.services or options.changes.services
+    named = {name.rpartition("/")[0] or default for name in services} or {default}
     return named.pop() if len(named) == 1 else None
 
 

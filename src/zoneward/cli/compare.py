@@ -12,6 +12,7 @@ from zoneward.cli.output import Note, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
+    from zoneward.cli.planned_services import SelectedServices
     from zoneward.slices.comparison import ComparedApproach, ServiceComparison
 
 _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
@@ -40,6 +41,7 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
     zoneward compare --sample
     zoneward compare -f cluster.json -n shop --sort gain
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
+    zoneward compare --sample --without-zone eu-central-1a
     """
     compared = compare_services(options, only=only, sort=sort)
     print_notes(options, compared.notes)
@@ -48,7 +50,8 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
         from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        text = render_text(comparison_table(compared.comparisons, width=width), color=wants_color(options), width=width)
+        table = comparison_table(compared.comparisons, width=width, is_changed=bool(options.changes))
+        text = render_text(table, color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)
     elif output == "json":
         from zoneward.report.comparison_report import comparison_document
@@ -73,26 +76,34 @@ def compare_services(options: Options, *, only: Iterable[str], sort: str) -> Sor
     """Compare approaches for the selected Services. Raises InputError or a usage error before anything is written."""
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
-    from zoneward.slices.comparison import compare_service
+    from zoneward.slices.comparison import with_load_changes
 
     approaches = _approaches(only)
     with without_gc():
         selected = select_services(options)
-        comparisons = [
-            comparison
-            for service in selected.services
-            for comparison in compare_service(
-                service,
-                approaches=approaches,
-                pods=selected.snapshot.pods_of(service),
-                slices=selected.snapshot.slices_of(service),
-                cluster_state=selected.cluster_state,
-                taken=selected.taken.get(service.metadata.namespace, ()),
-            )
-        ]
+        comparisons = _compare(selected, approaches)
+        if selected.unchanged is not None:
+            comparisons = list(with_load_changes(comparisons, _compare(selected.unchanged, approaches)))
     if sort != "name":
         comparisons.sort(key=lambda each: _largest_first(_ORDERS[sort](each)))
     return SortedComparisons(tuple(comparisons), selected.notes)
+
+
+def _compare(selected: "SelectedServices", approaches: tuple[str, ...]) -> "list[ServiceComparison]":
+    from zoneward.slices.comparison import compare_service
+
+    return [
+        comparison
+        for service in selected.services
+        for comparison in compare_service(
+            service,
+            approaches=approaches,
+            pods=selected.snapshot.pods_of(service),
+            slices=selected.snapshot.slices_of(service),
+            cluster_state=selected.cluster_state,
+            taken=selected.taken.get(service.metadata.namespace, ()),
+        )
+    ]
 
 
 def _approaches(only: Iterable[str]) -> tuple[str, ...]:

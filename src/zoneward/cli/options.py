@@ -1,12 +1,13 @@
 """The options that several commands share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Final, Literal
 
 import click
 
+from zoneward.cli.change_options import CHANGE_OPTIONS, NO_CHANGES, InputChanges
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
@@ -29,6 +30,7 @@ class Options:
     upstream: bool = False
     config: str | None = None
     what_if: str | None = None
+    changes: InputChanges = NO_CHANGES
     consumer: str = ZONEWARD.name
     color: Color = "auto"
     quiet: bool = False
@@ -80,7 +82,7 @@ def planning_options(*, what_if: bool = True) -> _Decorate:
     ``what_if`` is off for a command that plans every approach anyway.
     """
     deciding = _DECIDING if what_if else tuple(option for option in _DECIDING if option is not _WHAT_IF)
-    return _options(*_INPUT, *deciding, *_NOTES, _SERVICES)
+    return _options(*_INPUT, *CHANGE_OPTIONS, *deciding, *_NOTES, _SERVICES)
 
 
 def reading_options() -> _Decorate:
@@ -94,8 +96,15 @@ def _options(*options: _Decorate) -> _Decorate:
         def with_options(*, all_namespaces: bool, namespace: str | None, compat: str | None = None, **rest: Any) -> Any:
             if all_namespaces and namespace is not None:
                 raise click.UsageError("-n and -A: expected one of them, got both")
+            changes = {each.name: rest.pop(each.name) for each in fields(InputChanges) if each.name in rest}
             own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
-            shared = Options(namespace=namespace, all_namespaces=all_namespaces, upstream=compat == "upstream", **rest)
+            shared = Options(
+                namespace=namespace,
+                all_namespaces=all_namespaces,
+                upstream=compat == "upstream",
+                changes=InputChanges(**changes),
+                **rest,
+            )
             return function(options=shared, **own)
 
         wrapped: Callable[..., Any] = with_options

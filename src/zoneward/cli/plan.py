@@ -39,6 +39,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     zoneward plan --sample
     zoneward plan -f cluster.json --what-if PreferSameZone
     zoneward plan -f cluster.json -n shop cart checkout -o json
+    zoneward plan --sample --without-zone eu-central-1a
     zoneward plan -A --watch
     zoneward plan -A --measured measured/
     """
@@ -48,24 +49,36 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
         from zoneward.cli.plan_watch import watch_plans
 
         return watch_plans(options, output)
+    if output in ("yaml", "slices-json"):
+        options.changes.refuse("expected -o table, wide or json with it: slices of Pods that do not exist help nobody")
+    from zoneward.advice.load_change import plans_before
     from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
     measured = combine_measurements(_documents(measured_in))
     planned = plan_services(options)
+    before = None if planned.plans_before is None else plans_before(planned.plans_before)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
     print_notes(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
-        _write(to_json(decisions_document(plans, measured=measured, zones=demand.zones)))
+        _write(to_json(decisions_document(plans, measured=measured, zones=demand.zones, before=before)))
     elif output in ("table", "wide"):
         from zoneward.report.plan_table import plan_table
         from zoneward.report.terminal_text import render_text
 
         wide = output == "wide"
         width = table_width(wide=wide)
-        table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide, measured=measured)
+        table = plan_table(
+            plans,
+            demand=demand,
+            configuration=configuration,
+            width=width,
+            wide=wide,
+            measured=measured,
+            before=before,
+        )
         click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
         from zoneward.report.plan_json import to_json

@@ -58,6 +58,7 @@ def check_usage(options: Options, output: str) -> None:
         given = "-f" if options.files else "--sample"
         raise click.UsageError(f"--watch: expected neither -f nor --sample with it, got {given}: only a live cluster"
                                " can be watched")  # fmt: skip
+    options.changes.refuse("expected no --watch with it: a watch shows the cluster as it is")
     if output not in WATCHABLE:
         raise click.UsageError(f"--watch: expected one of {', '.join(WATCHABLE)} for -o, got {output!r}")
 

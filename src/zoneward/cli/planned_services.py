@@ -1,7 +1,7 @@
 """The selected Services of a snapshot and their plans."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from zoneward.cli.cluster_input import (
     filter_services,
@@ -29,6 +29,9 @@ class SelectedServices:
 
     ``taken`` has the names of all slices by namespace. Print ``notes`` on standard error once nothing can fail any
     more: bad input causes one line and nothing else.
+
+    Where options change the input (``--without-zone``), all this is of the changed cluster, and ``unchanged`` is the
+    same Services in the cluster as it was read; else None.
     """
 
     snapshot: Snapshot
@@ -36,6 +39,7 @@ class SelectedServices:
     services: tuple[Service, ...]
     taken: Mapping[str, Container[str]]
     notes: tuple[Note, ...]
+    unchanged: "SelectedServices | None" = field(default=None, kw_only=True)
 
     @property
     def configuration(self) -> Configuration:
@@ -44,27 +48,43 @@ class SelectedServices:
 
 @dataclass(frozen=True, slots=True)
 class PlannedServices(SelectedServices):
-    """The same with the plans of the Services, in their order."""
+    """The same with the plans of the Services, in their order.
+
+    Where options change the input, ``plans_before`` are those of the unchanged cluster, with the same settings.
+    """
 
     plans: tuple[ServicePlan, ...]
+    plans_before: tuple[ServicePlan, ...] | None = None
 
 
 def plan_services(options: Options) -> PlannedServices:
     """Plan the selected Services of the snapshot. Raises InputError or a usage error, before anything is printed."""
     with without_gc():
         selected = select_services(options)
-        plans = tuple(
-            plan_service(
-                with_what_if(service, options),
-                pods=selected.snapshot.pods_of(service),
-                slices=selected.snapshot.slices_of(service),
-                cluster_state=selected.cluster_state,
-                taken=selected.taken.get(service.metadata.namespace, ()),
-            )
-            for service in selected.services
-        )
+        plans = _plans(selected, options)
+        before = None if selected.unchanged is None else _plans(selected.unchanged, options)
     return PlannedServices(
-        selected.snapshot, selected.cluster_state, selected.services, selected.taken, selected.notes, plans
+        selected.snapshot,
+        selected.cluster_state,
+        selected.services,
+        selected.taken,
+        selected.notes,
+        plans,
+        before,
+        unchanged=selected.unchanged,
+    )
+
+
+def _plans(selected: SelectedServices, options: Options) -> tuple[ServicePlan, ...]:
+    return tuple(
+        plan_service(
+            with_what_if(service, options),
+            pods=selected.snapshot.pods_of(service),
+            slices=selected.snapshot.slices_of(service),
+            cluster_state=selected.cluster_state,
+            taken=selected.taken.get(service.metadata.namespace, ()),
+        )
+        for service in selected.services
     )
 
 
@@ -95,6 +115,18 @@ def select_services(options: Options) -> SelectedServices:
     """Read the snapshot and select Services. Raises InputError or a usage error."""
     configuration = load_configuration(options)
     snapshot = load_snapshot(options)
+    selected = _select(snapshot, options, configuration)
+    if not options.changes:
+        return selected
+    from zoneward.cli.changed_snapshot import change_snapshot
+
+    changed, notes = change_snapshot(snapshot, options.changes)
+    return replace(
+        _select(changed, options, configuration), notes=(*selected.notes, *map(Note, notes)), unchanged=selected
+    )
+
+
+def _select(snapshot: Snapshot, options: Options, configuration: Configuration) -> SelectedServices:
     services = filter_services(snapshot, options)
     cluster_state = build_cluster_state(
         snapshot.nodes, snapshot.node_zones, options=options, configuration=configuration, pods_known=snapshot.has_pods

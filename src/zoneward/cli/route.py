@@ -28,6 +28,8 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     zoneward route --sample --node worker-a2
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
     """
+    if as_is:
+        options.changes.refuse("expected no --as-is with it: the slices in the snapshot know nothing of the change")
     from zoneward.cli.planned_services import plan_services
     from zoneward.report.plan_json import to_json
     from zoneward.report.route_report import route_table

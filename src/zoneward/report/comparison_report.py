@@ -16,13 +16,18 @@ from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.slices.comparison import ComparedApproach, ServiceComparison
 
 _COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")
-_RIGHT = ("IN ZONE", "WORST", "MEAN", "SLICES", "SCORE")
+_RIGHT = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")
+_LOAD_COLUMN = _COLUMNS.index("MEAN")
+"""Before this column stands LOAD, where options change the input."""
 _BEST = "best: the highest score, of equal ones the one with the fewest changes."
 _TODAY = "today"
 
 
 class CandidateView(JsonView, frozen=True, gc=False):
-    """One approach for one Service. The shares, overloads and the score are null where nothing can be predicted."""
+    """One approach for one Service. The shares, overloads and the score are null where nothing can be predicted.
+
+    ``load_change`` is null where no option changes the input.
+    """
 
     approach: str
     active: bool
@@ -37,6 +42,7 @@ class CandidateView(JsonView, frozen=True, gc=False):
     update: int
     delete: int
     score: float | None
+    load_change: float | None
 
 
 class ComparisonView(JsonView, frozen=True, gc=False):
@@ -160,6 +166,7 @@ def _candidate_view(candidate: ComparedApproach) -> CandidateView:
         update=candidate.updated,
         delete=candidate.deleted,
         score=None if candidate.score is None else round_share(candidate.score),
+        load_change=None if candidate.load_change is None else round_share(candidate.load_change),
     )
 
 
@@ -173,12 +180,25 @@ def _csv_cell(value: object) -> object:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def comparison_table(comparisons: Sequence[ServiceComparison], *, width: int) -> RenderableType:
-    """Some lines for each Service: one for each approach that would be active, and one for those that would not."""
+def comparison_table(
+    comparisons: Sequence[ServiceComparison], *, width: int, is_changed: bool = False
+) -> RenderableType:
+    """Some lines for each Service: one for each approach that would be active, and one for those that would not.
+
+    ``is_changed``: options change the input, and loads are shown against those before.
+    """
     rows = [row for comparison in comparisons for row in _table_rows(comparison)]
-    table = align_columns(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
+    rows.extend(_total_rows(comparisons))
+    columns = list(_COLUMNS)
+    if is_changed:
+        columns.insert(_LOAD_COLUMN, "LOAD")
+    else:
+        rows = [row[:_LOAD_COLUMN] + row[_LOAD_COLUMN + 1 :] for row in rows]
+    table = align_columns(columns, rows, right=_RIGHT, width=width)
+    loads = "LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster."
     legend = join_wrapped(
         (
+            *((loads,) if is_changed else ()),
             f"{_BEST}  today: what the Service asks for.",
             "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from today's.",
             "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
@@ -209,7 +229,7 @@ def _table_rows(comparison: ServiceComparison) -> list[list[StyledText]]:
         if any(candidate.approach == asked for candidate in idle):
             note = Text.assemble(("today", "green"), ": ", note)
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
-        rows.append([Text(), Text(what, "dim"), *(Text() for _ in _COLUMNS[2:-1]), note])
+        rows.append([Text(), Text(what, "dim"), *(Text() for _ in range(len(_COLUMNS) - 2)), note])
     rows[0][0] = Text(name)
     return rows
 
@@ -222,6 +242,7 @@ def _cells(candidate: ComparedApproach, *, bold: bool) -> list[StyledText]:
         Text(CLUSTER_WIDE if candidate.approach == NO_APPROACH else candidate.approach, style),
         _percent(traffic.in_zone if traffic else None),
         _percent(traffic.max_overload if traffic else None, plus=True),
+        _percent(candidate.load_change, plus=True),
         _percent(traffic.mean_overload if traffic else None),
         Text(str(candidate.slices)),
         Text(" ".join(f"{sign}{number}" for sign, number in counts if number)),
@@ -246,6 +267,7 @@ def _total_rows(comparisons: Sequence[ServiceComparison]) -> list[list[StyledTex
                 Text(CLUSTER_WIDE if row.approach == NO_APPROACH else row.approach, style),
                 _percent(row.in_zone_traffic),
                 _percent(row.max_overload, plus=True),
+                Text(),
                 _percent(row.mean_overload),
                 Text(str(row.slices)),
                 Text(str(row.changes)),
@@ -266,4 +288,5 @@ def _score(score: float | None, style: str) -> Text:
 def _percent(share: float | None, *, plus: bool = False) -> Text:
     if share is None:
         return Text("-", "dim")
-    return Text(f"+{share:.0%}" if plus else f"{share:.0%}")
+    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
+    return Text(f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from zoneward.advice.load_change import PlansBefore, family_before, load_change
 from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
@@ -79,12 +80,39 @@ class MeasuringView(JsonView, frozen=True, gc=False):
     incomplete_nodes: tuple[str, ...]
 
 
+class BeforeView(JsonView, frozen=True, gc=False):
+    """The same Service and family in the cluster as it was read, where options change the input."""
+
+    active: bool
+    reason: str
+    endpoints: int
+    zones: dict[str, ZoneView]
+    in_zone_traffic: float | None
+    dropped_traffic: float | None
+    max_overload: float | None
+    mean_overload: float | None
+
+
+class LoadView(JsonView, frozen=True, gc=False):
+    """The share of all traffic of the busiest endpoint, before and after options changed the input.
+
+    ``change`` is after / before - 1, ``highest_rise`` the same for the one endpoint with the largest: null where none
+    has traffic both before and after.
+    """
+
+    before: float
+    after: float
+    change: float
+    highest_rise: float | None
+
+
 class DecisionView(JsonView, frozen=True, gc=False):
     """One Service in one address family.
 
     ``groups`` is null where no slice groups are made, ``weights`` (the shares of each zone's traffic for the endpoints
     of each zone) where there are none, the shares and overloads where nothing can be predicted.
-    ``measured`` is absent without measurements, and null where they hold no connection.
+    ``measured`` is absent without measurements, and null where they hold no connection. ``before`` and ``load`` are
+    absent where no option changes the input; ``load`` is null where no endpoint has traffic before or after.
     """
 
     namespace: str
@@ -112,6 +140,8 @@ class DecisionView(JsonView, frozen=True, gc=False):
     events: tuple[ServiceEvent, ...]
     conditions: tuple[Condition, ...]
     measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
+    before: BeforeView | msgspec.UnsetType | None = msgspec.UNSET
+    load: LoadView | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SkippedView(JsonView, frozen=True, gc=False):
@@ -123,11 +153,16 @@ class SkippedView(JsonView, frozen=True, gc=False):
 
 
 def decisions_document(
-    plans: Iterable[ServicePlan], *, measured: TrafficMeasurements | None = None, zones: Iterable[str] = ()
+    plans: Iterable[ServicePlan],
+    *,
+    measured: TrafficMeasurements | None = None,
+    zones: Iterable[str] = (),
+    before: PlansBefore | None = None,
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
-    With ``measured`` also ``"measured"``, which names its sources; ``zones`` are those of the cluster.
+    With ``measured`` also ``"measured"``, which names its sources; ``zones`` are those of the cluster. ``before`` are
+    the plans of the unchanged cluster, where options change the input.
     """
     decisions: list[DecisionView] = []
     skipped: list[SkippedView] = []
@@ -135,7 +170,7 @@ def decisions_document(
         meta = plan.service.metadata
         if not plan.families:
             skipped.append(SkippedView(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
-        decisions.extend(_decision(plan, family, measured) for family in plan.families)
+        decisions.extend(_decision(plan, family, measured, before) for family in plan.families)
     document: dict[str, Any] = {"decisions": decisions, "skipped": skipped}
     return document if measured is None else {"measured": _measuring(measured, zones), **document}
 
@@ -165,7 +200,9 @@ def _allocation(decision: Decision) -> dict[str, dict[str, int]] | None:
     return allocation.by_zone() if decision.heuristic == BALANCED.name else allocation.as_map()
 
 
-def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None) -> DecisionView:
+def _decision(
+    plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None, before: PlansBefore | None
+) -> DecisionView:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
     return DecisionView(
@@ -194,6 +231,37 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasuremen
         events=plan.events if family.address_type == plan.worst_family else (),
         conditions=plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
+        before=msgspec.UNSET if before is None else _before(family, before),
+        load=msgspec.UNSET if before is None else _load(family, before),
+    )
+
+
+def _before(family: FamilyPlan, before: PlansBefore) -> BeforeView | None:
+    earlier = family_before(family, before)
+    if earlier is None:
+        return None
+    traffic = earlier.traffic
+    return BeforeView(
+        active=earlier.decision.active,
+        reason=earlier.decision.message,
+        endpoints=earlier.decision.endpoints,
+        zones=_zones(traffic),
+        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        dropped_traffic=round_share(traffic.dropped) if traffic else None,
+        max_overload=round_share(traffic.max_overload) if traffic else None,
+        mean_overload=round_share(traffic.mean_overload) if traffic else None,
+    )
+
+
+def _load(family: FamilyPlan, before: PlansBefore) -> LoadView | None:
+    change = load_change(family, before)
+    if change is None:
+        return None
+    return LoadView(
+        before=round_share(change.before),
+        after=round_share(change.after),
+        change=round_share(change.change),
+        highest_rise=_round_if_any(change.highest_rise),
     )
 
 

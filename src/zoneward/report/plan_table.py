@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 
+from zoneward.advice.load_change import PlansBefore, load_change
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.report.plan_json import count_slices
@@ -63,11 +64,13 @@ def plan_table(
     wide: bool = False,
     known_zones: Collection[str] = (),
     measured: TrafficMeasurements | None = None,
+    before: PlansBefore | None = None,
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
     ``wide`` shows the approach and the whole reason, over as many lines as that takes. ``known_zones`` have a column
-    even where no traffic starts. ``measured`` figures stand beside the predicted ones.
+    even where no traffic starts. ``measured`` figures stand beside the predicted ones. ``before`` are the plans of the
+    unchanged cluster, where options change the input: loads are shown against theirs.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -81,6 +84,9 @@ def plan_table(
     if measured is not None:
         place = columns.index("IN ZONE") + 1
         columns[place:place] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
+    if before is not None:
+        place = columns.index("WORST") + 1
+        columns[place:place] = ["LOAD", "RISE"] if wide else ["LOAD"]
     rows = []
     for plan in plans:
         for family in plan.families:
@@ -93,6 +99,8 @@ def plan_table(
             if measured is not None:
                 cells.extend(_measured(plan, family, measured)[: 2 if wide else 1])
             cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
+            if before is not None:
+                cells.extend(_load(family, before, configuration)[: 2 if wide else 1])
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
                 cells.append(Text(str(family.decision.moved)))
@@ -111,7 +119,7 @@ def plan_table(
     parts = [_heading(demand, short_of), table]
     if measured is not None:
         parts.append(_measured_from(measured, demand, short_of, wide=wide))
-    return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
+    return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide, is_changed=before is not None))
 
 
 def _measured_from(
@@ -148,11 +156,17 @@ def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
     return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
 
 
-def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> StyledText:
+def _legend(
+    plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool, is_changed: bool
+) -> StyledText:
     lines = []
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    if is_changed:
+        lines.append("LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster.")
+        if wide:
+            lines.append("RISE: the most that the load of one endpoint grows, of those before and after the change.")
     if any(family.decision.has_slice_groups for plan in plans for family in plan.families):
         lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
@@ -221,6 +235,20 @@ def _overload(overload: float | None, configuration: Configuration) -> StyledTex
     if overload is None:
         return Text("-", "dim")
     return Text(f"+{overload:.0%}", _colour(overload, configuration))
+
+
+def _load(family: FamilyPlan, before: PlansBefore, configuration: Configuration) -> tuple[StyledText, StyledText]:
+    """By how much loads grow: that of the busiest endpoint, and the most that one endpoint's does."""
+    found = load_change(family, before)
+    change, rise = (found.change, found.highest_rise) if found else (None, None)
+    return _growth(change, configuration), _growth(rise, configuration)
+
+
+def _growth(change: float | None, configuration: Configuration) -> StyledText:
+    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
+    return (
+        Text("-", "dim") if change is None else Text(f"{round(change, 2) + 0.0:+.0%}", _colour(change, configuration))
+    )
 
 
 def _colour(overload: float, configuration: Configuration) -> str:

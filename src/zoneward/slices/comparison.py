@@ -1,7 +1,7 @@
 """The plans of a Service with every approach and algorithm: what each does to its traffic and to its slices."""
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
@@ -22,6 +22,9 @@ class ComparedApproach:
 
     ``slices`` is the number of slices afterwards, ``writes`` the number of slices to create, update or delete for that.
     ``score`` is the proposal's, at most 100. Where no traffic can be predicted, ``traffic`` and ``score`` are None.
+
+    ``busiest_load`` is the share of all traffic that the busiest endpoint gets. ``load_change``: where the cluster was
+    changed, by how much that is more than the busiest one got before, with the same approach; else None.
     """
 
     approach: str
@@ -32,6 +35,8 @@ class ComparedApproach:
     updated: int
     deleted: int
     score: float | None
+    busiest_load: float = 0.0
+    load_change: float | None = None
 
     @property
     def writes(self) -> int:
@@ -87,6 +92,35 @@ def compare_service(
     )
 
 
+def with_load_changes(
+    comparisons: Iterable[ServiceComparison], before: Iterable[ServiceComparison]
+) -> tuple[ServiceComparison, ...]:
+    """The same comparisons, with the change of each load since those ``before`` the change of the cluster."""
+    loads = {
+        (*_key(comparison), each.approach): each.busiest_load
+        for comparison in before
+        for each in (comparison.today, *comparison.candidates)
+    }
+
+    def changed(comparison: ServiceComparison, each: ComparedApproach) -> ComparedApproach:
+        load = loads.get((*_key(comparison), each.approach))
+        return replace(each, load_change=each.busiest_load / load - 1) if load and each.busiest_load else each
+
+    return tuple(
+        replace(
+            comparison,
+            today=changed(comparison, comparison.today),
+            candidates=tuple(changed(comparison, each) for each in comparison.candidates),
+        )
+        for comparison in comparisons
+    )
+
+
+def _key(comparison: ServiceComparison) -> tuple[str, str, str]:
+    meta = comparison.service.metadata
+    return meta.namespace, meta.name, comparison.address_type
+
+
 def _counts(candidate: ComparedApproach) -> bool:
     return candidate.decision.active or candidate.approach == NO_APPROACH
 
@@ -110,6 +144,7 @@ def _candidate(approach: str, family: FamilyPlan, most: int) -> ComparedApproach
         updated=len(changes.update),
         deleted=len(changes.delete) + len(family.replaced),
         score=value,
+        busiest_load=traffic.busiest_load if traffic else 0.0,
     )
 
 

@@ -66,6 +66,11 @@ class ExpectedTraffic:
     max_overload: float
     mean_overload: float
 
+    @property
+    def busiest_load(self) -> float:
+        """The share of the endpoint that gets the most; 0 where none gets any."""
+        return max(self.load, default=0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerDemand:

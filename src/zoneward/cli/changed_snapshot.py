@@ -1,0 +1,232 @@
+"""A snapshot as it would be with the options that change the input: without a zone, with more Pods of a Service."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from zoneward.advice.changed_cluster import (
+    ImpossibleChange,
+    ServicePods,
+    SliceReplicas,
+    nodes_in_zone,
+    without_endpoints_on,
+    without_nodes,
+)
+from zoneward.cli.change_options import AddedPods, InputChanges, ReplicasChange
+from zoneward.cli.near_names import did_you_mean
+from zoneward.kube import names
+from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.routing.rules import counted, listed
+from zoneward.slices.endpoints import IPV4, IPV6
+from zoneward.slices.plan import is_managed
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+_MANAGERS_FROM_PODS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
+
+
+def change_snapshot(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot, list[str]]:
+    """The snapshot with all changes, and a line about each. Raises InputError.
+
+    First Nodes go, with the Pods on them; then Pods of Services are added and removed. EndpointSlices that follow from
+    Pods stay as they are, for they are what a controller finds after such a change.
+    """
+    snapshot, lines = _without_nodes(snapshot, changes)
+    if changes.services:
+        # Names and addresses that Pods which are added must not get.
+        taken = {each.metadata.name for each in snapshot.pods}
+        taken.update(
+            ip for pod in snapshot.pods for ip in (pod.status.pod_ip, *(ip.ip for ip in pod.status.pod_ips or ()))
+        )
+        taken.update(
+            ip for each in snapshot.slices for endpoint in each.endpoints or () for ip in endpoint.addresses or ()
+        )
+        for service, asked in _by_service(snapshot, changes):
+            snapshot, line = _with_pods(snapshot, service, asked, taken)
+            lines.append(line)
+    return snapshot, lines
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _without_nodes(snapshot: Snapshot, changes: InputChanges) -> tuple[Snapshot, list[str]]:
+    zones = tuple(dict.fromkeys(changes.without_zones))
+    gone = tuple(dict.fromkeys(changes.without_nodes))
+    if not zones and not gone:
+        return snapshot, []
+    known = {zone for zone in snapshot.node_zones.values() if zone} | {
+        endpoint.zone
+        for each in snapshot.slices
+        if not _follows_pods(each, snapshot)
+        for endpoint in each.endpoints or ()
+        if endpoint.zone
+    }
+    for zone in zones:
+        _expect("--without-zone", zone, known, "zone")
+    for name in gone:
+        _expect("--without-node", name, snapshot.node_zones, "Node")
+    nodes = set(gone).union(*(nodes_in_zone(snapshot.nodes, zone) for zone in zones))
+    if len(nodes) == len(snapshot.nodes) and nodes:
+        option = "--without-zone" if zones else "--without-node"
+        raise InputError(option, f"expected at least one Node to be left, got all {len(nodes)} Nodes")
+    kept, pods = without_nodes(snapshot.nodes, snapshot.pods, nodes)
+    slices = tuple(
+        each if _follows_pods(each, snapshot) else without_endpoints_on((each,), nodes=nodes, zones=zones)[0]
+        for each in snapshot.slices
+    )
+    what = ", ".join((*(f"zone {zone}" for zone in zones), *(f"Node {name}" for name in gone)))
+    if snapshot.has_pods:
+        number = counted(len(snapshot.pods) - len(pods), "Pod")
+    else:
+        number = counted(_endpoints(snapshot.slices) - _endpoints(slices), "endpoint")
+    line = f"what if: without {what}: {counted(len(nodes), 'Node')} and {number} are gone"
+    # Without any Pod left, the snapshot must still know that there are none.
+    return replace(snapshot, nodes=kept, pods=pods, slices=slices, lists_pods=snapshot.has_pods), [line]
+
+
+def _follows_pods(slice_: EndpointSlice, snapshot: Snapshot) -> bool:
+    """Whether the endpoints of a slice are decided by Pods that the snapshot has."""
+    labels = slice_.metadata.labels or {}
+    return snapshot.has_pods and labels.get(names.MANAGED_BY_LABEL) in _MANAGERS_FROM_PODS
+
+
+def _endpoints(slices: Iterable[EndpointSlice]) -> int:
+    return sum(len(each.endpoints or ()) for each in slices)
+
+
+# --- Pods -------------------------------------------------------------------------------------------------------------
+
+_Asked = tuple[ReplicasChange | None, tuple[AddedPods, ...]]
+
+
+def _by_service(snapshot: Snapshot, changes: InputChanges) -> list[tuple[Service, _Asked]]:
+    """What is asked of each Service, in the order of the options."""
+    replicas: dict[tuple[str, str], ReplicasChange] = {}
+    added: dict[tuple[str, str], list[AddedPods]] = {}
+    services: dict[tuple[str, str], Service] = {}
+    zones = {zone for zone in snapshot.node_zones.values() if zone} | {
+        endpoint.zone for each in snapshot.slices for endpoint in each.endpoints or () if endpoint.zone
+    }
+    for wanted in changes.replicas:
+        key, services[key] = _find(snapshot, wanted.service, "--replicas")
+        if key in replicas and replicas[key] != wanted:
+            raise InputError(
+                "--replicas", f"expected one number for {wanted.service}, got {replicas[key]} and {wanted}"
+            )
+        replicas[key] = wanted
+    for more in changes.added_pods:
+        key, services[key] = _find(snapshot, more.service, "--add-pods")
+        _expect("--add-pods", more.zone, zones, "zone")
+        added.setdefault(key, []).append(more)
+    return [(service, (replicas.get(key), tuple(added.get(key, ())))) for key, service in services.items()]
+
+
+def _find(snapshot: Snapshot, wanted: str, option: str) -> tuple[tuple[str, str], Service]:
+    namespace, slash, name = wanted.rpartition("/")
+    found = [
+        each
+        for each in snapshot.services
+        if each.metadata.name == name and (not slash or each.metadata.namespace == namespace)
+    ]
+    if not found:
+        known = tuple(sorted("/".join(_key(each)) if slash else each.metadata.name for each in snapshot.services))
+        raise _unknown(option, wanted, known, "Service")
+    if len(found) > 1:
+        same = listed(tuple(sorted("/".join(_key(each)) for each in found)))
+        raise InputError(option, f"expected a Service with its namespace ({same}), got {wanted!r}")
+    return _key(found[0]), found[0]
+
+
+def _key(service: Service) -> tuple[str, str]:
+    return service.metadata.namespace, service.metadata.name
+
+
+def _with_pods(snapshot: Snapshot, service: Service, asked: _Asked, taken: set[str]) -> tuple[Snapshot, str]:
+    name = "/".join(_key(service))
+    option = "--add-pods" if asked[0] is None else "--replicas"
+    if service.spec.type == "ExternalName":
+        raise InputError(option, f"Service {name}", "expected one that has Pods, got one of type ExternalName")
+    try:
+        if snapshot.has_pods and is_managed(service):
+            pods = snapshot.pods_of(service)
+            found = ServicePods(service, pods, nodes=snapshot.nodes, taken=taken)
+            changes = _changes(found, asked)
+            changed = found.changed(changes)
+            kept = set(map(id, changed))
+            gone = {id(pod) for pod in pods if id(pod) not in kept}
+            before = set(map(id, pods))
+            added = tuple(pod for pod in changed if id(pod) not in before)
+            taken.update(
+                text for pod in added for text in (pod.metadata.name, *(ip.ip for ip in pod.status.pod_ips or ()))
+            )
+            left = (pod for pod in snapshot.pods if id(pod) not in gone)
+            # Without any Pod left, the snapshot must still know that there are none.
+            snapshot = replace(snapshot, pods=(*left, *added), lists_pods=True)
+            return snapshot, _line(name, found.by_zone, changes, "Pod")
+        return _with_endpoints(snapshot, service, asked, taken)
+    except ImpossibleChange as error:
+        raise InputError(option, f"Service {name}", str(error)) from error
+
+
+def _with_endpoints(snapshot: Snapshot, service: Service, asked: _Asked, taken: set[str]) -> tuple[Snapshot, str]:
+    """The same where only the slices of a Service say what its endpoints are. Raises ImpossibleChange."""
+    slices = snapshot.slices_of(service)
+    line = ""
+    families = [each for each in (IPV4, IPV6) if any(slice_.address_type == each for slice_ in slices)]
+    for family in families or (IPV4,):
+        found = SliceReplicas(service, slices, address_type=family, nodes=snapshot.nodes, taken=taken)
+        changes = _changes(found, asked)
+        slices = found.changed(changes)
+        line = line or _line("/".join(_key(service)), found.by_zone, changes, "endpoint")
+    new = {each.metadata.name: each for each in slices}
+    old = set(map(id, snapshot.slices_of(service)))
+    every = tuple(new[each.metadata.name] if id(each) in old else each for each in snapshot.slices)
+    taken.update(text for each in slices for text in _names_in(each))
+    return replace(snapshot, slices=every), line
+
+
+def _names(pod: Pod) -> tuple[str, ...]:
+    """The name and the addresses of a Pod."""
+    return (pod.metadata.name, pod.status.pod_ip, *(each.ip for each in pod.status.pod_ips or ()))
+
+
+def _names_in(slice_: EndpointSlice) -> Iterator[str]:
+    """The names and addresses of the Pods that a slice lists."""
+    for endpoint in slice_.endpoints or ():
+        yield from endpoint.addresses or ()
+        if endpoint.target_ref is not None:
+            yield endpoint.target_ref.name
+
+
+def _changes(found: ServicePods | SliceReplicas, asked: _Asked) -> Mapping[str, int]:
+    """By how many Pods each zone changes: first to the number of replicas, and those that are added on top."""
+    replicas, added = asked
+    changes = Counter(found.changes_to(replicas.replicas) if replicas else {})
+    for each in added:
+        changes[each.zone] += each.count
+    return changes
+
+
+def _line(name: str, by_zone: Mapping[str, int], changes: Mapping[str, int], noun: str) -> str:
+    before = sum(by_zone.values())
+    parts = [f"{zone or 'no zone'} {change:+}" for zone, change in sorted(changes.items()) if change]
+    what = listed(tuple(parts), most=6) or "no change"
+    return f"what if: {name} has {counted(before + sum(changes.values()), noun)} instead of {before}: {what}"
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _expect(option: str, got: str, known: Iterable[str], what: str) -> None:
+    """Raises InputError for a name that is none of those known."""
+    known = tuple(sorted(known))
+    if got not in known:
+        raise _unknown(option, got, known, what)
+
+
+def _unknown(option: str, got: str, known: tuple[str, ...], what: str) -> InputError:
+    near = did_you_mean(got, known)
+    shown = listed(known) or "there are none"
+    return InputError(option, f"expected one of the {len(known)} {what}s in the cluster ({shown}), got {got!r}{near}")

@@ -1,0 +1,294 @@
+"""Options that change the input: what they make of a snapshot, and what the commands show."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.builders.structs import DUAL_STACK, a_pod, a_service, a_slice, an_endpoint, nodes_in, pods_in
+from tests.cli.running import SAMPLE, Commands
+from tests.clusters import Cluster, slices_after
+from tests.properties.random_clusters import ANY_SETTING, clusters, examples
+
+from zoneward.cli.change_options import AddedPods, InputChanges, ReplicasChange
+from zoneward.cli.changed_snapshot import change_snapshot
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Service, node_zone
+from zoneward.slices.plan import ServicePlan
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+ZONE_A, ZONE_B = "eu-central-1a", "eu-central-1b"
+NODES = nodes_in({"a": 4, "b": 4, "c": 4})
+CART = "shop/cart"
+
+
+def _snapshot(cluster: Cluster) -> Snapshot:
+    return Snapshot(
+        services=(cluster.service,),
+        nodes=cluster.nodes,
+        pods=cluster.pods,
+        slices=cluster.slices,
+        lists_pods=cluster.pods_known,
+    )
+
+
+def _plan(cluster: Cluster, snapshot: Snapshot) -> ServicePlan:
+    """The plan of a cluster as a changed snapshot has it."""
+    pods = snapshot.pods_of(cluster.service)
+    return cluster.with_(nodes=snapshot.nodes, pods=pods, slices=snapshot.slices, pods_known=snapshot.has_pods).plan()
+
+
+def _changed(snapshot: Snapshot, **changes: Any) -> Snapshot:
+    return change_snapshot(snapshot, InputChanges(**changes))[0]
+
+
+# --- what becomes of a snapshot ---------------------------------------------------------------------------------------
+
+
+@examples(40)
+@given(clusters(setting=ANY_SETTING, most_pods=12, others=False), st.data())
+def test_without_a_zone_a_plan_is_that_of_the_objects_deleted_by_hand(cluster: Cluster, data: st.DataObject) -> None:
+    zones = sorted({zone for node in cluster.nodes if (zone := node_zone(node))})
+    assume(zones)
+    zone = data.draw(st.sampled_from(zones))
+    kept = tuple(node for node in cluster.nodes if node_zone(node) != zone)
+    assume(kept)
+    gone = {node.metadata.name for node in cluster.nodes} - {node.metadata.name for node in kept}
+    by_hand = cluster.with_(nodes=kept, pods=tuple(pod for pod in cluster.pods if pod.spec.node_name not in gone))
+    changed = _changed(_snapshot(cluster), without_zones=(zone,))
+    assert _plan(cluster, changed) == _plan(cluster, _snapshot(by_hand))
+    assert changed == _changed(_snapshot(cluster), without_nodes=tuple(gone))
+
+
+@examples(40)
+@given(clusters(setting=ANY_SETTING, most_pods=12, history=False))
+def test_the_present_number_of_replicas_changes_nothing(cluster: Cluster) -> None:
+    snapshot = _snapshot(cluster)
+    pods = snapshot.pods_of(cluster.service)
+    present = sum(
+        pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Failed", "Succeeded") for pod in pods
+    )
+    name = f"{cluster.service.metadata.namespace}/{cluster.service.metadata.name}"
+    assert _changed(snapshot, replicas=(ReplicasChange(name, present),)).pods == snapshot.pods
+
+
+def test_pods_that_are_added_count_on_top_of_the_replicas_and_for_every_service_that_selects_them() -> None:
+    other = a_service(name="all", selector={"app": "cart"})
+    snapshot = Snapshot(services=(a_service(), other), nodes=NODES, pods=pods_in({"a": 2, "b": 1}))
+    changes = InputChanges(
+        replicas=(ReplicasChange("cart", 4),),
+        added_pods=(AddedPods("cart", "a", 1), AddedPods(CART, "a", 1), AddedPods("shop/all", "b", 1)),
+    )
+    changed, lines = change_snapshot(snapshot, changes)
+    assert lines == [
+        "what if: shop/cart has 6 Pods instead of 3: a +2, c +1",
+        "what if: shop/all has 7 Pods instead of 6: b +1",
+    ]
+    assert changed.pods_of(a_service()) == changed.pods_of(other) == changed.pods
+    assert len({pod.metadata.name for pod in changed.pods}) == len({pod.status.pod_ip for pod in changed.pods}) == 7
+
+
+def test_a_zone_fails_before_replicas_are_made_up_for() -> None:
+    snapshot = Snapshot(services=(a_service(),), nodes=NODES, pods=pods_in({"a": 3, "b": 1, "c": 1}))
+    changes = InputChanges(without_zones=("a",), replicas=(ReplicasChange("cart", 5),))
+    changed, lines = change_snapshot(snapshot, changes)
+    assert lines == [
+        "what if: without zone a: 1 Node and 3 Pods are gone",
+        "what if: shop/cart has 5 Pods instead of 2: b +2, c +1",
+    ]
+    assert {pod.spec.node_name for pod in changed.pods} == {"node-b", "node-c"}
+
+
+def test_a_cluster_of_which_all_pods_are_gone_has_none_and_not_those_that_slices_list() -> None:
+    cluster = Cluster(service=a_service(), nodes=NODES, pods=pods_in({"a": 2})).settled()
+    changed = _changed(_snapshot(cluster), without_zones=("a",))
+    assert changed.has_pods
+    assert [family.decision.endpoints for family in _plan(cluster, changed).families] == [0]
+
+
+def _from_slices(service: Service, slices: tuple[EndpointSlice, ...]) -> Snapshot:
+    return Snapshot(services=(service,), nodes=NODES, slices=slices)
+
+
+def test_where_slices_are_all_that_is_known_their_endpoints_change_in_both_families() -> None:
+    service = a_service(families=DUAL_STACK)
+    pods = pods_in({"a": 2, "b": 2, "c": 1}, dual_stack=True)
+    cluster = Cluster(service=service, nodes=NODES, pods=pods)
+    snapshot = _from_slices(service, slices_after(cluster.plan()))
+    changes = InputChanges(without_zones=("a",), replicas=(ReplicasChange(CART, 5),))
+    changed, lines = change_snapshot(snapshot, changes)
+    assert lines == [
+        "what if: without zone a: 1 Node and 4 endpoints are gone",
+        "what if: shop/cart has 5 endpoints instead of 3: b +1, c +1",
+    ]
+    found = [
+        sorted((each.zone, each.target_ref and each.target_ref.name) for each in slice_.endpoints or ())
+        for slice_ in changed.slices
+    ]
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert [zone for zone, _ in found[0]] == ["b", "b", "b", "c", "c"]
+    assert [family.decision.endpoints for family in _plan(cluster, changed).families] == [5, 5]
+
+
+def test_endpoints_that_somebody_else_lists_are_gone_with_their_zone_even_where_pods_are_known() -> None:
+    service = a_service(selects=False)
+    endpoints = (
+        an_endpoint("10.9.0.1", "a"),
+        an_endpoint("10.9.0.2", "b", node="node-b"),
+        an_endpoint("10.9.0.3", "c"),
+    )
+    other = a_slice("other", *endpoints, manager="somebody.example.com")
+    ours = a_slice("ours", an_endpoint("10.0.0.1", "a", pod="x"), service="web")
+    snapshot = Snapshot(services=(service,), nodes=NODES, pods=(a_pod("x"),), slices=(other, ours))
+    changed = _changed(snapshot, without_zones=("a",), without_nodes=("node-b",))
+    assert [each.zone for each in changed.slices[0].endpoints or ()] == ["c"]
+    assert changed.slices[1] is ours, "what a controller finds after the change"
+    more = _changed(snapshot, replicas=(ReplicasChange("cart", 5),))
+    assert [each.zone for each in more.slices[0].endpoints or ()] == ["a", "b", "c", "a", "b"]
+    assert more.pods == snapshot.pods
+
+
+def test_a_zone_that_only_nodes_and_pods_without_a_selector_know_can_fail() -> None:
+    labelled = replace(NODES[0], metadata=replace(NODES[0].metadata, name="more", labels={names.ZONE_LABEL: "d"}))
+    snapshot = Snapshot(services=(a_service(),), nodes=(*NODES, labelled), pods=pods_in({"a": 1}))
+    assert _changed(snapshot, without_zones=("d",)).nodes == NODES
+
+
+# --- what commands show -----------------------------------------------------------------------------------------------
+
+
+def _decision(zoneward: Commands, *arguments: str) -> dict[str, Any]:
+    result = zoneward("plan", "--sample", CART, *arguments, "-o", "json")
+    assert result.status == 0, result.err
+    (decision,) = json.loads(result.out)["decisions"]
+    assert isinstance(decision, dict)
+    return decision
+
+
+def test_json_has_the_same_service_before_the_change_and_how_its_loads_change(zoneward: Commands) -> None:
+    before = _decision(zoneward)
+    after = _decision(zoneward, "--without-zone", ZONE_A)
+    assert "before" not in before
+    assert "load" not in before
+    assert after["before"] == {key: before[key] for key in after["before"]}
+    # One Pod of twenty had the traffic of zone a alone, 40 %. The ten in zone b have 53 % instead of 32 %.
+    assert after["load"] == {"before": 0.400283, "after": 0.053302, "change": -0.866839, "highestRise": 0.667453}
+
+
+def test_what_if_is_the_setting_before_and_after_the_change(zoneward: Commands) -> None:
+    arguments = ("--what-if", "none")
+    after = _decision(zoneward, *arguments, "--replicas", f"{CART}=10")
+    assert after["before"]["endpoints"] == 20
+    assert (after["endpoints"], after["approach"]) == (10, "ClusterWide")
+    assert after["load"] == {"before": 0.05, "after": 0.1, "change": 1.0, "highestRise": 1.0}
+    assert after["before"] == {key: _decision(zoneward, *arguments)[key] for key in after["before"]}
+
+
+def test_tables_show_the_change_of_loads_and_say_what_was_changed(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", CART, "--without-zone", ZONE_A)
+    assert result.err == f"zoneward: what if: without zone {ZONE_A}: 9 Nodes and 150 Pods are gone\n"
+    assert "-87%" in result.out
+    assert "LOAD: the busiest endpoint's load" in result.out
+    assert "RISE" not in result.out
+    wide = zoneward("plan", "-q", "--sample", CART, "--without-zone", ZONE_A, "-o", "wide")
+    assert wide.err == ""
+    assert "+67%" in wide.out
+    assert "LOAD" not in zoneward("plan", "--sample", CART).out
+
+
+def test_compare_shows_the_change_of_the_load_with_each_approach(zoneward: Commands) -> None:
+    arguments = ("compare", "--sample", CART, "--only", "none,PreferSameZone", "--without-zone", ZONE_A)
+    found = json.loads(zoneward(*arguments, "-o", "json").out)["services"][0]
+    assert [each["loadChange"] for each in found["approaches"]] == [0.052632, -0.866839]
+    assert found["today"]["loadChange"] == -0.866839
+    table = zoneward(*arguments).out
+    assert "LOAD" in table
+    assert "-87%" in table
+    csv = zoneward(*arguments, "-o", "csv").out.splitlines()
+    assert csv[0].endswith(",loadChange,best")
+    assert ",-0.866839," in csv[2]
+    unchanged = ("compare", "--sample", CART)
+    assert "LOAD" not in zoneward(*unchanged).out
+    assert json.loads(zoneward(*unchanged, "-o", "json").out)["services"][0]["today"]["loadChange"] is None
+
+
+def test_route_selects_from_what_is_left(zoneward: Commands) -> None:
+    result = zoneward("route", "--sample", "--node", "worker-b1", CART, "--without-zone", ZONE_B, "-o", "json")
+    assert (result.status, result.out) == (2, "")
+    arguments = ("route", "--sample", "--node", "worker-b1", "-o", "json", CART, "--add-pods", f"cart={ZONE_B}:2")
+    (port,) = json.loads(zoneward(*arguments).out)["ports"]
+    assert len(port["cluster"]) == 12
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--without-zone", "eu-central-1"), ("--without-zone", "3 zones", f"did you mean '{ZONE_A}'")),
+        (("--without-node", "worker-a"), ("--without-node", "24 Nodes", "did you mean 'worker-a1'")),
+        (("--replicas", "shop/crt=3"), ("--replicas", "16 Services", "did you mean 'shop/cart'")),
+        (("--replicas", "crt=3"), ("--replicas", "did you mean 'cart'")),
+        (("--replicas", "shop/cart=-3"), ("from 0 to 150000", "'shop/cart=-3'")),
+        (("--replicas", "shop/cart=150001"), ("from 0 to 150000",)),
+        (("--replicas", f"shop/cart={'9' * 5000}"), ("from 0 to 150000",)),
+        (("--replicas", "shop/cart=\u0663"), ("from 0 to 150000",)),
+        (("--replicas", "shop/cart"), ("[NAMESPACE/]SERVICE=N",)),
+        (("--replicas", "a/b/c=1"), ("[NAMESPACE/]SERVICE=N",)),
+        (("--replicas", "/cart=1"), ("[NAMESPACE/]SERVICE=N",)),
+        (("--replicas", "cart=1", "--replicas", "shop/cart=2"), ("expected one number", "cart=1 and shop/cart=2")),
+        (("--replicas", "shop/mail=3"), ("Service shop/mail", "ExternalName")),
+        (("--add-pods", f"shop/cart={ZONE_A}:0"), ("from 1 to 150000",)),
+        (("--add-pods", "shop/cart=3"), ("[NAMESPACE/]SERVICE=ZONE:N",)),
+        (("--add-pods", "shop/cart=:3"), ("[NAMESPACE/]SERVICE=ZONE:N",)),
+        (("--add-pods", "shop/cart=eu-central-1d:3"), ("--add-pods", "3 zones", "did you mean")),
+        (("--add-pods", f"cart={ZONE_A}:1", "--without-zone", ZONE_A), ("--add-pods", "2 zones")),
+        (("--without-zone", "\x1b[31m"), ("--without-zone", "\\x1b[31m")),
+        (
+            ("--without-zone", ZONE_A, "--without-zone", ZONE_B, "--without-zone", "eu-central-1c"),
+            ("at least one Node",),
+        ),
+        (("--replicas", "cart=3", "-o", "yaml"), ("--replicas", "expected -o table, wide or json")),
+        (("--add-pods", f"cart={ZONE_A}:1", "-o", "slices-json"), ("--add-pods", "expected -o table, wide or json")),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_one_line(
+    zoneward: Commands, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    result = zoneward("plan", "--sample", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    assert all(word in result.err for word in words), result.err
+
+
+def test_a_service_without_pods_has_none_to_copy_and_one_of_two_names_needs_its_namespace(
+    zoneward: Commands, tmp_path: Path
+) -> None:
+    more = tmp_path / "more.yaml"
+    head = "apiVersion: v1\nkind: Service\nmetadata:"
+    more.write_text(
+        f"{head} {{name: cart, namespace: other}}\nspec: {{selector: {{app: nothing}}}}\n---\n"
+        f"{head} {{name: bare, namespace: other}}\n"
+    )
+    files = ("-f", SAMPLE, "-f", more)
+    for name in ("other/cart", "other/bare"):
+        result = zoneward("plan", *files, "--replicas", f"{name}=2")
+        assert result.status == 2
+        assert result.err == f"zoneward: --replicas: Service {name}: expected a Pod to copy, found none\n"
+        assert zoneward("plan", *files, name, "--replicas", f"{name}=0").status == 0
+    result = zoneward("plan", *files, "--replicas", "cart=2")
+    assert "expected a Service with its namespace (other/cart, shop/cart), got 'cart'" in result.err
+
+
+def test_what_shows_a_cluster_as_it_is_refuses_changes(zoneward: Commands) -> None:
+    as_is = zoneward("route", "--sample", "--node", "worker-b1", "--as-is", "--without-zone", ZONE_A)
+    assert as_is.status == 2
+    assert "--without-zone: expected no --as-is with it" in as_is.err
+    watch = zoneward("plan", "--watch", "--without-node", "worker-b1")
+    assert watch.status == 2
+    assert "--without-node: expected no --watch with it" in watch.err
