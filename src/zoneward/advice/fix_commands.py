@@ -52,8 +52,6 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         commands.append(_kubectl("-n", namespace, *words))
         if (change.service_patch.get("spec") or {}).get("trafficDistribution") == names.PREFER_SAME_ZONE:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
-    if fix.needs:
-        notes.append("needs Zoneward's controller: the built-in one gives no hints for this")
     return FixSteps(tuple(commands), tuple(notes))
 
 

@@ -208,8 +208,11 @@ class _FixSearch:
         if spread is not None:
             yield spread
         more = self._first("add-pods", search.more(max(3 * zones, total)))
-        if more is not None and (spread is None or more.change != spread.change):
-            yield self._wherever(more, search)
+        if more is not None:
+            more = self._wherever(more, search)
+            # An even spread that takes no more Pods is easier to reach.
+            if more.wherever or spread is None or more.pods < spread.pods:
+                yield more
         if spread is None or spread.pods:
             moved = self._first("move-pods", search.moved(total // 2))
             if moved is not None:
