@@ -331,7 +331,7 @@ class _FixSearch:
 
     def settings_with_pods(self) -> Iterator[Fix]:
         """Where no single change suffices: another setting and Pods spread evenly."""
-        if not self._can_scale:
+        if not self._can_scale or self._decision.active:
             return
         for value, patch in self._other_settings():
             service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service

@@ -17,6 +17,7 @@ pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px
 .rules td, .rules th { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .rules tr.deciding th, .rules tr.deciding td { background: var(--tint); font-weight: 700; }
 .rules tr th:first-child { min-width: 5.5rem; }
+.rules tr :nth-child(2) { white-space: nowrap; overflow-wrap: normal; }
 ol.fixes { padding-left: 1.3rem; max-width: 60rem; }
 ol.fixes li { margin: 0 0 1.2rem; }
 ol.fixes p { max-width: none; }

@@ -72,6 +72,7 @@ def explanation_picture(explanation: Explanation) -> str:
         tag("g", joined(body), class_="flows"),
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {_WIDTH} {sum(heights) or 40}",
+        preserveAspectRatio="xMidYMin meet",
         role="img",
         font_family=_FONT,
         style="max-width: 960px",
@@ -146,7 +147,7 @@ def _client_box(x: int, top: int, colour: str, name: str, zone: ExpectedZoneTraf
         yield _text(x + 9, top + 40, "no clients", "soft")
     else:
         yield _text(x + 9, top + 40, f"{zone.demand:.0%} of traffic")
-        yield _text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays there", "" if zone.in_zone else "soft")
+        yield _text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays", "" if zone.in_zone else "soft")
 
 
 def _endpoint_box(top: int, colour: str, name: str, states: list[ExpectedZoneTraffic | None]) -> Iterator[Markup]:

@@ -179,7 +179,7 @@ def _legend(
     if others:
         lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
     more = "" if wide else "-o wide (whole reasons), "
-    lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
+    lines.append(f"More: zoneward explain SERVICE (why, and fixes), {more}-o json (every rule), -o yaml (slices).")
     return join_wrapped(lines, "dim")
 
 
