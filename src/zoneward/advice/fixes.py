@@ -55,6 +55,8 @@ _BY_NUMBER: Final = frozenset(
 _MOST_FAILURES: Final = 3
 """Changes of one kind that suffice for `decide` and not for the plan: then the search ends."""
 _MOST_SPREAD: Final = 12
+_MOST_FEWER: Final = 100
+"""To take more Pods than that is another way to run a Service, and no fix."""
 _MOST_UNLABELLED: Final = 4
 """Nodes without a zone of which every combination is tried."""
 _PERCENT: Final = 100
@@ -207,7 +209,9 @@ class _FixSearch:
         spread = self._spread(search)
         if spread is not None:
             yield spread
-        more = self._first("add-pods", search.more(max(3 * zones, total)))
+        more = None
+        if spread is None or spread.pods:
+            more = self._first("add-pods", search.more(max(3 * zones, total)))
         if more is not None:
             more = self._wherever(more, search)
             # An even spread that takes no more Pods is easier to reach.
@@ -218,7 +222,7 @@ class _FixSearch:
             if moved is not None:
                 yield moved
         if self._workload is None or self._workload.kind != "StatefulSet":
-            fewer = self._first("remove-pods", search.fewer(total // 2))
+            fewer = self._first("remove-pods", search.fewer(min(total // 2, _MOST_FEWER)))
             if fewer is not None:
                 yield self._wherever(fewer, search)
 
