@@ -178,8 +178,8 @@ def _legend(
     others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
     if others:
         lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
-    more = "" if wide else "-o wide (whole reasons), "
-    lines.append(f"More: zoneward explain SERVICE (why, and fixes), {more}-o json (every rule), -o yaml (slices).")
+    more = "" if wide else "-o wide (reasons), "
+    lines.append(f"More: zoneward explain SERVICE (why, fixes), {more}-o json (rules), -o yaml (slices).")
     return join_wrapped(lines, "dim")
 
 
