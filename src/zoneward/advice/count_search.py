@@ -3,8 +3,8 @@
 Whether a number of Pods suffices is not monotone: for three zones, ten and twelve Pods may do, and eleven not. Every
 size is therefore looked at in order: first the one that evens out loads best, then all others while there are few of
 them. For Services that load alone counts for, the first is the best of its size: to give each Pod to the zone with the
-highest load makes the highest load as low as it can be. Above `_IN_ORDER`, where rounding no longer matters, sizes are
-doubled and halved, and the size that is found is lowered while the next smaller one suffices, too.
+highest load makes the highest load as low as it can be. Above `_IN_ORDER`, sizes are doubled and halved; rounding still
+matters there, but only for the next few sizes, so that those below the one that is found are looked at, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,6 +119,12 @@ class CountSearch:
                 low = middle
             else:
                 high, found = middle, changes
+        size = high - 1
+        while size > max(_IN_ORDER, high - 1 - 2 * len(self.zones)):
+            changes = suffices(size)
+            if changes is not None:
+                high, found = size, changes
+            size -= 1
         yield found
 
     # --- placements of one size ---------------------------------------------------------------------------------------
