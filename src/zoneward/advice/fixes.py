@@ -101,13 +101,15 @@ class Fix:
 @dataclass(frozen=True, slots=True)
 class Aim:
     """What is to be reached: hints or slice groups in force, more than (or at least) a share of traffic in its zone,
-    and, where the heuristic has no threshold of its own, overload below ``threshold``.
+    and, where the heuristic has no threshold of its own, overload below ``threshold``. ``weighs``: some proxies follow
+    weights of zones.
     """
 
     about: str
     more_than: float
     threshold: Fraction
     demand: Demand
+    weighs: bool
 
     def is_met(self, family: FamilyPlan) -> bool:
         """By the plan and the traffic that follows from it."""
@@ -129,8 +131,12 @@ class Aim:
         if not any(weights) or not any(allocation.counts):
             return None
         measures = measures_of(allocation, weights)
-        met = self._suffices(decision, measures[IN_ZONE], measures[MAX_OVERLOAD])
-        return measures[IN_ZONE] if met else None
+        in_zone = measures[IN_ZONE]
+        if self.weighs and decision.weights is not None:
+            # Some proxies follow these in place of hints; which is better, the plan shows.
+            shares = decision.weights.shares
+            in_zone = max(in_zone, sum(self.demand.share(zone) * shares[zone].get(zone, 0.0) for zone in shares))
+        return in_zone if self._suffices(decision, in_zone, measures[MAX_OVERLOAD]) else None
 
     def _suffices(self, decision: Decision, in_zone: float, overload: float) -> bool:
         heuristic = HEURISTICS[decision.heuristic or ""]
@@ -151,14 +157,15 @@ def aim_of(family: FamilyPlan) -> Aim | None:
     ):
         return None
     threshold = state.configuration.hints.start_threshold
+    weighs = any(each.consumer.zone_weights for each in state.consumers)
     if not decision.active:
         asked = f"{decision.heuristic} in force" if decision.heuristic else "traffic kept in its zone"
-        return Aim(asked, traffic.in_zone if traffic.served else 0.0, threshold, state.demand)
+        return Aim(asked, traffic.in_zone if traffic.served else 0.0, threshold, state.demand, weighs)
     about = f"{ENOUGH_IN_ZONE:.0%} in its zone"
     heuristic = HEURISTICS[decision.heuristic or ""]
     if not heuristic.balances and not heuristic.node_hints:
         about += f", no endpoint {format_percent(threshold)} above fair".replace(" %", "%")
-    aim = Aim(about, ENOUGH_IN_ZONE - 1e-6, threshold, state.demand)
+    aim = Aim(about, ENOUGH_IN_ZONE - 1e-6, threshold, state.demand, weighs)
     return None if aim.is_met(family) else aim
 
 
