@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 from tests.builders import structs
 
-from zoneward.kube.objects import NodeCondition, Pod, Service
+from zoneward.kube.objects import Node, NodeCondition, Pod, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.endpoint_sets import SetsRequest
@@ -20,11 +20,16 @@ ZONES: Final = {"a": "40", "b": "32", "c": "28"}
 NODES_IN_ZONE: Final = 20
 
 
-def cluster_state() -> ClusterState:
+def nodes() -> tuple[Node, ...]:
     """Sixty Nodes."""
     zones = {f"node-{zone}-{number}": zone for zone in ZONES for number in range(NODES_IN_ZONE)}
-    nodes = [structs.a_node(name, zone, cpu=ZONES[zone]) for name, zone in zones.items()]
-    return ClusterState(demand=compute_demand(nodes), node_zones=zones, configuration=Configuration())
+    return tuple(structs.a_node(name, zone, cpu=ZONES[zone]) for name, zone in zones.items())
+
+
+def cluster_state() -> ClusterState:
+    """Of these Nodes."""
+    zones = {node.metadata.name: node_zone(node) for node in nodes()}
+    return ClusterState(demand=compute_demand(nodes()), node_zones=zones, configuration=Configuration())
 
 
 def service(approach: str) -> Service:

@@ -45,6 +45,8 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "route": ("route", "--node", "worker-a2"),
     "route as it is": ("route", "--node", "worker-a2", "--as-is"),
     "compare": ("compare",),
+    "explain": ("explain", "shop/checkout"),
+    "explain, what nobody knows": ("explain", "shop/wishlist"),
 }
 
 
@@ -81,6 +83,13 @@ def is_clean(text: str) -> bool:
     return all(each.isprintable() for each in STYLE.sub("", text).split("\n"))
 
 
+def with_end(argument: str, end: str) -> str:
+    """A name as it is in the changed cluster."""
+    if argument == "worker-a2" or "/" in argument:
+        return "/".join(part + end for part in argument.split("/"))
+    return argument
+
+
 @pytest.mark.parametrize("annotations", [False, True], ids=["settings as they are", "settings too"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_table_shows_question_marks_and_is_the_same_otherwise(
@@ -88,7 +97,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
 ) -> None:
     def shown(end: str) -> str:
         file = cluster(tmp_path, end, annotations=annotations)
-        arguments = [each + end if each == "worker-a2" else each for each in COMMANDS[command]]
+        arguments = [with_end(each, end) for each in COMMANDS[command]]
         done = zoneward(*arguments, "-f", file, "-v")
         assert done.status == 0, done.err
         assert is_clean(done.out)
@@ -96,6 +105,9 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
         return done.out
 
     hostile, tame = shown(HOSTILE), shown(printable(HOSTILE))
+    if command.startswith("explain"):
+        # JSON in commands has escapes, which are of another length.
+        return
     # Which endpoint serves whom depends on a hash of its name, and messages quote settings that nobody knows.
     if command.startswith("route") or annotations:
         assert hostile.count("\n") == tame.count("\n")
@@ -114,6 +126,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
         ("plan", "--what-if", HOSTILE),
         ("route", "--node", HOSTILE),
         ("compare", "--only", HOSTILE),
+        ("explain", HOSTILE),
         ("snapshot", "-o", "/nowhere/" + HOSTILE),
         ("simulate", "-d", HOSTILE),
         ("plan", "--kubeconfig", HOSTILE),
@@ -124,7 +137,7 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
     ids=lambda arguments: " ".join(arguments).partition("x\x1b")[0],
 )
 def test_what_is_wrong_is_told_in_one_line(zoneward: Commands, tmp_path: Path, arguments: Sequence[str]) -> None:
-    needs = "-f" not in arguments and arguments[0] in ("plan", "route", "compare", "snapshot")
+    needs = "-f" not in arguments and arguments[0] in ("plan", "route", "compare", "explain", "snapshot")
     file = (
         ["-f", str(cluster(tmp_path, HOSTILE, annotations=True))] if needs and "--kubeconfig" not in arguments else []
     )

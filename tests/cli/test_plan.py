@@ -69,7 +69,7 @@ def test_the_table_has_a_line_for_every_service_and_says_how_to_see_more(zonewar
     result = zoneward("plan", "--sample", "-o", output)
     for service in ("shop/search", "shop/cart", "payments/bank-gateway", "kube-system/kube-dns", "shop/mail"):
         assert re.search(rf"^{service} ", result.out, re.MULTILINE), service
-    assert "-o json (every rule that was asked)" in result.out
+    assert "zoneward explain SERVICE (why, fixes)" in result.out
 
 
 def test_colour_is_there_when_asked_for_and_only_then(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

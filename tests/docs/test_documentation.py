@@ -16,7 +16,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import fields
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import click
@@ -25,6 +25,8 @@ import pytest
 import yaml
 
 from zoneward import sample
+from zoneward.advice import bypass
+from zoneward.advice.fixes import FixKind
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
@@ -36,6 +38,17 @@ from zoneward.kube.objects import Condition, ServiceEvent
 from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
+from zoneward.report.explain_json import (
+    ExplainedNowView,
+    ExplainedPlanView,
+    ExplainedRuleView,
+    ExplainedZoneView,
+    ExplanationView,
+    FamilyExplanationView,
+    FixChangeView,
+    FixResultView,
+    FixView,
+)
 from zoneward.report.plan_json import BeforeView, DecisionView, LoadView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing import service_events as events
@@ -263,11 +276,29 @@ VIEWS = (
     *(DecisionView, ZoneView, SlicesView, BeforeView, LoadView, SkippedView, Rule, ServiceEvent, Condition),
     *(NodeRoutes, PortRoute),
 )
+EXPLANATION_VIEWS = (
+    *(ExplanationView, FamilyExplanationView, ExplainedNowView, ExplainedPlanView, ExplainedZoneView),
+    *(ExplainedRuleView, FixView, FixChangeView, FixResultView),
+)
 
 
 def test_the_commands_page_lists_every_field_of_the_json_and_every_rule_of_selection() -> None:
     fields_of_views = {field.encode_name for view in VIEWS for field in msgspec.structs.fields(view)}
     assert fields_of_views | {rule.value for rule in SelectionRule} <= set(listed("commands.md"))
+
+
+def test_the_commands_page_lists_every_field_of_an_explanation() -> None:
+    fields_of_views = {field.encode_name for view in EXPLANATION_VIEWS for field in msgspec.structs.fields(view)}
+    explained = (DOCS / "commands.md").read_text().split("### explain -o json\n")[1].split("\n## ")[0]
+    assert fields_of_views <= set(codes(explained))
+
+
+def test_the_page_of_explain_has_a_row_for_every_kind_of_fix_and_bypass() -> None:
+    kinds = set(get_args(FixKind))
+    source = (SOURCE / "advice" / "bypass.py").read_text()
+    bypasses = set(re.findall(r"Bypass\(\s*\"([a-z-]+)\"", source)) | {mesh for mesh, _ in bypass._MESHES.values()}
+    assert {"headless", "istio"} < bypasses
+    assert kinds | bypasses <= set(listed("explain.md"))
 
 
 def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-SCRIPTS = ("make.py", "make_balanced.py")
+SCRIPTS = ("make.py", "make_balanced.py", "make_explain.py")
 SCRIPT_OF: dict[str, str] = {}
 DRAWN: dict[str, str] = {}
 for script in SCRIPTS:

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -58,7 +58,6 @@ def zones_by_pod(plan: ServicePlan) -> dict[str, str]:
 
 def traffic_of(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     """What the proxies of one kind do after the plan."""
-    state = cluster.cluster_state
     family = only_family(cluster.plan())
     family = type(family)(
         family.service,
@@ -67,7 +66,7 @@ def traffic_of(cluster: Cluster, consumer: str) -> ExpectedTraffic:
         family.changes,
         family.replaced,
         family.others,
-        type(state)(**{name: getattr(state, name) for name in state.__slots__} | {"consumer": CONSUMERS[consumer]}),
+        replace(cluster.cluster_state, consumer=CONSUMERS[consumer]),
     )
     traffic = family.traffic
     assert traffic is not None

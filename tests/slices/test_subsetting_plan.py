@@ -31,7 +31,7 @@ from zoneward.routing.selection.endpoint_selection import (
     select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, SliceReading, predict_traffic
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"
@@ -127,12 +127,11 @@ def decided_for(decision: Decision, zone: str) -> Used:
 
 def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     family = only_family(cluster.plan())
+    groups = slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates)
     found = predict_traffic(
         endpoints_of_all_ports(family.slices),
-        demand=cluster.cluster_state.demand,
+        readings=[SliceReading(cluster.cluster_state.demand, ALL_HINTS, groups)],
         policies=CLUSTER,
-        honored=ALL_HINTS,
-        groups=slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates),
     )
     assert found is not None
     return found

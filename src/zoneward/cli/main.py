@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
+    "explain": ("zoneward.cli.explain", "Show what happens to a Service, why, and the smallest fixes."),
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side."),
     "route": ("zoneward.cli.route", "Show which endpoints the proxy on one node would select."),
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),

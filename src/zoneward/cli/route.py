@@ -69,7 +69,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
     )
 
     zone = node_zone(find_node(planned.snapshot, node))
-    consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
+    consumer, gates = planned.cluster_state.consumer_of(node), planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
         if not is_proxied(plan.service):

@@ -68,6 +68,7 @@ class PodMeta(_Object, frozen=True, gc=False):
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
     deletion_timestamp: str | None = None
 
 

@@ -69,8 +69,10 @@ def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label:
     )
 
 
-def page(title: str, *content: Content) -> str:
-    """A whole page that needs nothing from anywhere, and is not allowed to ask for it."""
+def page(title: str, *content: Content, style: str = "") -> str:
+    """A whole page that needs nothing from anywhere, and is not allowed to ask for it. ``style`` follows the common
+    one, with no ``<``, ``>`` or ``&`` in it.
+    """
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     head = tag(
         "head",
@@ -80,7 +82,7 @@ def page(title: str, *content: Content) -> str:
         # An icon of its own, so that no browser asks a server for one.
         tag("link", rel="icon", href="data:,"),
         tag("title", title),
-        tag("style", Markup(_STYLE)),
+        tag("style", Markup(_STYLE + style)),
     )
     html = tag("html", head, Markup("\n"), tag("body", tag("main", joined(content, between="\n"))), lang="en")
     return f"<!DOCTYPE html>\n{html.html}\n"
@@ -181,3 +183,13 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   .pairs { grid-template-columns: repeat(3, 1fr); }
 }
 """
+DARK_STYLE: Final = """
+:root { color-scheme: light dark; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --soft: #9aa4af; --line: #3d444d; --tint: #1c2128; }
+  body, tr th:first-child { background: #0d1117; }
+  a, summary { color: #6cb6ff; }
+  .scroll:focus-visible { outline-color: #6cb6ff; }
+}
+"""
+"""For pages of which every part can be read on a dark ground, too: they follow what the reader prefers."""

@@ -177,9 +177,9 @@ def _legend(
     others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
     if others:
         lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
-    more = "" if wide else "-o wide (whole reasons), "
-    slices = "" if is_changed else ", -o yaml (the slices)"
-    lines.append(f"More: {more}-o json (every rule that was asked){slices}.")
+    more = "" if wide else "-o wide (reasons), "
+    slices = "" if is_changed else ", -o yaml (slices)"
+    lines.append(f"More: zoneward explain SERVICE (why, fixes), {more}-o json (rules){slices}.")
     return join_wrapped(lines, "dim")
 
 

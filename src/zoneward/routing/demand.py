@@ -79,6 +79,16 @@ class Demand:
         """Share of a zone, 0 to 1; 0 for a zone without demand."""
         return self.weight_of.get(zone, 0) / self.total if self.total else 0.0
 
+    def only(self, nodes: Iterable[NodeDemand]) -> "Demand":
+        """The part of demand that some of its Nodes add."""
+        nodes = tuple(nodes)
+        sums: dict[str, int] = {}
+        for node in nodes:
+            if node.zone is not None:
+                sums[node.zone] = sums.get(node.zone, 0) + node.weight
+        weights = {zone: weight for zone, weight in sorted(sums.items()) if weight}
+        return replace(self, zones=tuple(weights), weights=tuple(weights.values()), nodes=nodes)
+
     @cached_property
     def by_count(self) -> "Demand":
         """Demand by the number of Nodes instead of their CPU, in all zones."""

@@ -1,20 +1,23 @@
 """What all Services of a cluster share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
+from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterState:
     """Nodes, demand and settings, for the plans of all Services.
 
     ``node_zones`` has every Node that exists, with its zone or None; the mapping never changes, a new one replaces it.
     ``pods_known`` is off where a snapshot holds no Pods: endpoints then come from its slices. ``consumer`` is the kind
-    of proxy that traffic is predicted for.
+    of proxy that traffic is predicted for; nodes with a proxy of another kind are in ``consumer_by_node``.
     """
 
     demand: Demand
@@ -22,6 +25,15 @@ class ClusterState:
     configuration: Configuration
     pods_known: bool = True
     consumer: Consumer = ZONEWARD
+    consumer_by_node: Mapping[str, Consumer] = field(default_factory=lambda: MappingProxyType({}))
+
+    @cached_property
+    def consumers(self) -> tuple[ConsumerDemand, ...]:
+        """Demand by the kind of proxy that reads the slices where it starts."""
+        return split_demand(self.demand, self.consumer, self.consumer_by_node)
+
+    def consumer_of(self, node: str) -> Consumer:
+        return self.consumer_by_node.get(node, self.consumer)
 
     def affects_all_services(self, new: "ClusterState") -> bool:
         """Whether every Service needs a new plan when this state becomes the ``new`` one.
@@ -34,4 +46,5 @@ class ClusterState:
             or bool(self.node_zones) != bool(new.node_zones)
             or self.configuration != new.configuration
             or (self.pods_known, self.consumer) != (new.pods_known, new.consumer)
+            or self.consumer_by_node != new.consumer_by_node
         )

@@ -29,13 +29,8 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
-    honored_hints,
-    is_proxied,
-    policies_of,
-    slice_groups,
-    usable_zone_weights,
 )
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.routing.service_conditions import conditions_of, worst_family
 from zoneward.routing.service_events import events_of, upstream_events_of
 from zoneward.slices import upstream_hints
@@ -91,17 +86,9 @@ class FamilyPlan:
     @cached_property
     def traffic(self) -> ExpectedTraffic | None:
         """What proxies do with these slices. None for a Service that they ignore (headless), and without demand."""
-        if not is_proxied(self.service):
-            return None
-        gates, consumer = self.cluster_state.configuration.gates, self.cluster_state.consumer
-        slices, honored = self.slices, honored_hints(self.service, consumer, gates)
-        return predict_traffic(
-            endpoints_of_all_ports(slices),
-            demand=self.cluster_state.demand,
-            policies=policies_of(self.service, gates),
-            honored=honored,
-            groups=slice_groups(slices, consumer, gates),
-            zone_weights=usable_zone_weights(slices, honored),
+        state = self.cluster_state
+        return predict_service_traffic(
+            self.service, self.slices, consumers=state.consumers, gates=state.configuration.gates
         )
 
 
@@ -145,12 +132,7 @@ def plan_service(
     pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}.values()
     if not is_managed(service):
         return plan_unmanaged(service, by_name.values(), cluster_state)
-    by_family: dict[str, ExistingSlices] = {}
-    for rank, slice_ in enumerate(by_name.values()):
-        address_type = slice_.address_type
-        if address_type not in by_family:
-            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
-        by_family[address_type].set(slice_, rank)
+    by_family = existing_by_family(service, by_name.values(), cluster_state)
     endpoints = []
     for address_type in planned_address_types(service, pods, cluster_state):
         if address_type not in by_family:
@@ -159,6 +141,19 @@ def plan_service(
     return plan_families(
         service, endpoints, by_family, cluster_state, trigger_time=trigger_time, taken=(taken, by_name)
     )
+
+
+def existing_by_family(
+    service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState
+) -> dict[str, ExistingSlices]:
+    """The existing slices of a Service by address type, each given once."""
+    by_family: dict[str, ExistingSlices] = {}
+    for rank, slice_ in enumerate(slices):
+        address_type = slice_.address_type
+        if address_type not in by_family:
+            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
+        by_family[address_type].set(slice_, rank)
+    return by_family
 
 
 # --- the pipeline -----------------------------------------------------------------------------------------------------

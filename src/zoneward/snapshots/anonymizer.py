@@ -104,14 +104,13 @@ class _Anonymizer:
     # --- metadata -----------------------------------------------------------------------------------------------------
 
     def _meta(self, meta: ObjectMeta, name: str) -> ObjectMeta:
-        owners = meta.owner_references
         return ObjectMeta(
             name=name,
             namespace=self._name("namespace", meta.namespace),
             uid=self._name("uid", meta.uid),
             labels=self._labels(meta.labels),
             annotations=self._annotations(meta.annotations),
-            owner_references=tuple(map(self._owner, owners)) if owners is not None else None,
+            owner_references=self._owners(meta.owner_references),
             generation=meta.generation,
             resource_version=public_values.kept_version(meta.resource_version),
             creation_timestamp=public_values.kept_time(meta.creation_timestamp),
@@ -190,6 +189,9 @@ class _Anonymizer:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return self._name("unknown", value)
         return encode_selector(self._labels(selector) or {})
+
+    def _owners(self, owners: tuple[OwnerReference, ...] | None) -> tuple[OwnerReference, ...] | None:
+        return tuple(map(self._owner, owners)) if owners is not None else None
 
     def _owner(self, owner: OwnerReference) -> OwnerReference:
         kind = _OWNERS.get(owner.kind)
@@ -302,6 +304,7 @@ class _Anonymizer:
                 namespace=self._name("namespace", meta.namespace),
                 uid=self._name("uid", meta.uid),
                 labels=self._labels(meta.labels),
+                owner_references=self._owners(meta.owner_references),
                 deletion_timestamp=public_values.kept_time(meta.deletion_timestamp),
             ),
             spec=PodSpec(

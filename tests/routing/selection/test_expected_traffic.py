@@ -10,7 +10,7 @@ from tests.clusters import ALL_HINTS, CLUSTER, demand_in
 from zoneward.kube.objects import Endpoint, Node
 from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, SliceReading, predict_traffic
 from zoneward.routing.zone_weights import ZoneWeights
 
 INTERNAL_LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
@@ -20,7 +20,7 @@ EQUAL: Final = demand_in(a=1, b=1)
 def predicted(
     *endpoints: Endpoint, demand: Demand = EQUAL, policies: Policies = CLUSTER, honored: HonoredHints = ALL_HINTS
 ) -> ExpectedTraffic:
-    traffic = predict_traffic(endpoints, demand=demand, policies=policies, honored=honored)
+    traffic = predict_traffic(endpoints, readings=[SliceReading(demand, honored)], policies=policies)
     assert traffic is not None
     assert traffic.served + traffic.dropped == pytest.approx(1)
     assert sum(traffic.load) == pytest.approx(traffic.served)
@@ -60,7 +60,8 @@ def test_with_weights_of_zones_each_zone_sends_its_shares() -> None:
     endpoints = [*some(2, "a", to="a"), *some(2, "b", to="b", block=1)]
     shares = {"a": {"a": 0.8, "b": 0.2}, "b": {"b": 1.0}}
     weights = ZoneWeights(shares, {"a": 2, "b": 2})
-    traffic = predict_traffic(endpoints, demand=EQUAL, policies=CLUSTER, honored=ALL_HINTS, zone_weights=weights)
+    reading = SliceReading(EQUAL, ALL_HINTS, zone_weights=weights)
+    traffic = predict_traffic(endpoints, readings=[reading], policies=CLUSTER)
     assert traffic is not None
     assert traffic.load == loads(0.2, 0.2, 0.3, 0.3)
     assert traffic.in_zone == pytest.approx(0.9)
@@ -136,4 +137,4 @@ def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint
     "demand", [demand_in(), compute_demand([a_node("n1", ready=False)])], ids=["no nodes", "none ready"]
 )
 def test_without_demand_nothing_can_be_predicted(demand: Demand) -> None:
-    assert predict_traffic([an_endpoint()], demand=demand, policies=CLUSTER, honored=ALL_HINTS) is None
+    assert predict_traffic([an_endpoint()], readings=[SliceReading(demand, ALL_HINTS)], policies=CLUSTER) is None

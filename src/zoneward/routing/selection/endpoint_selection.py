@@ -48,16 +48,19 @@ class SelectionRule(StrEnum):
 class Consumer:
     """How one kind of proxy treats hints, slices with a zone label, and weights of zones.
 
-    ``zone_hints``: it honors them always, only where the Service has a topology annotation that requests hints, or
-    never. ``zone_weights``: it prefers them to hints for zones.
+    ``zone_hints``: it honors them always, only where the topology annotation of the Service is ``Auto``, only where it
+    is anything but ``Disabled``, or never. ``distributions`` are values of ``spec.trafficDistribution`` beside which it
+    honors them, too; hints for nodes then need ``PreferSameNode``. ``zone_weights``: it prefers them to those for
+    zones.
     """
 
     name: str
     about: str
-    zone_hints: Literal["always", "annotated", "never"] = "always"
+    zone_hints: Literal["always", "annotated", "any-annotation", "never"] = "always"
     node_hints: bool = True
     zone_slices: ZoneSlices = "ignored"
     zone_weights: bool = False
+    distributions: tuple[str, ...] = ()
 
 
 ZONEWARD: Final = Consumer(
@@ -174,16 +177,27 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
     """
     if service.spec.topology_keys:
         return HonoredHints(zones=False, nodes=False)
-    zones = consumer.zone_hints == "always"
-    if consumer.zone_hints == "annotated":
-        annotation = topology_annotation(service)
-        zones = annotation is not None and annotation[1] in names.AUTO_VALUES
-    zones = zones and gates.topology_aware_hints
+    distribution = service.spec.traffic_distribution
+    nodes = consumer.node_hints and (not consumer.distributions or distribution == names.PREFER_SAME_NODE)
+    zones = _honors_zone_hints(service, consumer) and gates.topology_aware_hints
     return HonoredHints(
         zones=zones,
-        nodes=consumer.node_hints and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
+        nodes=nodes and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
         weights=zones and consumer.zone_weights,
     )
+
+
+def _honors_zone_hints(service: Service, consumer: Consumer) -> bool:
+    if consumer.zone_hints in ("always", "never"):
+        return consumer.zone_hints == "always"
+    if service.spec.traffic_distribution in consumer.distributions:
+        return True
+    annotation = topology_annotation(service)
+    if annotation is None:
+        return False
+    if consumer.zone_hints == "annotated":
+        return annotation[1] in names.AUTO_VALUES
+    return annotation[1] not in names.DISABLED_VALUES
 
 
 def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, ZoneGroup]:

@@ -4,14 +4,26 @@ Traffic is what Pods send to the Service's own address. It starts in zones (and 
 the proxy there spreads it over what it selects, evenly or by weights. Traffic from outside the cluster is not included.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from zoneward.kube.objects import Endpoint, is_ready, is_serving, is_terminating
-from zoneward.routing.demand import Demand
+from zoneward.kube.objects import Endpoint, EndpointSlice, Service, is_ready, is_serving, is_terminating
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.demand import Demand, NodeDemand
 from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies, select_endpoints
+from zoneward.routing.selection.endpoint_selection import (
+    Consumer,
+    HonoredHints,
+    Policies,
+    endpoints_of_all_ports,
+    honored_hints,
+    is_proxied,
+    policies_of,
+    select_endpoints,
+    slice_groups,
+    usable_zone_weights,
+)
 from zoneward.routing.zone_weights import ZoneWeights
 
 
@@ -22,7 +34,9 @@ class ExpectedZoneTraffic:
     ``consumed`` counts every endpoint that some proxy of the zone selects. ``expected`` is the fair number, demand
     times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
     and None where it has no demand or selects nothing. ``in_zone``: the share of its own traffic that stays in the
-    zone; None where it has no demand.
+    zone; None where it has no demand. ``load``: what an endpoint located there gets on the mean, over a fair part
+    (1.0); None where none is located. ``selected`` and ``to``: the endpoints that its proxies select and the shares of
+    its own traffic, by the zone of the endpoints.
     """
 
     demand: float
@@ -31,6 +45,9 @@ class ExpectedZoneTraffic:
     expected: float
     overload: float | None
     in_zone: float | None = None
+    load: float | None = None
+    selected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    to: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +72,81 @@ class ExpectedTraffic:
         return max(self.load, default=0.0)
 
 
-def predict_traffic(
-    endpoints: Sequence[Endpoint],
-    *,
-    demand: Demand,
-    policies: Policies,
-    honored: HonoredHints,
-    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
-    zone_weights: ZoneWeights | None = None,
+@dataclass(frozen=True, slots=True)
+class ConsumerDemand:
+    """The proxies of one kind, and the demand of their nodes."""
+
+    consumer: Consumer
+    demand: Demand
+
+
+def split_demand(
+    demand: Demand, consumer: Consumer, consumer_by_node: Mapping[str, Consumer] = MappingProxyType({})
+) -> tuple[ConsumerDemand, ...]:
+    """Demand by the kind of proxy: that of its node in ``consumer_by_node``, ``consumer`` on all other nodes.
+
+    Kinds are in the order of their first node. Demand without Nodes behind it is that of ``consumer``.
+    """
+    by_kind: dict[Consumer, list[NodeDemand]] = {}
+    for node in demand.nodes:
+        by_kind.setdefault(consumer_by_node.get(node.name, consumer), []).append(node)
+    if len(by_kind) < 2:
+        return (ConsumerDemand(next(iter(by_kind), consumer), demand),)
+    return tuple(ConsumerDemand(kind, demand.only(nodes)) for kind, nodes in by_kind.items())
+
+
+def predict_service_traffic(
+    service: Service, slices: Sequence[EndpointSlice], *, consumers: Iterable[ConsumerDemand], gates: FeatureGates
 ) -> ExpectedTraffic | None:
-    """Predict for the endpoints of a Service (each address once), their slice groups, and the weights of zones. None
+    """What proxies do with all slices of a Service in one address family. None for a Service that they ignore
+    (headless), and without demand.
+    """
+    if not is_proxied(service):
+        return None
+    readings = []
+    for each in consumers:
+        honored = honored_hints(service, each.consumer, gates)
+        groups, weights = slice_groups(slices, each.consumer, gates), usable_zone_weights(slices, honored)
+        readings.append(SliceReading(each.demand, honored, groups, weights))
+    return predict_traffic(endpoints_of_all_ports(slices), readings=readings, policies=policies_of(service, gates))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReading:
+    """What the proxies of one kind read in the slices of a Service, and the demand of their nodes."""
+
+    demand: Demand
+    honored: HonoredHints
+    groups: Mapping[int, ZoneGroup] = field(default_factory=lambda: MappingProxyType({}))
+    zone_weights: ZoneWeights | None = None
+
+
+def predict_traffic(
+    endpoints: Sequence[Endpoint], *, readings: Sequence[SliceReading], policies: Policies
+) -> ExpectedTraffic | None:
+    """Predict for the endpoints of a Service (each address once), as every kind of proxy reads their slices. None
     where no demand is known.
 
     Demand of nodes without a zone counts as that of the zone ``""``.
     """
-    total = sum(demand.weight_by_zone.values())
+    total = sum(sum(reading.demand.weight_by_zone.values()) for reading in readings)
     if not total:
         return None
     picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
     load = [0.0] * len(endpoints)
-    in_zone = dropped = 0.0
+    dropped = 0.0
     zone_weight: dict[str, float] = {}
     zone_picks: dict[str, set[int]] = {}
-    zone_kept: dict[str, float] = {}
-    for zone, node, weight in _consumers(endpoints, demand, policies, honored):
+    zone_to: dict[str, dict[str, float]] = {}
+    for reading, zone, node, weight in _consumers(endpoints, readings, policies):
         selection = select_endpoints(
             endpoints,
             policies=policies,
-            honored=honored,
+            honored=reading.honored,
             node=node,
             zone=zone or None,
-            groups=groups,
-            zone_weights=zone_weights,
+            groups=reading.groups,
+            zone_weights=reading.zone_weights,
         )
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
@@ -97,74 +157,95 @@ def predict_traffic(
             continue
         weights = None if policies.internal_local else selection.weights
         each = share / (sum(weights) if weights else len(chosen))
+        to = zone_to.setdefault(zone, {})
         for number, endpoint in enumerate(chosen):
             part = each * weights[number] if weights else each
             load[picked[id(endpoint)]] += part
-            if zone and endpoint.zone == zone:
-                in_zone += part
-                zone_kept[zone] = zone_kept.get(zone, 0.0) + part
-    return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_picks, zone_kept)
+            place = endpoint.zone or ""
+            to[place] = to.get(place, 0.0) + part
+    return _traffic(endpoints, load, dropped, total, zone_weight, zone_picks, zone_to)
 
 
 def _consumers(
-    endpoints: Sequence[Endpoint], demand: Demand, policies: Policies, honored: HonoredHints
-) -> Iterator[tuple[str, str, int]]:
-    """(zone, node, weight) of every proxy, or of every group of proxies that must select the same.
+    endpoints: Sequence[Endpoint], readings: Sequence[SliceReading], policies: Policies
+) -> Iterator[tuple[SliceReading, str, str, int]]:
+    """(reading, zone, node, weight) of every proxy, or of every group of proxies that must select the same.
 
     Only where nodes matter (node hints, or an internal policy of Local) nodes select for themselves, and then only
     those that have an endpoint: all others of a zone are one group, on a node without a name.
     """
-    named: set[str] = set()
-    if policies.internal_local:
-        named.update(endpoint.node_name for endpoint in endpoints if endpoint.node_name)
-    elif honored.nodes:
-        for endpoint in endpoints:
-            if endpoint.hints:
-                named.update(each.name for each in endpoint.hints.for_nodes or ())
-    grouped = dict(demand.weight_by_zone)
-    if named:
-        for node in demand.nodes:
-            if node.name in named:
-                grouped[node.zone or ""] -= node.weight
-                yield node.zone or "", node.name, node.weight
-    for zone, weight in grouped.items():
-        if weight:
-            yield zone, "", weight
+    located = {endpoint.node_name for endpoint in endpoints if endpoint.node_name} if policies.internal_local else set()
+    for reading in readings:
+        named = located
+        if not policies.internal_local and reading.honored.nodes:
+            named = {each.name for endpoint in endpoints if endpoint.hints for each in endpoint.hints.for_nodes or ()}
+        grouped = dict(reading.demand.weight_by_zone)
+        if named:
+            for node in reading.demand.nodes:
+                if node.name in named:
+                    grouped[node.zone or ""] -= node.weight
+                    yield reading, node.zone or "", node.name, node.weight
+        for zone, weight in grouped.items():
+            if weight:
+                yield reading, zone, "", weight
 
 
 def _traffic(
     endpoints: Sequence[Endpoint],
     load: Sequence[float],
-    in_zone: float,
     dropped: float,
     total: int,
     weights: dict[str, float],
     picks: dict[str, set[int]],
-    kept: dict[str, float],
+    flows: dict[str, dict[str, float]],
 ) -> ExpectedTraffic:
     usable = [is_ready(endpoint) for endpoint in endpoints]
     if not any(usable):
         usable = [is_serving(endpoint) and is_terminating(endpoint) for endpoint in endpoints]
     used = [share for share, use in zip(load, usable, strict=True) if use]
     located: dict[str, int] = dict.fromkeys(weights, 0)
-    for endpoint, use in zip(endpoints, usable, strict=True):
+    received: dict[str, float] = {}
+    for endpoint, use, part in zip(endpoints, usable, load, strict=True):
         if use:
-            located[endpoint.zone or ""] = located.get(endpoint.zone or "", 0) + 1
+            place = endpoint.zone or ""
+            located[place] = located.get(place, 0) + 1
+            received[place] = received.get(place, 0.0) + part
     zones = {}
+    selected = _selected_by_zone(endpoints, picks)
     for zone in sorted(located):
         share = weights.get(zone, 0.0) / total
         consumed = len(picks.get(zone, ()))
         expected = share * len(used)
-        overload = expected / consumed - 1 if share and consumed else None
-        stays = kept.get(zone, 0.0) / share if share else None
-        zones[zone] = ExpectedZoneTraffic(share, located[zone], consumed, expected, overload, stays)
+        flow = flows.get(zone, {})
+        zones[zone] = ExpectedZoneTraffic(
+            demand=share,
+            located=located[zone],
+            consumed=consumed,
+            expected=expected,
+            overload=expected / consumed - 1 if share and consumed else None,
+            in_zone=(flow.get(zone, 0.0) / share if zone else 0.0) if share else None,
+            load=received[zone] * len(used) / located[zone] if located[zone] else None,
+            selected=selected.get(zone, {}),
+            to={place: part / share for place, part in sorted(flow.items())} if share else {},
+        )
     deviations = [share * len(used) - 1 for share in used]
     return ExpectedTraffic(
         zones=zones,
         load=tuple(load),
-        in_zone=in_zone,
+        in_zone=sum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone),
         served=1 - dropped,
         dropped=dropped,
         max_overload=max(0.0, *deviations) if deviations else 0.0,
         mean_overload=sum(map(abs, deviations)) / len(used) if used else 0.0,
     )
+
+
+def _selected_by_zone(endpoints: Sequence[Endpoint], picks: Mapping[str, set[int]]) -> dict[str, dict[str, int]]:
+    """The number of selected endpoints by the zone whose proxies select them, and by their own."""
+    found: dict[str, dict[str, int]] = {zone: {} for zone in picks}
+    for endpoint in endpoints:
+        place = endpoint.zone or ""
+        for zone, picked in picks.items():
+            if id(endpoint) in picked:
+                found[zone][place] = found[zone].get(place, 0) + 1
+    return {zone: dict(sorted(row.items())) for zone, row in found.items()}

@@ -1,0 +1,120 @@
+"""Who does not follow hints: traffic that goes past the proxies of the nodes, or that they handle in another way."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.advice.service_input import ServiceInput
+from zoneward.kube import names
+from zoneward.kube.objects import Pod, Service
+from zoneward.routing.rules import counted
+from zoneward.routing.selection.endpoint_selection import LOCAL, is_externally_accessible, is_proxied, policies_of
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """``what`` is a stable name in kebab case, ``detail`` a sentence for people."""
+
+    what: str
+    detail: str
+
+
+_MESHES: Final[Mapping[str, tuple[str, str]]] = {
+    "security.istio.io/tlsMode": ("istio", "Istio"),
+    "service.istio.io/canonical-name": ("istio", "Istio"),
+    "istio.io/dataplane-mode": ("istio", "Istio"),
+    "linkerd.io/control-plane-ns": ("linkerd", "Linkerd"),
+    "kuma.io/sidecar-injected": ("kuma", "Kuma"),
+    "consul.hashicorp.com/connect-inject-status": ("consul", "Consul"),
+}
+"""Labels of Pods that meshes inject their proxy into, by the name of the mesh."""
+_NEG: Final = "cloud.google.com/neg"
+_NLB_TARGETS: Final = (
+    "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type",
+    "service.beta.kubernetes.io/aws-load-balancer-type",
+)
+_NLB_OF_PODS: Final = ("ip", "nlb-ip")
+_ISTIO_WAYPOINT: Final = "istio.io/use-waypoint"
+
+
+def bypasses(given: ServiceInput) -> tuple[Bypass, ...]:
+    """What of a Service's traffic hints and slice groups do not reach, as far as the input shows it."""
+    return (*_of_settings(given), *_of_load_balancers(given.service), *_of_meshes(given), *_not_seen(given))
+
+
+def _of_settings(given: ServiceInput) -> Iterator[Bypass]:
+    service, gates = given.service, given.cluster_state.configuration.gates
+    spec = service.spec
+    if spec.type == "ExternalName":
+        yield Bypass("external-name", "type is ExternalName: DNS answers with another name, and there are no endpoints")
+        return
+    if not is_proxied(service):
+        yield Bypass("headless", "clusterIP is None: DNS gives clients every address, and they choose; no proxy does")
+        return
+    if name := (service.metadata.labels or {}).get(names.PROXY_NAME_LABEL):
+        yield Bypass("service-proxy-name", f"only the proxy with the name {name} serves it, not that of every node")
+    if policies_of(service, gates).internal_local:
+        yield Bypass(
+            "internal-traffic-policy",
+            "internalTrafficPolicy is Local: clients reach endpoints on their own node only, and hints do not matter",
+        )
+    if spec.external_traffic_policy == LOCAL and is_externally_accessible(service):
+        yield Bypass(
+            "external-traffic-policy",
+            "externalTrafficPolicy is Local: traffic from outside stays on the node where it arrives",
+        )
+    elif is_externally_accessible(service):
+        yield Bypass(
+            "external-traffic",
+            "traffic from outside starts on the node where the load balancer sends it, which no demand here counts",
+        )
+    if spec.session_affinity == "ClientIP":
+        yield Bypass(
+            "session-affinity",
+            "sessionAffinity is ClientIP: a client keeps its endpoint, also when hints change, and loads are less even",
+        )
+    if spec.publish_not_ready_addresses:
+        yield Bypass(
+            "not-ready", "publishNotReadyAddresses: Pods that are not ready count as endpoints, and get traffic"
+        )
+
+
+def _of_load_balancers(service: Service) -> Iterator[Bypass]:
+    annotations = service.metadata.annotations or {}
+    targets = [name for name in _NLB_TARGETS if annotations.get(name) in _NLB_OF_PODS]
+    if targets:
+        yield Bypass(
+            "load-balancer", f"{targets[0]} is {annotations[targets[0]]}: the load balancer sends to Pods, past proxies"
+        )
+    if _NEG in annotations:
+        yield Bypass("load-balancer", f"{_NEG}: the load balancer sends to Pods of the group itself, past proxies")
+
+
+def _of_meshes(given: ServiceInput) -> Iterator[Bypass]:
+    found: dict[tuple[str, str], int] = {}
+    for pod in given.pods:
+        for mesh in set(_meshes_of(pod)):
+            found[mesh] = found.get(mesh, 0) + 1
+    if _ISTIO_WAYPOINT in {**(given.service.metadata.labels or {}), **(given.service.metadata.annotations or {})}:
+        found.setdefault(("istio", "Istio"), 0)
+    for (what, title), number in sorted(found.items()):
+        where = f"in {number} of {counted(len(given.pods), 'Pod')}" if number else "by a waypoint"
+        yield Bypass(
+            what, f"{title} is at work {where}: clients in the mesh choose endpoints themselves, not kube-proxy"
+        )
+
+
+def _meshes_of(pod: Pod) -> Iterator[tuple[str, str]]:
+    labels = pod.metadata.labels or {}
+    for label, mesh in _MESHES.items():
+        if labels.get(label, "disabled") not in ("disabled", "none", "false"):
+            yield mesh
+
+
+def _not_seen(given: ServiceInput) -> Iterator[Bypass]:
+    if is_proxied(given.service) and given.service.spec.type != "ExternalName":
+        yield Bypass(
+            "ingress-not-seen",
+            "not visible here: ingress controllers that read endpoints themselves"
+            " (ingress-nginx without the annotation service-upstream), and clients that ask for Pods by name",
+        )

@@ -1,0 +1,216 @@
+"""The smallest changes of the numbers of Pods by zone after which a decision is as wanted: more, fewer, or moved ones.
+
+Whether a number of Pods suffices is not monotone: for three zones, ten and twelve Pods may do, and eleven not. Every
+size is therefore looked at in order: first the one that evens out loads best, then all others while there are few of
+them. For Services that load alone counts for, the first is the best of its size: to give each Pod to the zone with the
+highest load makes the highest load as low as it can be. Above `_IN_ORDER`, sizes are doubled and halved; rounding still
+matters there, but only for the next few sizes, so that those below the one that is found are looked at, too.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, combinations_with_replacement
+from math import comb, inf
+from typing import Final
+
+PodChanges = Mapping[str, int]
+"""By how many Pods each zone changes."""
+_IN_ORDER: Final = 24
+_MANY: Final = 150
+"""Placements of one size that are all looked at."""
+
+
+class CountSearch:
+    """For Services with ``pods`` in each zone, and Pods that may be added in ``zones``.
+
+    ``suffices`` decides; it is called about ``limit`` times for placements beside the first of each size.
+    """
+
+    def __init__(
+        self,
+        *,
+        pods: Mapping[str, int],
+        zones: Sequence[str],
+        demand: Mapping[str, int],
+        suffices: Callable[[PodChanges], bool],
+        limit: int,
+    ) -> None:
+        self.pods: Final = pods
+        self.zones: Final = tuple(sorted(zones))
+        self._demand = demand
+        self.suffices: Final = suffices
+        self._left = limit
+
+    def more(self, most: int) -> Iterator[PodChanges]:
+        """Sufficient changes with additional Pods, the smallest first; those of more than one size only on demand."""
+        if self.zones:
+            yield from self._found(most, self._evenly_more, self._all_more)
+
+    def fewer(self, most: int) -> Iterator[PodChanges]:
+        yield from self._found(most, self._evenly_fewer, self._all_fewer)
+
+    def moved(self, most: int) -> Iterator[PodChanges]:
+        """Sufficient changes that leave the number of Pods as it is, those that move the fewest first."""
+        if self.zones:
+            yield from self._found(most, self._evenly_moved, self._all_moved)
+
+    def wherever(self, changes: PodChanges) -> bool:
+        """Whether any other placement of as many Pods suffices, too: only the number counts."""
+        size = sum(changes.values())
+        every = self._all_more(size) if size > 0 else self._all_fewer(-size)
+        return every is not None and all(self.suffices(each) for each in every)
+
+    def spread(self, extra: int) -> list[PodChanges]:
+        """Every way to spread the Pods and some more evenly: the numbers of any two zones differ by one at most.
+
+        Empty where there are too many ways.
+        """
+        zones = len(self.zones)
+        if not zones or any(number and zone not in self.zones for zone, number in self.pods.items()):
+            return []
+        each, rest = divmod(sum(self.pods.values()) + extra, zones)
+        if not each or comb(zones, rest) > _MANY // 5:
+            return []
+        ways = []
+        for chosen in combinations(self.zones, rest):
+            wanted = {zone: each + (zone in chosen) for zone in self.zones}
+            ways.append(_without_zeros({zone: wanted[zone] - self.pods.get(zone, 0) for zone in self.zones}))
+        return ways
+
+    # --- sizes in order -----------------------------------------------------------------------------------------------
+
+    def _found(
+        self,
+        most: int,
+        first: Callable[[int], PodChanges | None],
+        every: Callable[[int], Iterable[PodChanges] | None],
+    ) -> Iterator[PodChanges]:
+        for size in range(1, min(most, _IN_ORDER) + 1):
+            even = first(size)
+            if even is not None and self.suffices(even):
+                yield even
+            for changes in (every(size) or ()) if self._left > 0 else ():
+                if changes == even:
+                    continue
+                self._left -= 1
+                if self.suffices(changes):
+                    yield changes
+                if self._left <= 0:
+                    break
+        if most > _IN_ORDER:
+            yield from self._by_halves(most, first)
+
+    def _by_halves(self, most: int, first: Callable[[int], PodChanges | None]) -> Iterator[PodChanges]:
+        def suffices(size: int) -> PodChanges | None:
+            changes = first(size)
+            return changes if changes is not None and self.suffices(changes) else None
+
+        low, high, found = _IN_ORDER, _IN_ORDER * 2, None
+        while found is None and low < most:
+            high = min(high, most)
+            found = suffices(high)
+            if found is None:
+                low, high = high, high * 2
+        if found is None:
+            return
+        while high - low > 1:
+            middle = (low + high) // 2
+            changes = suffices(middle)
+            if changes is None:
+                low = middle
+            else:
+                high, found = middle, changes
+        size = high - 1
+        while size > max(_IN_ORDER, high - 1 - 2 * len(self.zones)):
+            changes = suffices(size)
+            if changes is not None:
+                high, found = size, changes
+            size -= 1
+        yield found
+
+    # --- placements of one size ---------------------------------------------------------------------------------------
+
+    def _evenly_more(self, size: int) -> PodChanges:
+        pods = dict(self.pods)
+        for _ in range(size):
+            zone = self._neediest(pods)
+            pods[zone] = pods.get(zone, 0) + 1
+        return self._changes_to(pods)
+
+    def _evenly_fewer(self, size: int) -> PodChanges | None:
+        pods = dict(self.pods)
+        for _ in range(size):
+            zone = self._least_needy(pods)
+            if zone is None:
+                return None
+            pods[zone] -= 1
+        return self._changes_to(pods)
+
+    def _evenly_moved(self, size: int) -> PodChanges | None:
+        pods = dict(self.pods)
+        for _ in range(size):
+            giver = self._least_needy(pods)
+            if giver is None:
+                return None
+            pods[giver] -= 1
+            zone = self._neediest(pods)
+            pods[zone] = pods.get(zone, 0) + 1
+        changes = self._changes_to(pods)
+        return changes if sum(map(abs, changes.values())) == 2 * size else None
+
+    def _all_more(self, size: int) -> Iterator[PodChanges] | None:
+        if comb(size + len(self.zones) - 1, size) > _MANY:
+            return None
+        return (_counted(chosen) for chosen in combinations_with_replacement(self.zones, size))
+
+    def _all_fewer(self, size: int) -> Iterator[PodChanges] | None:
+        zones = [zone for zone, number in sorted(self.pods.items()) if number]
+        if not zones or comb(size + len(zones) - 1, size) > _MANY:
+            return None
+        return (
+            {zone: -number for zone, number in gone.items()}
+            for gone in map(_counted, combinations_with_replacement(zones, size))
+            if all(number <= self.pods[zone] for zone, number in gone.items()) and size < sum(self.pods.values())
+        )
+
+    def _all_moved(self, size: int) -> Iterator[PodChanges] | None:
+        gone, new = self._all_fewer(size), self._all_more(size)
+        if gone is None or new is None:
+            return None
+        places = list(new)
+        return (
+            _without_zeros({**less, **more}) for less in gone for more in places if less.keys().isdisjoint(more.keys())
+        )
+
+    def _neediest(self, pods: Mapping[str, int]) -> str:
+        """Where a Pod more takes most of the highest load: the zone with the most demand for each Pod."""
+
+        def load(zone: str) -> tuple[float, float]:
+            demand, number = self._demand.get(zone, 0), pods.get(zone, 0)
+            return (demand / number if number else (inf if demand else 0.0), demand)
+
+        return max(self.zones, key=load)
+
+    def _least_needy(self, pods: Mapping[str, int]) -> str | None:
+        """Where a Pod less adds least to the highest load; None where only one Pod is left."""
+        if sum(pods.values()) <= 1:
+            return None
+
+        def load(zone: str) -> float:
+            demand, number = self._demand.get(zone, 0), pods[zone] - 1
+            return demand / number if number else (inf if demand else 0.0)
+
+        return min((zone for zone in sorted(pods) if pods[zone]), key=load)
+
+    def _changes_to(self, pods: Mapping[str, int]) -> PodChanges:
+        return _without_zeros({zone: number - self.pods.get(zone, 0) for zone, number in pods.items()})
+
+
+def _counted(zones: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for zone in zones:
+        found[zone] = found.get(zone, 0) + 1
+    return found
+
+
+def _without_zeros(changes: Mapping[str, int]) -> PodChanges:
+    return {zone: change for zone, change in sorted(changes.items()) if change}

@@ -1,0 +1,138 @@
+"""What happens to the traffic of a Service, why, and what to change: everything that ``zoneward explain`` shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.advice.bypass import Bypass, bypasses
+from zoneward.advice.fix_commands import FixSteps, steps_of
+from zoneward.advice.fixes import Fix, aim_of, find_fixes, runs_zoneward
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.advice.service_input import ServiceInput
+from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
+from zoneward.routing.decision import Decision
+from zoneward.routing.rules import Reason
+from zoneward.slices.plan import FamilyPlan
+
+_DECIDING: Final[Mapping[Reason, tuple[str, ...]]] = {
+    Reason.NOT_ASKED_FOR: ("subsetting-annotation", "traffic-distribution", "annotation"),
+    Reason.UNKNOWN_VALUE: ("annotation", "subsetting-annotation", "traffic-distribution"),
+    Reason.TOPOLOGY_KEYS: ("topology-keys",),
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: ("external-traffic-policy",),
+    Reason.NO_READY_NODES: ("ready-nodes",),
+    Reason.NODE_WITHOUT_ZONE: ("node-zones",),
+    Reason.NODE_WITHOUT_CPU: ("node-cpu",),
+    Reason.ONE_ZONE: ("two-zones",),
+    Reason.NO_READY_ENDPOINTS: ("ready-endpoints",),
+    Reason.TOO_FEW_ENDPOINTS: ("enough-endpoints",),
+    Reason.OVERLOAD: ("overload-threshold",),
+    Reason.ENDPOINT_WITHOUT_ZONE: ("endpoint-zones",),
+    Reason.NO_SELECTOR: ("selector",),
+    Reason.BELOW_STARTING_THRESHOLD: ("starting-threshold",),
+    Reason.HINTS_WITHOUT_WEIGHTS: ("hint-weights",),
+    Reason.TOO_MANY_ZONES: ("zones-at-most", "hint-zones"),
+    Reason.CLUSTER_WIDE_IS_BEST: ("best-sets",),
+    Reason.BEING_DELETED: ("groups-of-deleted",),
+}
+"""The rules that did not pass where a decision ended with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedFix:
+    """A fix and how to apply it."""
+
+    fix: Fix
+    steps: FixSteps
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyExplanation:
+    """One address family of a Service.
+
+    ``now`` is None where no slices are known. ``deciding`` is the index of the rule that decided. ``built_in`` says why
+    the built-in controller, which is the one at work, gives no hints where Zoneward would. ``aim`` is what the
+    ``fixes`` reach, None where nothing is to be fixed.
+    """
+
+    now: CurrentTraffic | None
+    planned: FamilyPlan
+    deciding: int | None
+    built_in: str | None
+    aim: str | None
+    fixes: tuple[VerifiedFix, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A Service with all its address families, none for an ExternalName."""
+
+    service: Service
+    families: tuple[FamilyExplanation, ...]
+    bypassed_by: tuple[Bypass, ...]
+
+
+def explain_service(given: ServiceInput, *, node_proxies: NodeProxies, actual: Service | None = None) -> Explanation:
+    """Explain one Service. ``actual`` is the Service as it is in the cluster where ``given`` has another setting."""
+    state = given.cluster_state
+    now = traffic_now(
+        actual or given.service,
+        slices=given.slices,
+        demand=state.demand,
+        node_proxies=node_proxies,
+        gates=state.configuration.gates,
+    )
+    families = tuple(_family(given, family, now.get(family.address_type)) for family in given.plan.families)
+    return Explanation(given.service, families, bypasses(given))
+
+
+def _family(given: ServiceInput, family: FamilyPlan, now: CurrentTraffic | None) -> FamilyExplanation:
+    aim = aim_of(family)
+    fixes = find_fixes(given, family.address_type)
+    return FamilyExplanation(
+        now=now,
+        planned=family,
+        deciding=deciding_rule(family),
+        built_in=_built_in(given, family),
+        aim=aim.about if aim is not None else None,
+        fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
+    )
+
+
+def deciding_rule(family: FamilyPlan) -> int | None:
+    """The index of the rule that decided: the one that refused, or the last that had to pass."""
+    decision = family.decision
+    if family.void_hints is not None:
+        return _last(decision, ("slices-of-others",), passed=False)
+    if decision.active:
+        return _last(decision, _passing(decision), passed=True)
+    return _last(decision, _DECIDING.get(decision.reason, ()), passed=False)
+
+
+def _passing(decision: Decision) -> tuple[str, ...]:
+    heuristic = HEURISTICS[decision.heuristic or ""]
+    if heuristic is BALANCED:
+        return "best-sets", "sets-in-force"
+    return ("overload-threshold", "upstream-allocation") if heuristic.balances else ("placement",)
+
+
+def _last(decision: Decision, rules: tuple[str, ...], *, passed: bool) -> int | None:
+    """The last of the rules by the first name that occurs; for gates and what upstream alone asks, the last refusal."""
+    for name in rules:
+        found = [place for place, rule in enumerate(decision.rules) if rule.rule == name and rule.passed == passed]
+        if found:
+            return found[-1]
+    others = [
+        place
+        for place, rule in enumerate(decision.rules)
+        if rule.passed == passed and (rule.rule.startswith("gate-") or rule.rule == "upstream-allocation")
+    ]
+    return others[-1] if others and not passed else None
+
+
+def _built_in(given: ServiceInput, family: FamilyPlan) -> str | None:
+    if not family.decision.active or given.cluster_state.configuration.upstream or runs_zoneward(given):
+        return None
+    upstream = given.as_upstream().family(family.address_type)
+    return None if upstream is None or upstream.decision.active else upstream.decision.message

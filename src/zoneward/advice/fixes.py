@@ -1,0 +1,441 @@
+"""The smallest changes after which a Service gets what it asks for, one of each kind, verified by the real decision on
+the changed input.
+
+What a fix aims for depends on the plan as it is (`aim_of`). `find_fixes` searches numbers of Pods with
+`zoneward.advice.count_search`, and tries labels, settings and thresholds one after the other.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+from math import inf
+from typing import Final, Literal
+
+from zoneward.advice.changed_cluster import ImpossibleChange
+from zoneward.advice.count_search import CountSearch, PodChanges
+from zoneward.advice.service_input import Change, MergePatch, ServiceInput
+from zoneward.advice.trials import Trials
+from zoneward.advice.workloads import Workload, workload_of
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand
+from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.rules import Reason, format_percent
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
+from zoneward.routing.selection.endpoint_selection import LOCAL
+from zoneward.routing.thresholds import measures_of
+from zoneward.slices.plan import FamilyPlan
+
+FixKind = Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]
+Needs = Literal["controller"]
+"""What a fix needs of Zoneward, beside a cluster: the controller, where the built-in one would decide otherwise."""
+
+ENOUGH_IN_ZONE: Final = 0.9
+"""The share of traffic that is to stay in its zone where hints or slice groups are in force already."""
+_SETTINGS: Final = (names.PREFER_SAME_ZONE, "Auto", BALANCED.name, "local")
+"""In the order of how well they are known."""
+_BY_NUMBER: Final = frozenset(
+    (
+        Reason.ENABLED,
+        Reason.NO_READY_ENDPOINTS,
+        Reason.TOO_FEW_ENDPOINTS,
+        Reason.OVERLOAD,
+        Reason.ENDPOINT_WITHOUT_ZONE,
+        Reason.BELOW_STARTING_THRESHOLD,
+        Reason.CLUSTER_WIDE_IS_BEST,
+    )
+)
+"""Reasons that other numbers of Pods may change."""
+_MOST_FAILURES: Final = 3
+"""Changes of one kind that suffice for `decide` and not for the plan: then the search ends."""
+_MOST_SPREAD: Final = 12
+_MOST_FEWER: Final = 100
+"""To take more Pods than that is another way to run a Service, and no fix."""
+_MOST_UNLABELLED: Final = 4
+"""Nodes without a zone of which every combination is tried."""
+_PERCENT: Final = 100
+_STEPS_A_POD: Final = 10
+"""Starting thresholds are tried in tenths of an endpoint for each zone."""
+_SMALL, _MEDIUM = 100, 300
+_ORDER: Final[tuple[FixKind, ...]] = (
+    *("label-node", "setting", "spread", "threshold"),
+    *("add-pods", "move-pods", "remove-pods"),
+)
+"""Of fixes that cost the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One change that meets the aim. ``family`` is the plan of the changed input.
+
+    ``wherever``: of more or fewer Pods only the number counts, and any other zones do as well. ``among``: zones of
+    which every one will do for the labelled Nodes. ``ways``: how many even spreads there are, each verified; the
+    ``family`` is the worst of them. ``workload`` owns the Pods; None where the input does not say.
+    """
+
+    kind: FixKind
+    change: Change
+    family: FamilyPlan
+    needs: tuple[Needs, ...] = ()
+    wherever: bool = False
+    among: tuple[str, ...] = ()
+    setting: str | None = None
+    threshold: str | None = None
+    workload: Workload | None = None
+
+    @property
+    def pods(self) -> int:
+        """Its cost: how many Pods more there are; below 0, fewer."""
+        return self.change.more_pods
+
+
+# --- the aim ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What is to be reached: hints or slice groups in force, more than (or at least) a share of traffic in its zone,
+    and, where the heuristic has no threshold of its own, overload below ``threshold``. ``weighs``: some proxies follow
+    weights of zones.
+    """
+
+    about: str
+    more_than: float
+    threshold: Fraction
+    demand: Demand
+    weighs: bool
+
+    def is_met(self, family: FamilyPlan) -> bool:
+        """By the plan and the traffic that follows from it."""
+        traffic = family.traffic
+        if not family.decision.active or family.void_hints is not None or traffic is None or traffic.dropped:
+            return False
+        return self._suffices(family.decision, traffic.in_zone, traffic.max_overload)
+
+    def expected_in_zone(self, decision: Decision) -> float | None:
+        """By the decision alone, with proxies that honor all of it: the share of traffic in its zone, or None where the
+        aim would not be met.
+        """
+        allocation = decision.allocation
+        if not decision.active or not decision.endpoints:
+            return None
+        if allocation is None:
+            return 1.0
+        weights = [self.demand.weight_of.get(zone, 0) for zone in allocation.zones]
+        if not any(weights) or not any(allocation.counts):
+            return None
+        measures = measures_of(allocation, weights)
+        in_zone = measures[IN_ZONE]
+        if self.weighs and decision.weights is not None:
+            # Some proxies follow these in place of hints; which is better, the plan shows.
+            shares = decision.weights.shares
+            in_zone = max(in_zone, sum(self.demand.share(zone) * shares[zone].get(zone, 0.0) for zone in shares))
+        return in_zone if self._suffices(decision, in_zone, measures[MAX_OVERLOAD]) else None
+
+    def _suffices(self, decision: Decision, in_zone: float, overload: float) -> bool:
+        heuristic = HEURISTICS[decision.heuristic or ""]
+        has_limit = not heuristic.balances and not heuristic.node_hints
+        return in_zone > self.more_than + 1e-9 and overload < (
+            self.threshold - Fraction(1, 10**9) if has_limit else inf
+        )
+
+
+def aim_of(family: FamilyPlan) -> Aim | None:
+    """What a fix of this plan aims for; None where nothing is to be fixed, or no change of the cluster can fix it."""
+    decision, traffic, state = family.decision, family.traffic, family.cluster_state
+    if (
+        traffic is None
+        or decision.reason in (Reason.NO_SELECTOR, Reason.BEING_DELETED)
+        or family.service.spec.internal_traffic_policy == LOCAL
+        or len(state.demand.zones) < 2
+    ):
+        return None
+    threshold = state.configuration.hints.start_threshold
+    weighs = any(each.consumer.zone_weights for each in state.consumers)
+    if not decision.active:
+        asked = f"{decision.heuristic} in force" if decision.heuristic else "traffic kept in its zone"
+        return Aim(asked, traffic.in_zone if traffic.served else 0.0, threshold, state.demand, weighs)
+    about = f"{ENOUGH_IN_ZONE:.0%} in its zone"
+    heuristic = HEURISTICS[decision.heuristic or ""]
+    if not heuristic.balances and not heuristic.node_hints:
+        about += f", no endpoint {format_percent(threshold)} above fair".replace(" %", "%")
+    aim = Aim(about, ENOUGH_IN_ZONE - 1e-6, threshold, state.demand, weighs)
+    return None if aim.is_met(family) else aim
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
+    """The smallest fix of each kind, those first that take the fewest Pods; empty where none is needed or found."""
+    family = given.family(address_type)
+    aim = aim_of(family) if family is not None else None
+    if aim is None:
+        return ()
+    search = _FixSearch(given, address_type, aim)
+    fixes = [*search.labels(), *search.settings(), *search.thresholds(), *search.pods()]
+    if not fixes:
+        fixes = list(search.settings_with_pods())
+    return tuple(
+        sorted(
+            fixes,
+            key=lambda each: (max(each.pods, 0), bool(each.needs), each.change.moved_pods, _ORDER.index(each.kind)),
+        )
+    )
+
+
+class _FixSearch:
+    """The search for one address family of a Service."""
+
+    def __init__(self, given: ServiceInput, address_type: str, aim: Aim) -> None:
+        self._given = given
+        self._address_type = address_type
+        self._aim = aim
+        self._trials = Trials(given, address_type)
+        self._workload = workload_of(given.pods)
+        self._can_scale = self._workload is None or self._workload.scales
+        family = given.family(address_type)
+        assert family is not None
+        self._decision = family.decision
+
+    # --- numbers of Pods ----------------------------------------------------------------------------------------------
+
+    def pods(self) -> Iterator[Fix]:
+        """More, fewer, moved and spread Pods, for workloads whose Pods can be any number."""
+        total = sum(self._trials.replicas.by_zone.values())
+        if not total or not self._can_scale or self._decision.reason not in _BY_NUMBER:
+            return
+        search = self._counts(None)
+        zones = len(self._given.cluster_state.demand.zones)
+        spread = self._spread(search)
+        if spread is not None:
+            yield spread
+        more = None
+        if spread is None or spread.pods:
+            more = self._first("add-pods", search.more(max(3 * zones, total)))
+        if more is not None:
+            more = self._wherever(more, search)
+            # An even spread that takes no more Pods is easier to reach.
+            if more.wherever or spread is None or more.pods < spread.pods:
+                yield more
+        if spread is None or spread.pods:
+            moved = self._first("move-pods", search.moved(total // 2))
+            if moved is not None:
+                yield moved
+        if self._workload is None or self._workload.kind != "StatefulSet":
+            fewer = self._first("remove-pods", search.fewer(min(total // 2, _MOST_FEWER)))
+            if fewer is not None:
+                yield self._wherever(fewer, search)
+
+    def _counts(self, service: Service | None) -> CountSearch:
+        def suffices(pods: PodChanges) -> bool:
+            return self._expected(pods, service) is not None
+
+        replicas = self._trials.replicas
+        total = sum(replicas.by_zone.values())
+        demand = self._given.cluster_state.demand
+        return CountSearch(
+            pods=replicas.by_zone,
+            zones=[zone for zone in replicas.zones if zone in demand.weight_of],
+            demand=demand.weight_of,
+            suffices=suffices,
+            limit=400 if total <= _SMALL else 100 if total <= _MEDIUM else 20,
+        )
+
+    def _expected(self, pods: PodChanges, service: Service | None) -> float | None:
+        try:
+            return self._aim.expected_in_zone(self._trials.decide(pods, service=service))
+        except ImpossibleChange:
+            return None
+
+    def _first(self, kind: FixKind, found: Iterator[PodChanges]) -> Fix | None:
+        """The first of the changes that the plan confirms."""
+        for number, pods in enumerate(found):
+            fix = self._verified(kind, Change(pods=pods))
+            if fix is not None or number + 1 == _MOST_FAILURES:
+                return fix
+        return None
+
+    def _wherever(self, fix: Fix, search: CountSearch) -> Fix:
+        """Where only the number counts, the same fix as it is at worst: all of these Pods in one zone."""
+        size = fix.pods
+        if not search.wherever(fix.change.pods):
+            return fix
+        zones = [zone for zone in search.zones if size > 0 or self._trials.replicas.by_zone.get(zone, 0) >= -size]
+        found = [self._verified(fix.kind, Change(pods={zone: size})) for zone in zones]
+        worst = min([fix, *filter(None, found)], key=_in_zone)
+        return dataclasses.replace(worst, wherever=all(found))
+
+    def _spread(
+        self, search: CountSearch, patch: MergePatch | None = None, service: Service | None = None
+    ) -> Fix | None:
+        """Pods spread evenly, with as few more as needed, whichever zones get those that are left over.
+
+        It is the way in which the least traffic stays in its zone; of few Pods, every way is verified.
+        """
+        for extra in range(_MOST_SPREAD + 1):
+            ways = search.spread(extra)
+            shares = [self._expected(pods, service) if pods or patch else None for pods in ways]
+            if not ways or None in shares:
+                continue
+            worst = min(range(len(ways)), key=lambda way: shares[way] or 0.0)
+            few = sum(search.pods.values()) <= _SMALL
+            fixes = [
+                self._verified("spread", Change(pods=pods, service_patch=patch or {}))
+                for pods in (ways if few else (ways[worst],))
+            ]
+            if all(fixes):
+                return min(filter(None, fixes), key=_in_zone)
+        return None
+
+    # --- labels, settings, thresholds ---------------------------------------------------------------------------------
+
+    def labels(self) -> Iterator[Fix]:
+        """A zone for the fewest Nodes that have none. Where a Node is, nobody knows here: every zone has to do, or
+        those that do are named.
+        """
+        state = self._given.cluster_state
+        hosts = {pod.spec.node_name for pod in self._given.pods}
+        unlabelled = sorted(
+            name
+            for name, zone in state.node_zones.items()
+            if not zone and (name in hosts or name in state.demand.without_zone)
+        )
+        zones = state.demand.zones
+        if not unlabelled or not zones:
+            return
+        few = len(unlabelled) <= _MOST_UNLABELLED
+        for size in range(1, len(unlabelled) + 1) if few else (len(unlabelled),):
+            for nodes in combinations(unlabelled, size):
+                every = (
+                    product(zones, repeat=size) if few and len(zones) ** size <= 27 else ((z,) * size for z in zones)
+                )
+                changes = [Change(zone_of_node=dict(zip(nodes, chosen, strict=True))) for chosen in every]
+                fixes = [fix for each in changes if (fix := self._verified("label-node", each)) is not None]
+                if fixes:
+                    every_zone = len(fixes) == len(changes)
+                    yield dataclasses.replace(fixes[0], among=zones if every_zone else ())
+                    return
+
+    def settings(self) -> Iterator[Fix]:
+        """Other settings: the best by their traffic, and the best that needs Zoneward where that one is better."""
+        found = []
+        for value, patch in self._other_settings():
+            service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
+            if self._expected({}, service) is None:
+                continue
+            fix = self._verified("setting", Change(service_patch=patch))
+            if fix is not None:
+                found.append(dataclasses.replace(fix, setting=value))
+        best: Fix | None = None
+        for needs in ((), ("controller",)):
+            alike = [each for each in found if each.needs == needs]
+            if alike and (best is None or max(map(_value, alike)) > _value(best)):
+                best = max(alike, key=_value)
+                yield best
+
+    def settings_with_pods(self) -> Iterator[Fix]:
+        """Where no single change suffices: another setting and Pods spread evenly."""
+        if not self._can_scale or self._decision.active:
+            return
+        for value, patch in self._other_settings():
+            service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
+            fix = self._spread(self._counts(service), patch, service)
+            if fix is not None:
+                yield dataclasses.replace(fix, kind="setting", setting=value)
+                return
+
+    def _other_settings(self) -> Iterator[tuple[str, MergePatch]]:
+        configuration = self._given.cluster_state.configuration
+        for value in _SETTINGS:
+            patch = setting_patch(self._given.service, value, configuration)
+            if patch:
+                yield value, patch
+
+    def thresholds(self) -> Iterator[Fix]:
+        """The nearest number of the Service's own with which something comes into force. Only Zoneward reads it."""
+        decision, configuration = self._decision, self._given.cluster_state.configuration
+        if decision.active or configuration.upstream:
+            return
+        for text, annotation in _thresholds(decision, configuration):
+            change = Change(service_patch={"metadata": {"annotations": {annotation: text}}})
+            service = self._given.changed(change, address_type=self._address_type).service
+            if self._expected({}, service) is not None:
+                fix = self._verified("threshold", change)
+                if fix is not None:
+                    yield dataclasses.replace(fix, threshold=f"{annotation}: {text}")
+                    return
+
+    # --- the proof ----------------------------------------------------------------------------------------------------
+
+    def _verified(self, kind: FixKind, change: Change) -> Fix | None:
+        try:
+            changed = self._given.changed(change, address_type=self._address_type)
+        except ImpossibleChange:
+            return None
+        family = changed.family(self._address_type)
+        if family is None or not self._aim.is_met(family):
+            return None
+        needs: tuple[Needs, ...] = () if self._built_in_agrees(changed) else ("controller",)
+        return Fix(kind, change, family, needs, workload=self._workload)
+
+    def _built_in_agrees(self, changed: ServiceInput) -> bool:
+        """Whether the controller that is at work would put it into force: the built-in one, if ours has no slice."""
+        if changed.cluster_state.configuration.upstream or runs_zoneward(self._given):
+            return True
+        family = changed.as_upstream().family(self._address_type)
+        return family is not None and family.decision.active
+
+
+def _in_zone(fix: Fix) -> float:
+    return fix.family.traffic.in_zone if fix.family.traffic else 0.0
+
+
+def _value(fix: Fix) -> tuple[float, float]:
+    """What settings are compared by: traffic in its zone, then overload, each to a percent."""
+    overload = fix.family.traffic.max_overload if fix.family.traffic else 0.0
+    return round(_in_zone(fix), 2), -round(overload, 2)
+
+
+def runs_zoneward(given: ServiceInput) -> bool:
+    """Whether Zoneward's controller manages the slices of the Service already."""
+    return has_selector_annotation(given.service) or any(
+        (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER for each in given.slices
+    )
+
+
+def setting_patch(service: Service, value: str, configuration: Configuration) -> MergePatch:
+    """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else."""
+    wanted = as_if_requested(service, value)
+    have, want = service.metadata.annotations or {}, dict(wanted.metadata.annotations or {})
+    disabled = want.get(names.SUBSETTING_ANNOTATION) in names.SUBSETTING_DISABLED_VALUES
+    if disabled and configuration.default_approach == "ClusterWide":
+        # No default has to be kept away.
+        del want[names.SUBSETTING_ANNOTATION]
+    annotations: dict[str, str | None] = {name: None for name in have if name not in want}
+    annotations |= {name: text for name, text in want.items() if have.get(name) != text}
+    patch: dict[str, object] = {"metadata": {"annotations": annotations}} if annotations else {}
+    if wanted.spec.traffic_distribution != service.spec.traffic_distribution:
+        patch["spec"] = {"trafficDistribution": wanted.spec.traffic_distribution}
+    return patch
+
+
+def _thresholds(decision: Decision, configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Values and annotations, the nearest to what is in force first."""
+    if decision.reason is Reason.OVERLOAD and decision.heuristic == PROPORTIONAL_ZONE_CPU.name:
+        settings = decision.hints_settings or configuration.hints
+        first = int(settings.start_threshold * _PERCENT) + 1
+        yield from ((f"{percent}%", names.HINTS_THRESHOLD_ANNOTATION) for percent in range(first, _PERCENT + 1))
+    elif decision.reason is Reason.CLUSTER_WIDE_IS_BEST:
+        first = int(configuration.balanced.max_overload * _PERCENT) + 1
+        yield from ((f"{percent}%", names.MAX_OVERLOAD_ANNOTATION) for percent in range(first, _PERCENT + 1))
+    elif decision.reason is Reason.BELOW_STARTING_THRESHOLD:
+        first = int(configuration.subsetting.starting_threshold * _STEPS_A_POD)
+        for tenths in range(first, 0, -1):
+            yield f"{tenths / _STEPS_A_POD:g}", names.STARTING_THRESHOLD_ANNOTATION

@@ -1,0 +1,149 @@
+"""Everything that the plan of one Service depends on, and the same with a change: other numbers of Pods, labels of
+Nodes, settings of the Service.
+"""
+
+import dataclasses
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from zoneward.advice.changed_cluster import ServicePods, SliceReplicas
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
+from zoneward.routing.demand import compute_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
+
+MergePatch = Mapping[str, Any]
+"""A JSON merge patch (RFC 7396), as ``kubectl patch --type merge`` takes it."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be different. ``pods`` has by how many Pods each zone changes, ``zone_of_node`` zones for Nodes that
+    have none, and ``service_patch`` other settings of the Service.
+    """
+
+    pods: Mapping[str, int] = field(default_factory=_nothing)
+    zone_of_node: Mapping[str, str] = field(default_factory=_nothing)
+    service_patch: MergePatch = field(default_factory=_nothing)
+
+    @property
+    def more_pods(self) -> int:
+        """How many Pods more the Service has afterwards; below 0 where it has fewer."""
+        return sum(self.pods.values())
+
+    @property
+    def moved_pods(self) -> int:
+        """How many Pods leave a zone."""
+        return sum(-change for change in self.pods.values() if change < 0)
+
+
+@dataclass(frozen=True)
+class ServiceInput:
+    """One Service with the Pods that it selects, all slices that name it, the Nodes, and what all Services share.
+
+    ``taken`` has names of slices elsewhere in the namespace.
+    """
+
+    service: Service
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    slices: tuple[EndpointSlice, ...]
+    cluster_state: ClusterState
+    taken: Container[str] = field(default=(), compare=False, repr=False)
+
+    @cached_property
+    def plan(self) -> ServicePlan:
+        """The real decision, by `plan_service`."""
+        return plan_service(
+            self.service, pods=self.pods, slices=self.slices, cluster_state=self.cluster_state, taken=self.taken
+        )
+
+    def family(self, address_type: str) -> FamilyPlan | None:
+        """The plan of one address family, or None where the Service has none of it."""
+        return next((each for each in self.plan.families if each.address_type == address_type), None)
+
+    @cached_property
+    def service_pods(self) -> ServicePods:
+        return ServicePods(self.service, self.pods, nodes=self.nodes)
+
+    @cached_property
+    def _slice_replicas(self) -> dict[str, SliceReplicas]:
+        return {}
+
+    def replicas(self, address_type: str) -> ServicePods | SliceReplicas:
+        """What can be made more or fewer: the Pods, or the endpoints of one family where no Pods are known."""
+        if self.cluster_state.pods_known:
+            return self.service_pods
+        if address_type not in self._slice_replicas:
+            self._slice_replicas[address_type] = SliceReplicas(
+                self.service, self.slices, address_type=address_type, nodes=self.nodes
+            )
+        return self._slice_replicas[address_type]
+
+    def changed(self, change: Change, *, address_type: str) -> "ServiceInput":
+        """The same with a change. Where no Pods are known, endpoints of ``address_type`` change instead.
+
+        Raises ImpossibleChange.
+        """
+        service, nodes, pods, slices, state = self.service, self.nodes, self.pods, self.slices, self.cluster_state
+        if change.service_patch:
+            service = patched(service, change.service_patch)
+        if change.pods:
+            replicas = self.replicas(address_type)
+            if isinstance(replicas, ServicePods):
+                pods = replicas.changed(change.pods)
+            else:
+                slices = replicas.changed(change.pods)
+        if change.zone_of_node:
+            nodes = tuple(_labelled(node, change.zone_of_node) for node in nodes)
+            state = dataclasses.replace(
+                state,
+                demand=compute_demand(nodes, missing_cpu=state.configuration.hints.missing_cpu),
+                node_zones={node.metadata.name: node_zone(node) for node in nodes},
+            )
+        return ServiceInput(service, nodes, pods, slices, state, self.taken)
+
+    def as_upstream(self) -> "ServiceInput":
+        """The same, decided as the built-in controller does."""
+        state = self.cluster_state
+        configuration = state.configuration.as_upstream()
+        demand = compute_demand(self.nodes, missing_cpu=configuration.hints.missing_cpu)
+        state = dataclasses.replace(state, demand=demand, configuration=configuration)
+        return ServiceInput(self.service, self.nodes, self.pods, self.slices, state, self.taken)
+
+
+def _labelled(node: Node, zones: Mapping[str, str]) -> Node:
+    zone = zones.get(node.metadata.name)
+    if zone is None:
+        return node
+    labels = {**(node.metadata.labels or {}), names.ZONE_LABEL: zone}
+    return replace(node, metadata=replace(node.metadata, labels=labels))
+
+
+def patched(service: Service, patch: MergePatch) -> Service:
+    """The Service after a merge patch of fields that Zoneward reads."""
+    return msgspec.convert(_merged(msgspec.to_builtins(service), patch), Service)
+
+
+def _merged(document: Any, patch: Any) -> Any:
+    """RFC 7396 § 2."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merged(merged.get(key), value)
+    return merged

@@ -1,0 +1,86 @@
+"""``zoneward explain``: what happens to the traffic of a Service, why, and the smallest fixes."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.kube.input_error import InputError
+
+if TYPE_CHECKING:
+    from zoneward.advice.explanation import Explanation
+    from zoneward.cli.planned_services import SelectedServices
+
+
+@click.command("explain")
+@planning_options()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "svg", "html"]),
+    default="text",
+    show_default=True,
+    help="svg, html: with a picture of zones, endpoints, zones.",
+)
+def command(*, options: Options, output: str) -> None:
+    """Show what happens to the traffic of one Service now, why, which smallest changes would help, and what goes past
+    the proxies. Every change is verified by the decision on the changed cluster. It only reads.
+
+    \b
+    zoneward explain --sample shop/checkout
+    zoneward explain shop/cart -o html
+    zoneward explain -f cluster.json shop/cart --what-if PreferSameZone
+    """
+    if len(options.services) != 1:
+        raise click.UsageError(f"SERVICE: expected the name of one Service, got {len(options.services) or 'none'}")
+    from zoneward.cli.planned_services import select_services
+    from zoneward.kube.gc_tuning import without_gc
+
+    with without_gc():
+        selected = select_services(options)
+        explanation = _explain(selected, options)
+    print_notes(options, selected.notes)
+    if output == "text":
+        from zoneward.report.explain_text import explanation_text
+
+        text = explanation_text(explanation, width=table_width(), color=wants_color(options))
+        click.echo(text, nl=False, color=True)
+    elif output == "json":
+        from zoneward.report.explain_json import explanation_document
+        from zoneward.report.plan_json import to_json
+
+        sys.stdout.buffer.write(to_json(explanation_document(explanation)))
+    else:
+        from zoneward.report.explain_page import explanation_page
+        from zoneward.report.explain_picture import explanation_picture
+
+        page = explanation_page if output == "html" else explanation_picture
+        sys.stdout.buffer.write(page(explanation).encode())
+
+
+def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
+    """Raises InputError where the name stands for several Services."""
+    from zoneward.advice.explanation import explain_service
+    from zoneward.advice.node_proxies import same_proxy_everywhere
+    from zoneward.advice.proxy_kinds import PROXY_KINDS
+    from zoneward.advice.service_input import ServiceInput
+    from zoneward.cli.planned_services import with_what_if
+    from zoneward.routing.rules import listed
+
+    if len(selected.services) != 1:
+        names = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in selected.services)
+        raise InputError("SERVICE", f"expected one Service, got {len(names)}: {listed(names)}")
+    (service,) = selected.services
+    snapshot = selected.snapshot
+    given = ServiceInput(
+        with_what_if(service, options),
+        snapshot.nodes,
+        snapshot.pods_of(service),
+        snapshot.slices_of(service),
+        selected.cluster_state,
+        selected.taken.get(service.metadata.namespace, ()),
+    )
+    proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.consumer], evidence="--consumer")
+    return explain_service(given, node_proxies=proxies, actual=service)

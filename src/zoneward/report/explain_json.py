@@ -1,0 +1,201 @@
+"""What happens to a Service's traffic, why, and the smallest fixes, as the JSON of ``explain -o json``."""
+
+from typing import Any, Literal
+
+from zoneward.advice.bypass import Bypass
+from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
+from zoneward.advice.now import CurrentTraffic
+from zoneward.report.fix_words import describe_fix
+from zoneward.report.plan_json import JsonView, round_share
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+
+
+class ExplainedZoneView(JsonView, frozen=True, gc=False):
+    """One zone: its share of all traffic, endpoints located there, and what it uses.
+
+    ``uses`` counts the endpoints that its proxies select, ``to`` has the shares of its traffic, both by the zone of the
+    endpoints. ``load`` is what an endpoint located there gets on the mean, 1 is fair.
+    """
+
+    demand: float
+    located: int
+    consumed: int
+    uses: dict[str, int]
+    to: dict[str, float]
+    in_zone: float | None
+    load: float | None
+
+
+class ExplainedNowView(JsonView, frozen=True, gc=False):
+    """What the slices in force do. ``proxies`` counts nodes by the kind of their proxy."""
+
+    in_zone_traffic: float | None
+    max_overload: float | None
+    zones: dict[str, ExplainedZoneView]
+    proxies: dict[str, int]
+
+
+class ExplainedPlanView(JsonView, frozen=True, gc=False):
+    """What Zoneward would decide; ``built_in`` is why the built-in controller gives no hints where Zoneward would."""
+
+    approach: str
+    heuristic: str | None
+    active: bool
+    reason: str
+    reason_code: str
+    in_zone_traffic: float | None
+    max_overload: float | None
+    zones: dict[str, ExplainedZoneView]
+    built_in: str | None
+
+
+class ExplainedRuleView(JsonView, frozen=True, gc=False):
+    """A rule of the decision; exactly one is ``deciding``, where any is."""
+
+    rule: str
+    passed: bool
+    detail: str
+    deciding: bool
+
+
+class FixChangeView(JsonView, frozen=True, gc=False, omit_defaults=True):
+    """One thing to change: Pods in a zone (below 0: fewer), the zone of a node, or a patch of the Service."""
+
+    zone: str | None = None
+    pods: int | None = None
+    node: str | None = None
+    patch: dict[str, Any] | None = None
+
+
+class FixResultView(JsonView, frozen=True, gc=False):
+    """What the decision on the changed input comes to."""
+
+    active: bool
+    reason: str
+    in_zone_traffic: float
+    max_overload: float
+
+
+class FixView(JsonView, frozen=True, gc=False):
+    """A verified fix. ``pods`` is its cost; ``anywhere``: only the number of Pods counts, not their zones."""
+
+    kind: Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]
+    about: str
+    pods: int
+    anywhere: bool
+    needs: tuple[str, ...]
+    changes: tuple[FixChangeView, ...]
+    result: FixResultView
+    commands: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class FamilyExplanationView(JsonView, frozen=True, gc=False):
+    """One address family. ``aim`` is what fixes reach, null where nothing is to be fixed."""
+
+    address_type: str
+    now: ExplainedNowView | None
+    planned: ExplainedPlanView
+    rules: tuple[ExplainedRuleView, ...]
+    aim: str | None
+    fixes: tuple[FixView, ...]
+    bypassed_by: tuple[Bypass, ...]
+
+
+class ExplanationView(JsonView, frozen=True, gc=False):
+    """One Service; no families where it is an ExternalName."""
+
+    namespace: str
+    service: str
+    families: tuple[FamilyExplanationView, ...]
+    bypassed_by: tuple[Bypass, ...]
+
+
+def explanation_document(explanation: Explanation) -> ExplanationView:
+    meta = explanation.service.metadata
+    return ExplanationView(
+        meta.namespace,
+        meta.name,
+        tuple(_family(explanation, each) for each in explanation.families),
+        explanation.bypassed_by,
+    )
+
+
+def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplanationView:
+    decision, traffic = family.planned.decision, family.planned.traffic
+    return FamilyExplanationView(
+        address_type=family.planned.address_type,
+        now=_now(family.now) if family.now is not None else None,
+        planned=ExplainedPlanView(
+            approach=decision.approach,
+            heuristic=decision.heuristic,
+            active=decision.active,
+            reason=decision.message,
+            reason_code=decision.reason,
+            in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+            max_overload=round_share(traffic.max_overload) if traffic else None,
+            zones=_zones(traffic),
+            built_in=family.built_in,
+        ),
+        rules=tuple(
+            ExplainedRuleView(rule.rule, rule.passed, rule.detail, place == family.deciding)
+            for place, rule in enumerate(decision.rules)
+        ),
+        aim=family.aim,
+        fixes=tuple(map(_fix, family.fixes)),
+        bypassed_by=explanation.bypassed_by,
+    )
+
+
+def _now(now: CurrentTraffic) -> ExplainedNowView:
+    traffic = now.traffic
+    return ExplainedNowView(
+        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        max_overload=round_share(traffic.max_overload) if traffic else None,
+        zones=_zones(traffic),
+        proxies=dict(now.proxies),
+    )
+
+
+def _zones(traffic: ExpectedTraffic | None) -> dict[str, ExplainedZoneView]:
+    return {zone: _zone(each) for zone, each in traffic.zones.items()} if traffic else {}
+
+
+def _zone(zone: ExpectedZoneTraffic) -> ExplainedZoneView:
+    return ExplainedZoneView(
+        demand=round_share(zone.demand),
+        located=zone.located,
+        consumed=zone.consumed,
+        uses=dict(zone.selected),
+        to={place: round_share(share) for place, share in zone.to.items()},
+        in_zone=None if zone.in_zone is None else round_share(zone.in_zone),
+        load=None if zone.load is None else round_share(zone.load),
+    )
+
+
+def _fix(verified: VerifiedFix) -> FixView:
+    fix, steps = verified.fix, verified.steps
+    change, traffic = fix.change, fix.family.traffic
+    assert traffic is not None, "a fix is verified by its traffic"
+    changes = [
+        *(FixChangeView(zone=zone, pods=number) for zone, number in sorted(change.pods.items())),
+        *(FixChangeView(node=node, zone=zone) for node, zone in sorted(change.zone_of_node.items())),
+    ]
+    if change.service_patch:
+        changes.append(FixChangeView(patch=dict(change.service_patch)))
+    return FixView(
+        kind=fix.kind,
+        about=describe_fix(fix),
+        pods=fix.pods,
+        anywhere=fix.wherever,
+        needs=fix.needs,
+        changes=tuple(changes),
+        result=FixResultView(
+            active=fix.family.decision.active,
+            reason=fix.family.decision.message,
+            in_zone_traffic=round_share(traffic.in_zone),
+            max_overload=round_share(traffic.max_overload),
+        ),
+        commands=steps.commands,
+        notes=steps.notes,
+    )

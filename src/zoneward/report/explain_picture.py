@@ -1,0 +1,221 @@
+"""The picture of ``explain``: zones as they use endpoints now, the endpoints by their zone, and on the right the same
+zones as they would use them.
+
+One SVG for pages and as a file of its own: narrow enough for a telephone, with colours for light and dark in it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from zoneward.advice.explanation import Explanation, FamilyExplanation
+from zoneward.report.html import Markup, joined, tag
+from zoneward.report.plan_table import short_names
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+
+_WIDTH: Final = 480
+_BOX, _HEIGHT, _GAP = 124, 66, 16
+_LEFT, _MIDDLE, _RIGHT = 6, (_WIDTH - _BOX) // 2, _WIDTH - 6 - _BOX
+_TOP, _FOOTER = 66, 56
+_TITLE: Final = 34
+_THICKEST: Final = 22.0
+"""The stroke of all traffic."""
+_COLOURS: Final = 6
+_LONGEST: Final = 11
+"""Characters of a zone's name."""
+_TOO_MUCH: Final = 0.2
+_FONT: Final = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'Liberation Sans', sans-serif"
+_ZONE_STYLES: Final = "\n".join(
+    f".flows .z{each} {{ stroke: var(--z{each}); }} .flows text.z{each} {{ fill: var(--z{each}); stroke: none; }}"
+    for each in range(_COLOURS)
+)
+PICTURE_STYLE: Final = (
+    """
+.flows { --ink: #1f2328; --soft: #59636e; --panel: #f3f5f7; --rule: #c8d0d8; --high: #cf222e;
+  --z0: #0067a5; --z1: #b85400; --z2: #1a7f37; --z3: #8250df; --z4: #a40e68; --z5: #57606a; }
+@media screen and (prefers-color-scheme: dark) {
+  .flows { --ink: #e6edf3; --soft: #9aa4af; --panel: #1c2128; --rule: #3d444d; --high: #ff7b72;
+    --z0: #6cb6ff; --z1: #f0a050; --z2: #57ab5a; --z3: #b392f0; --z4: #f47cc0; --z5: #adbac7; }
+}
+.flows text { fill: var(--ink); font-size: 14px; }
+.flows .name { font-size: 15px; font-weight: 600; }
+.flows .soft { fill: var(--soft); }
+.flows .high { fill: var(--high); font-weight: 600; }
+.flows .end { text-anchor: end; }
+.flows .middle { text-anchor: middle; }
+.flows rect { fill: var(--panel); stroke-width: 1.5; }
+.flows path { fill: none; stroke-opacity: .65; }
+"""
+    + _ZONE_STYLES
+    + "\n"
+)
+_ALONE: Final = """
+svg { background: #ffffff; }
+@media screen and (prefers-color-scheme: dark) { svg { background: #0d1117; } }
+"""
+
+
+def explanation_picture(explanation: Explanation) -> str:
+    """The pictures of all address families below each other, as one SVG file."""
+    pictures = [family_picture(explanation, family) for family in explanation.families]
+    heights = [picture_height(family) for family in explanation.families]
+    meta = explanation.service.metadata
+    title = f"{meta.namespace}/{meta.name}"
+    tops = [sum(heights[:number]) for number in range(len(heights))]
+    body = [
+        tag("svg", picture, x="0", y=str(top), width=str(_WIDTH), height=str(height), viewBox=f"0 0 {_WIDTH} {height}")
+        for picture, top, height in zip(pictures, tops, heights, strict=True)
+    ] or [tag("text", title, x="6", y="24", class_="name")]
+    whole = tag(
+        "svg",
+        tag("title", title),
+        tag("style", Markup(_ALONE + PICTURE_STYLE)),
+        tag("g", joined(body), class_="flows"),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_WIDTH} {sum(heights) or 40}",
+        preserveAspectRatio="xMidYMin meet",
+        role="img",
+        font_family=_FONT,
+        style="max-width: 960px",
+    )
+    return f"{whole.html}\n"
+
+
+def picture_element(explanation: Explanation, family: FamilyExplanation) -> Markup:
+    """The picture of one address family for a page that has `PICTURE_STYLE`."""
+    return tag(
+        "svg",
+        family_picture(explanation, family),
+        class_="flows",
+        # The page has a title of its own.
+        viewBox=f"0 {_TITLE} {_WIDTH} {picture_height(family) - _TITLE}",
+        role="img",
+        aria_label=_described(family),
+    )
+
+
+def picture_height(family: FamilyExplanation) -> int:
+    return _TOP + max(1, len(_zones(family))) * (_HEIGHT + _GAP) - _GAP + _FOOTER
+
+
+def family_picture(explanation: Explanation, family: FamilyExplanation) -> Markup:
+    """What stands inside of an SVG element of `_WIDTH` and `picture_height`."""
+    zones = _zones(family)
+    names = dict(zip(zones, short_names(zones), strict=True))
+    now = family.now.traffic if family.now is not None else None
+    planned = family.planned.traffic
+    meta = explanation.service.metadata
+    title = f"{meta.namespace}/{meta.name}"
+    if len(explanation.families) > 1:
+        title += f" {family.planned.address_type}"
+    parts = [_text(_LEFT, 22, _cut(title, 56), "name")]
+    parts.append(_text(_LEFT, 52, "now", "soft"))
+    parts.append(_text(_WIDTH // 2, 52, "endpoints and load", "soft middle"))
+    parts.append(_text(_RIGHT + _BOX, 52, "planned", "soft end"))
+    parts += _flows(zones, now, _LEFT + _BOX, _MIDDLE)
+    parts += _flows(zones, planned, _RIGHT, _MIDDLE + _BOX)
+    for place, zone in enumerate(zones):
+        colour = f"z{place % _COLOURS}"
+        name = _cut(names[zone], _LONGEST) or "no zone"
+        for x, traffic in ((_LEFT, now), (_RIGHT, planned)):
+            parts += _client_box(x, _top(place), colour, name, traffic.zones.get(zone) if traffic else None)
+        parts += _endpoint_box(
+            _top(place), colour, name, [traffic.zones.get(zone) if traffic else None for traffic in (now, planned)]
+        )
+    bottom = _top(max(1, len(zones)) - 1) + _HEIGHT
+    for x, anchor, traffic in ((_LEFT, "", now), (_RIGHT + _BOX, " end", planned)):
+        first, second = _results(traffic)
+        parts.append(_text(x, bottom + 26, first, f"name{anchor}"))
+        parts.append(_text(x, bottom + 46, second, f"soft{anchor}"))
+    return joined(parts)
+
+
+def _zones(family: FamilyExplanation) -> list[str]:
+    traffics = (family.now.traffic if family.now is not None else None, family.planned.traffic)
+    return sorted({zone for traffic in traffics if traffic is not None for zone in traffic.zones})
+
+
+def _top(place: int) -> int:
+    return _TOP + place * (_HEIGHT + _GAP)
+
+
+def _client_box(x: int, top: int, colour: str, name: str, zone: ExpectedZoneTraffic | None) -> Iterator[Markup]:
+    yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="6", class_=colour)
+    yield _text(x + 9, top + 21, f"zone {name}", f"name {colour}")
+    if zone is None:
+        yield _text(x + 9, top + 40, "not known", "soft")
+    elif not zone.demand:
+        yield _text(x + 9, top + 40, "no clients", "soft")
+    else:
+        yield _text(x + 9, top + 40, f"{zone.demand:.0%} of traffic")
+        yield _text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays", "" if zone.in_zone else "soft")
+
+
+def _endpoint_box(top: int, colour: str, name: str, states: list[ExpectedZoneTraffic | None]) -> Iterator[Markup]:
+    located = next((state.located for state in reversed(states) if state is not None), 0)
+    yield tag("rect", x=str(_MIDDLE), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="22", class_=colour)
+    words = "1 endpoint" if located == 1 else f"{located} endpoints"
+    yield _text(_WIDTH // 2, top + 20, words, "middle" if located else "soft middle")
+    yield _text(_WIDTH // 2, top + 38, f"in {name}", f"name middle {colour}")
+    for x, anchor, state in ((_MIDDLE + 14, "", states[0]), (_MIDDLE + _BOX - 14, " end", states[1])):
+        if state is not None and state.load is not None:
+            high = "high" if state.load - 1 > _TOO_MUCH else "soft"
+            yield _text(x, top + 57, _above_fair(state.load - 1), f"{high}{anchor}")
+
+
+def _flows(zones: list[str], traffic: ExpectedTraffic | None, start: int, end: int) -> Iterator[Markup]:
+    """A line from each zone to the endpoints that it uses, as thick as the traffic. Lines do not overlap at their
+    ends."""
+    if traffic is None:
+        return
+    place_of = {zone: place for place, zone in enumerate(zones)}
+    leaving: dict[str, float] = {}
+    arriving: dict[str, float] = {}
+    widths = _widths(traffic)
+    for zone in zones:
+        leaving[zone] = -sum(width for (start_zone, _), width in widths.items() if start_zone == zone) / 2
+        arriving[zone] = -sum(width for (_, end_zone), width in widths.items() if end_zone == zone) / 2
+    bend = (start + end) / 2
+    for (zone, place), width in widths.items():
+        y = _top(place_of[zone]) + _HEIGHT / 2 + leaving[zone] + width / 2
+        to = _top(place_of[place]) + _HEIGHT / 2 + arriving[place] + width / 2
+        leaving[zone] += width
+        arriving[place] += width
+        yield tag(
+            "path",
+            d=f"M{start} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end} {to:.4g}",
+            stroke_width=f"{width:.3g}",
+            class_=f"z{place_of[zone] % _COLOURS}",
+        )
+
+
+def _widths(traffic: ExpectedTraffic) -> Mapping[tuple[str, str], float]:
+    return {
+        (zone, place): max(0.75, _THICKEST * 2 * each.demand * share)
+        for zone, each in traffic.zones.items()
+        for place, share in each.to.items()
+        if each.demand * share > 1e-6 and place in traffic.zones
+    }
+
+
+def _results(traffic: ExpectedTraffic | None) -> tuple[str, str]:
+    if traffic is None:
+        return "not known", ""
+    return f"{traffic.in_zone:.0%} stays in its zone", f"busiest endpoint {_above_fair(traffic.max_overload)}"
+
+
+def _described(family: FamilyExplanation) -> str:
+    now = family.now.traffic if family.now is not None else None
+    parts = [", ".join(filter(None, _results(traffic))) for traffic in (now, family.planned.traffic)]
+    return f"Zones, endpoints, zones. Now: {parts[0]}. Planned: {parts[1]}."
+
+
+def _above_fair(overload: float) -> str:
+    return f"{overload:+.0%}".replace("-0%", "+0%").replace("-", "\N{MINUS SIGN}")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1 - most // 2]}…{text[-(most // 2) :]}"
+
+
+def _text(x: float, y: float, words: str, class_: str = "") -> Markup:
+    return tag("text", words, x=f"{x:g}", y=f"{y:g}", **({"class_": class_} if class_ else {}))

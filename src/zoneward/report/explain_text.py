@@ -1,0 +1,183 @@
+"""What happens to a Service's traffic, why, and the smallest fixes: one screen of ``explain``.
+
+Lines are wrapped, never cut, but commands: each stays in one line, to be copied.
+"""
+
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+from typing import Final
+
+from rich.console import RenderableType
+
+from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
+from zoneward.kube.safe_text import printable
+from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
+from zoneward.report.plan_table import short_names
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, render_text
+from zoneward.routing.rules import counted
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+
+_COMMAND_INDENT: Final = "     "
+_NAMES: Final = 26
+"""Columns of the names of rules."""
+_LEAST_DETAIL: Final = 30
+
+
+def explanation_text(explanation: Explanation, *, width: int, color: bool) -> str:
+    """The whole screen."""
+    meta = explanation.service.metadata
+    parts: list[str] = []
+
+    def show(lines: list[StyledText]) -> None:
+        if lines:
+            parts.append(render_text(join_lines(lines), color=color, width=width))
+
+    for family in explanation.families:
+        title = f"{meta.namespace}/{meta.name}"
+        if len(explanation.families) > 1:
+            title += f" {family.planned.address_type}"
+        show([Text(title, "bold").append(f"  {_headline(family)}", "default")])
+        parts.append("\n")
+        parts.append(_tables(family, width=width, color=color))
+        show([Text(), Text("WHY", "bold"), *_why(family, width)])
+        show([Text(), *_fixes_heading(family, width)])
+        for number, verified in enumerate(family.fixes, start=1):
+            show(list(_fix(number, verified, width)))
+            # Not through rich, which would cut them.
+            parts.extend(f"{_COMMAND_INDENT}{printable(command)}\n" for command in verified.steps.commands)
+            show([line for note in verified.steps.notes for line in _wrapped(note, width, 5, "dim")])
+        parts.append("\n")
+    if not explanation.families:
+        show([Text(f"{meta.namespace}/{meta.name}", "bold")])
+    bypassed = [line for each in explanation.bypassed_by for line in _bulleted(each.detail, width)]
+    if bypassed:
+        show([Text("WHAT BYPASSES IT", "bold"), *bypassed])
+    return "".join(parts)
+
+
+def _headline(family: FamilyExplanation) -> str:
+    decision = family.planned.decision
+    asked = decision.heuristic or "nothing"
+    if not decision.heuristic:
+        return "no hints: all endpoints serve all zones"
+    if family.planned.void_hints is not None:
+        return f"{asked}: hints are void"
+    return f"{asked}: {'in force' if decision.active else 'refused, all endpoints serve all zones'}"
+
+
+# --- now and planned --------------------------------------------------------------------------------------------------
+
+
+def _tables(family: FamilyExplanation, *, width: int, color: bool) -> str:
+    now, planned = family.now, family.planned.traffic
+    traffic = now.traffic if now is not None else None
+    if now is None or traffic is None:
+        why = "proxies do not serve it" if now is not None else "the input has no EndpointSlices of it"
+        parts = [render_text(Text("NOW", "bold").append(f"  {why}", "default"), color=color, width=width)]
+    else:
+        proxies = ", ".join(f"{kind} on {counted(number, 'node')}" for kind, number in now.proxies.items())
+        lines = _wrapped(f"{_totals(traffic)}, through {proxies or 'no node'}", width, 9)
+        parts = [render_text(join_lines(_labelled("NOW", lines)), color=color, width=width)]
+        parts.append(render_text(_zone_table(traffic, width), color=color, width=width))
+    if planned is not None and (
+        traffic is None or _totals(planned) != _totals(traffic) or planned.zones != traffic.zones
+    ):
+        lines = _wrapped(_totals(planned), width, 9)
+        parts.append(render_text(join_lines(_labelled("PLANNED", lines)), color=color, width=width))
+        parts.append(render_text(_zone_table(planned, width), color=color, width=width))
+    elif planned is not None:
+        parts.append(render_text(Text("PLANNED", "bold").append("  the same", "default"), color=color, width=width))
+    return "".join(parts)
+
+
+def _labelled(label: str, lines: list[StyledText]) -> list[StyledText]:
+    first = Text(label.ljust(9), "bold").append(lines[0].plain.lstrip(), "default")
+    return [first, *lines[1:]]
+
+
+def _totals(traffic: ExpectedTraffic) -> str:
+    dropped = f", {traffic.dropped:.0%} dropped" if traffic.dropped > 1e-9 else ""
+    return f"{traffic.in_zone:.0%} of traffic stays in its zone, busiest endpoint +{traffic.max_overload:.0%}{dropped}"
+
+
+def _zone_table(traffic: ExpectedTraffic, width: int) -> RenderableType:
+    zones = list(traffic.zones)
+    short = dict(zip(zones, short_names(zones), strict=True))
+    rows = [
+        [
+            Text(zone or "no zone"),
+            Text(f"{each.demand:.0%}"),
+            Text(str(each.located)),
+            Text("-" if each.in_zone is None else f"{each.in_zone:.0%}"),
+            _load(each),
+            Text(_uses(each, short)),
+        ]
+        for zone, each in traffic.zones.items()
+    ]
+    columns = ("ZONE", "DEMAND", "ENDPOINTS", "IN ZONE", "LOAD", "USES ENDPOINTS OF")
+    return align_columns(columns, rows, right=set(columns[1:-1]), width=width)
+
+
+def _load(zone: ExpectedZoneTraffic) -> StyledText:
+    """Above or below a fair part, on the mean of the endpoints that are located there."""
+    if zone.load is None:
+        return Text("-", "dim")
+    return Text(f"{zone.load - 1:+.0%}".replace("-0%", "+0%"))
+
+
+def _uses(zone: ExpectedZoneTraffic, short: Mapping[str, str]) -> str:
+    if not zone.demand:
+        return "no traffic starts here"
+    parts = (f"{short.get(place, place) or 'no zone'} ({number})" for place, number in zone.selected.items())
+    return ", ".join(parts) or "none: traffic is dropped"
+
+
+# --- why, fixes, what goes past ---------------------------------------------------------------------------------------
+
+
+def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
+    decision = family.planned.decision
+    for place, rule in enumerate(decision.rules):
+        is_deciding = place == family.deciding
+        style = "bold" if is_deciding else "default" if rule.passed else "yellow"
+        mark = f"{'>' if is_deciding else ' '} {'yes' if rule.passed else 'no '} "
+        indent = len(mark) + _NAMES
+        room = max(width - indent, _LEAST_DETAIL)
+        details = wrap(printable(rule.detail), room) or [""]
+        name = rule.rule.ljust(_NAMES - 1) + " "
+        yield Text(f"{mark}{name}{details[0]}", style)
+        yield from (Text(" " * indent + line, style) for line in details[1:])
+    yield from _wrapped(f"so: {decision.message}", width, 6, "bold")
+    if family.built_in is not None:
+        yield from _wrapped(f"the built-in controller gives no hints: {family.built_in}", width, 6, "yellow")
+
+
+def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
+    if family.aim is None:
+        return [Text("SMALLEST FIXES", "bold").append("  nothing to fix", "default")]
+    if family.fixes:
+        text = f"each verified, for {family.aim}"
+    else:
+        text = f"no single change leads to {family.aim}"
+    first, *rest = wrap(text, max(width - 16, _LEAST_DETAIL))
+    return [Text("SMALLEST FIXES  ", "bold").append(first, "default"), *(Text(" " * 16 + line) for line in rest)]
+
+
+def _fix(number: int, verified: VerifiedFix, width: int) -> Iterator[StyledText]:
+    fix = verified.fix
+    words = f"{describe_fix(fix)}: {describe_result(fix)}; {describe_cost(fix)}"
+    if fix.needs:
+        words += "; needs Zoneward's controller"
+    lines = wrap(printable(words), max(width - 5, _LEAST_DETAIL))
+    yield Text(f"{number:>3}. {lines[0]}", "green")
+    yield from (Text(f"     {line}", "green") for line in lines[1:])
+
+
+def _bulleted(text: str, width: int) -> Iterator[StyledText]:
+    lines = wrap(printable(text), max(width - 2, _LEAST_DETAIL))
+    yield from (Text(("- " if number == 0 else "  ") + line) for number, line in enumerate(lines))
+
+
+def _wrapped(text: str, width: int, indent: int, style: str = "default") -> list[StyledText]:
+    lines = wrap(printable(text), max(width - indent, _LEAST_DETAIL)) or [""]
+    return [Text(" " * indent + line, style) for line in lines]

@@ -1,0 +1,56 @@
+from collections.abc import Iterable
+
+import pytest
+from tests.advice.inputs import input_of
+from tests.builders.structs import a_pod, a_service, nodes_in
+from tests.clusters import Cluster
+
+from zoneward.advice.bypass import bypasses
+from zoneward.kube.objects import Pod, Service
+
+
+def found(service: Service, pods: Iterable[Pod] = ()) -> list[str]:
+    cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=tuple(pods))
+    return [each.what for each in bypasses(input_of(cluster))]
+
+
+@pytest.mark.parametrize(
+    ("service", "what"),
+    [
+        (a_service(cluster_ip="None"), ["headless"]),
+        (a_service(type_="ExternalName"), ["external-name"]),
+        (a_service(), ["ingress-not-seen"]),
+        (a_service(internal="Local"), ["internal-traffic-policy", "ingress-not-seen"]),
+        (a_service(external="Local", node_port=30080), ["external-traffic-policy", "ingress-not-seen"]),
+        (a_service(node_port=30080), ["external-traffic", "ingress-not-seen"]),
+        (a_service(session_affinity="ClientIP"), ["session-affinity", "ingress-not-seen"]),
+        (a_service(publish_not_ready=True), ["not-ready", "ingress-not-seen"]),
+        (
+            a_service(labels={"service.kubernetes.io/service-proxy-name": "x"}),
+            ["service-proxy-name", "ingress-not-seen"],
+        ),
+        (a_service(labels={"istio.io/use-waypoint": "w"}), ["istio", "ingress-not-seen"]),
+        (a_service(annotations={"cloud.google.com/neg": "{}"}), ["load-balancer", "ingress-not-seen"]),
+        (
+            a_service(annotations={"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}),
+            ["load-balancer", "ingress-not-seen"],
+        ),
+    ],
+)
+def test_settings_of_a_service_show_what_hints_do_not_reach(service: Service, what: list[str]) -> None:
+    assert found(service) == what
+
+
+@pytest.mark.parametrize(
+    ("labels", "what"),
+    [
+        ({"security.istio.io/tlsMode": "istio"}, ["istio"]),
+        ({"security.istio.io/tlsMode": "disabled"}, []),
+        ({"istio.io/dataplane-mode": "ambient"}, ["istio"]),
+        ({"istio.io/dataplane-mode": "none"}, []),
+        ({"linkerd.io/control-plane-ns": "linkerd"}, ["linkerd"]),
+    ],
+)
+def test_labels_of_pods_show_a_mesh_that_chooses_endpoints_itself(labels: dict[str, str], what: list[str]) -> None:
+    pod = a_pod("cart-1", labels={"app": "cart", **labels})
+    assert found(a_service(), [pod]) == [*what, "ingress-not-seen"]

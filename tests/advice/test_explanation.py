@@ -1,0 +1,49 @@
+from hypothesis import given
+from tests.advice.inputs import input_of
+from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.clusters import Cluster
+from tests.properties.random_clusters import clusters, examples
+
+from zoneward.advice.explanation import deciding_rule, explain_service
+from zoneward.advice.node_proxies import same_proxy_everywhere
+from zoneward.advice.proxy_kinds import ZONEWARD_PROXY
+from zoneward.routing.rules import Reason
+
+NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
+"""What nothing asks for may have no rule at all."""
+
+
+@examples(60)
+@given(clusters(most_pods=12))
+def test_the_rule_that_decided_is_one_that_refused_or_one_that_had_to_pass(cluster: Cluster) -> None:
+    for family in cluster.plan().families:
+        decision, place = family.decision, deciding_rule(family)
+        if place is None:
+            assert decision.reason in NOBODY_DECIDES, decision
+            continue
+        rule = decision.rules[place]
+        assert rule.passed == (decision.active and family.void_hints is None), (decision, rule)
+
+
+def test_an_explanation_has_now_only_where_slices_are_known() -> None:
+    cluster = Cluster(
+        service=a_service("Auto"), nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 2, "b": 2}, dual_stack=False)
+    )
+    proxies = same_proxy_everywhere(cluster.nodes, ZONEWARD_PROXY)
+    (before,) = explain_service(input_of(cluster), node_proxies=proxies).families
+    (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
+    assert before.now is None
+    assert after.now is not None
+    assert after.now.traffic == after.planned.traffic
+    assert after.now.proxies == {"zoneward": 2}
+
+
+def test_what_the_built_in_controller_would_refuse_is_said_while_it_is_at_work() -> None:
+    service = a_service("zoneward.dev/Balanced")
+    cluster = Cluster(service=service, nodes=nodes_in({"a": 3, "b": 1}), pods=pods_in({"a": 3, "b": 1}))
+    proxies = same_proxy_everywhere(cluster.nodes, ZONEWARD_PROXY)
+    (before,) = explain_service(input_of(cluster), node_proxies=proxies).families
+    (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
+    assert before.planned.decision.active
+    assert before.built_in == "service.kubernetes.io/topology-mode: 'zoneward.dev/Balanced' is not a known value"
+    assert after.built_in is None

@@ -1,0 +1,135 @@
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.advice.inputs import input_of
+from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
+from tests.clusters import Cluster
+
+from zoneward.advice.fixes import Fix, aim_of, find_fixes
+from zoneward.kube import names
+from zoneward.kube.objects import OwnerReference, Service
+
+ALIKE = nodes_in({"a": 4, "b": 4, "c": 4})
+AUTO = a_service("Auto")
+SAME_ZONE = a_service(distribution="PreferSameZone")
+
+
+def fixes_of(cluster: Cluster) -> dict[str, Fix]:
+    found = find_fixes(input_of(cluster), "IPv4")
+    assert len({fix.kind for fix in found}) == len(found) or "setting" in {fix.kind for fix in found}
+    return {fix.kind: fix for fix in reversed(found)}
+
+
+def test_eleven_endpoints_for_three_zones_need_one_more_or_one_fewer_or_a_higher_threshold() -> None:
+    """The zones need 4 + 4 + 4 of 11 below 20 %, 4 + 4 + 4 of 12, and 3 + 3 + 3 of 10 below 22.3 %."""
+    found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 5, "b": 3, "c": 3})))
+    assert found["add-pods"].pods == 1
+    assert found["add-pods"].wherever
+    assert found["remove-pods"].pods < 0
+    assert found["threshold"].threshold == f"{names.HINTS_THRESHOLD_ANNOTATION}: 23%"
+    assert found["threshold"].needs == ("controller",)
+
+
+def test_a_zone_without_endpoints_needs_pods_there() -> None:
+    found = fixes_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 0})))
+    assert dict(found["spread"].change.pods) == {"a": -1, "b": -1, "c": 2}
+    assert found["spread"].pods == 0
+
+
+def test_an_overloaded_zone_needs_more_pods_or_pods_from_elsewhere() -> None:
+    demand = nodes_in({"a": 60, "b": 20, "c": 20})
+    found = fixes_of(Cluster(service=SAME_ZONE, nodes=demand, pods=pods_in({"a": 4, "b": 3, "c": 3})))
+    assert dict(found["move-pods"].change.pods) == {"a": 2, "b": -1, "c": -1}
+    # 0.6 * 13 / 7 is 11 % above fair, 0.6 * 12 / 6 exactly 20 %.
+    assert dict(found["add-pods"].change.pods) == {"a": 3}
+
+
+def test_a_node_without_a_zone_needs_a_label_whichever_its_zone_is() -> None:
+    nodes = (*ALIKE, a_node("node-lost", zone=None))
+    found = fixes_of(Cluster(service=AUTO, nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})))
+    fix = found["label-node"]
+    assert set(fix.change.zone_of_node) == {"node-lost"}
+    assert fix.family.decision.active
+
+
+def test_a_service_that_asks_for_nothing_needs_a_setting_that_users_know() -> None:
+    found = find_fixes(
+        input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4"
+    )
+    assert found[0].kind == "setting"
+    assert found[0].setting == "PreferSameZone"
+    assert found[0].needs == ()
+    assert found[0].change.service_patch == {"spec": {"trafficDistribution": "PreferSameZone"}}
+
+
+def test_an_unknown_value_gives_way_to_a_setting_with_all_other_settings_gone() -> None:
+    service = a_service("auto-zone", old="nonsense")
+    found = find_fixes(input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4")
+    assert found[0].change.service_patch == {
+        "metadata": {
+            "annotations": {names.TOPOLOGY_MODE_ANNOTATION: None, names.TOPOLOGY_AWARE_HINTS_ANNOTATION: None}
+        },
+        "spec": {"trafficDistribution": "PreferSameZone"},
+    }
+
+
+def test_where_no_single_change_suffices_a_setting_comes_with_pods() -> None:
+    (fix,) = find_fixes(input_of(Cluster(service=a_service(), nodes=ALIKE, pods=pods_in({"b": 1}))), "IPv4")
+    assert fix.kind == "setting"
+    assert dict(fix.change.pods) == {"a": 1, "c": 1}
+    assert fix.change.service_patch
+
+
+def test_a_starting_threshold_comes_down_to_what_there_is() -> None:
+    service = a_service(subsetting="Auto")
+    found = fixes_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 3})))
+    assert found["threshold"].threshold == f"{names.STARTING_THRESHOLD_ANNOTATION}: 2"
+    assert found["add-pods"].pods == 3
+
+
+@pytest.mark.parametrize(
+    ("service", "pods"),
+    [
+        pytest.param(AUTO, {"a": 4, "b": 4, "c": 4}, id="in force, and good"),
+        pytest.param(a_service("Auto", cluster_ip="None"), {"a": 1}, id="headless"),
+        pytest.param(a_service("Auto", selects=False), {"a": 1}, id="no selector"),
+        pytest.param(a_service("Auto", internal="Local"), {"a": 1}, id="its own node only"),
+        pytest.param(a_service("Auto", deleting=True), {"a": 4, "b": 4, "c": 4}, id="being deleted"),
+        pytest.param(a_service(type_="ExternalName"), {}, id="no endpoints at all"),
+    ],
+)
+def test_nothing_is_fixed_where_nothing_is_wrong_or_no_change_helps(service: Service, pods: dict[str, int]) -> None:
+    given = input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in(pods)))
+    assert find_fixes(given, "IPv4") == ()
+
+
+def test_void_hints_have_no_fix_in_the_service() -> None:
+    other = a_slice("of-others", an_endpoint("10.9.9.9", "a"), manager="example.com", owner=None)
+    cluster = Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 4, "b": 4, "c": 4}), slices=(other,))
+    given = input_of(cluster)
+    assert aim_of(given.plan.families[0]) is not None
+    assert find_fixes(given, "IPv4") == ()
+
+
+def test_a_daemon_set_gets_no_other_number_of_pods() -> None:
+    owner = (OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", uid="1", controller=True),)
+    pods = tuple(
+        replace(pod, metadata=replace(pod.metadata, owner_references=owner)) for pod in pods_in({"a": 1, "b": 1})
+    )
+    found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
+    assert not found.keys() & {"add-pods", "remove-pods", "move-pods", "spread"}
+
+
+def test_a_fix_that_only_zoneward_decides_says_so_unless_it_runs_already() -> None:
+    service, pods = a_service("zoneward.dev/PreferZone"), pods_in({"a": 3, "b": 3, "c": 0})
+    cluster = Cluster(service=service, nodes=ALIKE, pods=pods)
+    assert fixes_of(cluster)["spread"].needs == ("controller",)
+    ours = a_slice("cart-1", an_endpoint("10.97.0.1", "a", pod="a-0000", hinted=hints("a")))
+    assert fixes_of(cluster.with_(slices=(ours,)))["spread"].needs == ()
+
+
+def test_pods_that_are_not_ready_do_not_count_as_endpoints() -> None:
+    pods: Any = (*pods_in({"a": 1, "b": 1}), a_pod("c-0", "node-c", ips=["10.99.0.9"], ready=False))
+    found = fixes_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods))
+    assert found["add-pods"].pods == 1

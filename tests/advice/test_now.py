@@ -1,0 +1,188 @@
+"""What the slices in force do is what the proxy of every node selects, on clusters of any mixture of proxies."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, hints
+from tests.properties.random_clusters import examples
+
+from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
+from zoneward.advice.now import traffic_now
+from zoneward.advice.proxy_kinds import PROXY_KINDS, ZONEWARD_PROXY, ProxyKind, kube_proxy
+from zoneward.cli.planned_services import PlannedServices
+from zoneward.cli.route import node_routes
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointSlice, Node, Service
+from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+ZONES: Final = ("a", "b", "c")
+NEARLY: Final = 1e-9
+
+
+class Drawn(NamedTuple):
+    """A Service, its slices, and nodes with a proxy each."""
+
+    service: Service
+    slices: tuple[EndpointSlice, ...]
+    nodes: tuple[Node, ...]
+    proxies: NodeProxies
+
+
+def an_endpoint_of(number: int, value: int, hinted: str, nodes: int) -> Endpoint:
+    """``value`` is a byte of choices: where the endpoint is, its state, and where its hints point to."""
+    zone, node, state, other = ZONES[value % 3], f"n{value % nodes}", value // 3 % 8, ZONES[value // 16 % 3]
+    pointed = {
+        "zones": hints(other if value & 1 else zone),
+        "wide": hints(zone, other),
+        "nodes": hints(nodes=[node]),
+        "both": hints(zone, nodes=[node]),
+        "gaps": hints(zone) if value % 5 else None,
+    }.get(hinted)
+    return an_endpoint(
+        f"10.0.0.{number + 1}",
+        None if state == 7 else zone,
+        node=node,
+        ready=state not in (5, 6),
+        serving=state != 6,
+        terminating=state == 5,
+        hinted=pointed,
+    )
+
+
+@st.composite
+def clusters_in_force(draw: st.DrawFn) -> Drawn:
+    number = draw(st.integers(1, 6))
+    hinted = draw(st.sampled_from(("none", "zones", "zones", "wide", "nodes", "both", "gaps")))
+    values = draw(st.binary(max_size=12))
+    endpoints = [an_endpoint_of(at, value, hinted, number) for at, value in enumerate(values)]
+    counts = {zone: sum(each.zone == zone for each in endpoints) for zone in ZONES}
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    match draw(st.sampled_from(("plain", "plain", "labelled", "shared", "weights"))):
+        case "labelled":
+            labels = {names.ZONE_LABEL: "a"}
+        case "shared":
+            labels, annotations = {names.ZONE_LABEL: "a"}, {names.ZONES_ANNOTATION: "a=0.7,b=0.3"}
+        case "weights":
+            shares = {"a": {"a": 0.8, "b": 0.2}, "b": {"b": 1.0}}
+            weights = ZoneWeights(shares, {zone: count for zone, count in counts.items() if count})
+            annotations = {names.ZONE_WEIGHTS_ANNOTATION: format_zone_weights(weights) or ""}
+    at = draw(st.integers(0, len(endpoints)))
+    slices = (
+        a_slice("one", *endpoints[:at], labels=labels, annotations=annotations),
+        a_slice("two", *endpoints[at:], manager=names.BUILT_IN_MANAGER),
+    )
+    service = a_service(
+        draw(st.sampled_from((None, "Auto", "ProportionalZoneCPU", "Disabled"))),
+        distribution=draw(st.sampled_from((None, *names.TRAFFIC_DISTRIBUTIONS))),
+        internal=draw(st.sampled_from((None, None, "Local"))),
+    )
+    places = draw(st.lists(st.sampled_from((*ZONES, *ZONES, None)), min_size=number, max_size=number))
+    nodes = tuple(a_node(f"n{at}", place, cpu=2 + at) for at, place in enumerate(places))
+    kinds = draw(st.lists(st.sampled_from(sorted(PROXY_KINDS)), min_size=number, max_size=number))
+    kind_of = {f"n{at}": PROXY_KINDS[kind] for at, kind in enumerate(kinds)}
+    default = draw(st.sampled_from((ZONEWARD_PROXY, *kind_of.values())))
+    return Drawn(service, slices, nodes, NodeProxies(kind_of, {}, default))
+
+
+def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float]:
+    """The load of every address and the share in its zone, from what `zoneward route --as-is` says on each node."""
+    state = ClusterState(
+        demand=compute_demand(drawn.nodes),
+        node_zones={},
+        configuration=Configuration(),
+        consumer=drawn.proxies.default.consumer,
+        consumer_by_node=drawn.proxies.consumer_by_node,
+    )
+    snapshot = Snapshot(services=(drawn.service,), nodes=drawn.nodes, slices=drawn.slices)
+    plan = plan_service(drawn.service, pods=(), slices=drawn.slices, cluster_state=state)
+    planned = PlannedServices(snapshot, state, (drawn.service,), {}, (), (plan,))
+    zones = {(each.addresses or ("",))[0]: each.zone for each in endpoints_of_all_ports(drawn.slices)}
+    load = dict.fromkeys(zones, 0.0)
+    in_zone, total = 0.0, sum(node.weight for node in state.demand.nodes)
+    for node in state.demand.nodes:
+        (route,) = node_routes(planned, node=node.name, as_is=True).ports
+        local = drawn.service.spec.internal_traffic_policy == "Local"
+        chosen = (route.local if local else route.cluster) or ()
+        weights = (None if local else route.weights) or (1.0,) * len(chosen)
+        for target, weight in zip(chosen, weights, strict=True):
+            address = target.rpartition(":")[0]
+            part = node.weight / total * weight / sum(weights)
+            load[address] += part
+            in_zone += part if node.zone and zones[address] == node.zone else 0.0
+    return load, in_zone
+
+
+@examples(300)
+@given(clusters_in_force())
+def test_the_traffic_now_is_what_every_node_routes(drawn: Drawn) -> None:
+    demand = compute_demand(drawn.nodes)
+    found = traffic_now(
+        drawn.service, slices=drawn.slices, demand=demand, node_proxies=drawn.proxies, gates=FeatureGates()
+    )["IPv4"]
+    load, in_zone = load_by_routes(drawn)
+    assert found.traffic is not None
+    assert found.traffic.load == pytest.approx(tuple(load.values()), abs=NEARLY)
+    assert found.traffic.in_zone == pytest.approx(in_zone, abs=NEARLY)
+    assert found.traffic.served == pytest.approx(sum(load.values()), abs=NEARLY)
+    assert sum(found.proxies.values()) == len(drawn.nodes)
+
+
+# --- known numbers ----------------------------------------------------------------------------------------------------
+
+
+def hinted_slices() -> tuple[EndpointSlice, ...]:
+    """One endpoint in zone a and three in zone b, all hinted to their own zones."""
+    zones = ("a", "b", "b", "b")
+    ends = [an_endpoint(f"10.0.0.{at}", zone, hinted=hints(zone)) for at, zone in enumerate(zones)]
+    return (a_slice("one", *ends),)
+
+
+NODES: Final = (a_node("n1", "a"), a_node("n2", "b"))
+
+
+def in_zone_now(kinds: Mapping[str, ProxyKind], service: Service) -> float:
+    proxies = NodeProxies(kinds, {}, ZONEWARD_PROXY)
+    now = traffic_now(
+        service, slices=hinted_slices(), demand=compute_demand(NODES), node_proxies=proxies, gates=FeatureGates()
+    )
+    traffic = now["IPv4"].traffic
+    assert traffic is not None
+    return traffic.in_zone
+
+
+def test_each_node_of_a_mixed_cluster_does_as_its_own_proxy() -> None:
+    """Node n1 ignores hints without the annotation: it sends a quarter of its half to its own zone."""
+    kinds = {"n1": kube_proxy(30), "n2": kube_proxy(34)}
+    assert in_zone_now(kinds, a_service(distribution="PreferSameZone")) == pytest.approx(0.5 / 4 + 0.5)
+    assert in_zone_now(kinds, a_service("Auto")) == pytest.approx(1.0)
+
+
+def test_a_zone_shows_the_load_of_its_endpoints_over_a_fair_one() -> None:
+    now = traffic_now(
+        a_service(),
+        slices=hinted_slices(),
+        demand=compute_demand(NODES),
+        node_proxies=same_proxy_everywhere(NODES, kube_proxy(34)),
+        gates=FeatureGates(),
+    )["IPv4"]
+    assert now.traffic is not None
+    assert {zone: each.load for zone, each in now.traffic.zones.items()} == pytest.approx({"a": 2.0, "b": 2 / 3})
+    assert now.proxies == {"kube-proxy 1.34": 2}
+
+
+def test_without_slices_nothing_is_in_force_and_a_headless_service_has_no_traffic() -> None:
+    same, demand = same_proxy_everywhere(NODES, kube_proxy(34)), compute_demand(NODES)
+    assert not traffic_now(a_service(), slices=(), demand=demand, node_proxies=same, gates=FeatureGates())
+    headless = a_service(cluster_ip="None")
+    now = traffic_now(headless, slices=hinted_slices(), demand=demand, node_proxies=same, gates=FeatureGates())
+    assert now["IPv4"].traffic is None

@@ -1,0 +1,41 @@
+import pytest
+from msgspec.structs import replace
+from tests.builders.structs import a_pod
+
+from zoneward.advice.workloads import workload_of
+from zoneward.kube.objects import OwnerReference, Pod
+
+HASH = {"pod-template-hash": "77f"}
+
+
+def a_pod_of(name: str, *owners: tuple[str, str, str], labels: dict[str, str] | None = None) -> Pod:
+    pod = a_pod(name, labels=labels or {})
+    references = tuple(
+        OwnerReference(api_version=version, kind=kind, name=owner, uid="1", controller=True)
+        for version, kind, owner in owners
+    )
+    return replace(pod, metadata=replace(pod.metadata, owner_references=references or None))
+
+
+@pytest.mark.parametrize(
+    ("pod", "resource"),
+    [
+        (a_pod_of("cart-77f-x", ("apps/v1", "ReplicaSet", "cart-77f"), labels=HASH), "deployment/cart"),
+        (a_pod_of("cart-x", ("apps/v1", "ReplicaSet", "cart")), "replicaset/cart"),
+        (a_pod_of("cart-0", ("apps/v1", "StatefulSet", "cart")), "statefulset/cart"),
+        (a_pod_of("cart-x", ("argoproj.io/v1alpha1", "Rollout", "cart")), "rollout.argoproj.io/cart"),
+        (a_pod_of("cart-77f-x", labels=HASH), "deployment/cart"),
+        (a_pod_of("cart-0", labels={"statefulset.kubernetes.io/pod-name": "cart-0"}), "statefulset/cart"),
+        (a_pod_of("cart-x"), None),
+    ],
+)
+def test_the_owner_or_the_labels_of_a_controller_name_the_workload(pod: Pod, resource: str | None) -> None:
+    found = workload_of([pod])
+    assert (found.resource if found else None) == resource
+
+
+def test_the_workload_of_most_pods_counts() -> None:
+    pods = [a_pod_of(f"new-{number}", ("apps/v1", "StatefulSet", "new")) for number in range(2)]
+    found = workload_of([*pods, a_pod_of("old-0", ("apps/v1", "StatefulSet", "old"))])
+    assert found is not None
+    assert (found.name, found.pods) == ("new", 2)

@@ -1,0 +1,111 @@
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.report.explain_json import ExplanationView
+
+
+@pytest.fixture(scope="module")
+def with_slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample cluster with slices of the built-in controller, without hints."""
+    from zoneward.cli.options import Options
+    from zoneward.cli.planned_services import plan_services
+    from zoneward.report.plan_json import to_json
+    from zoneward.report.slice_manifests import slices_document
+
+    file = tmp_path_factory.mktemp("slices") / "slices.json"
+    planned = plan_services(Options(sample=True, upstream=True, what_if="none"))
+    file.write_bytes(to_json(slices_document(planned.plans)))
+    return file
+
+
+def test_a_screen_says_what_happens_now_why_and_what_to_do(zoneward: Commands, with_slices: Path) -> None:
+    result = zoneward("explain", "-f", SAMPLE, "-f", with_slices, "shop/checkout")
+    assert (result.status, result.err) == (0, "")
+    order = [
+        "NOW ",
+        "PLANNED ",
+        "WHY",
+        "> no  enough-endpoints",
+        "SMALLEST FIXES",
+        "  1. ",
+        "kubectl",
+        "WHAT BYPASSES IT",
+    ]
+    assert sorted(order, key=result.out.index) == order
+    assert "36% of traffic stays in its zone" in result.out
+    assert "5 more Pods in whichever zone" in result.out
+    assert "kubectl -n shop scale deployment/checkout --replicas=7" in result.out
+
+
+def test_no_line_but_a_command_is_wider_than_the_screen(zoneward: Commands) -> None:
+    for service in ("cart", "checkout", "search", "wishlist", "bank-gateway", "mail", "payments/api"):
+        lines = zoneward("explain", "--sample", service).out.splitlines()
+        assert all(len(line) <= 100 for line in lines if not line.lstrip().startswith("kubectl"))
+
+
+def test_json_has_the_fields_that_scripts_rely_on(zoneward: Commands, with_slices: Path) -> None:
+    out = zoneward("explain", "-f", SAMPLE, "-f", with_slices, "shop/checkout", "-o", "json").out
+    msgspec.json.decode(out, type=ExplanationView)
+    document = json.loads(out)
+    (family,) = document["families"]
+    assert (document["namespace"], document["service"], family["addressType"]) == ("shop", "checkout", "IPv4")
+    assert family["now"]["zones"]["eu-central-1a"]["uses"] == {"eu-central-1a": 1, "eu-central-1b": 1}
+    assert [rule["rule"] for rule in family["rules"] if rule["deciding"]] == ["enough-endpoints"]
+    fixes = {fix["kind"]: fix for fix in family["fixes"]}
+    assert fixes["add-pods"]["pods"] == 5
+    assert fixes["add-pods"]["result"]["active"]
+    assert fixes["add-pods"]["commands"] == ["kubectl -n shop scale deployment/checkout --replicas=7"]
+    assert [each["what"] for each in family["bypassedBy"]] == ["ingress-not-seen"]
+
+
+@pytest.mark.parametrize("output", ["html", "svg"])
+@pytest.mark.parametrize("service", ["checkout", "cart", "payments/api", "mail", "bank-gateway", "log-agent"])
+def test_pages_and_pictures_are_well_formed_and_ask_for_nothing(
+    zoneward: Commands, with_slices: Path, output: str, service: str
+) -> None:
+    out = zoneward("explain", "-f", SAMPLE, "-f", with_slices, service, "-o", output).out
+    root = ElementTree.fromstring(out.removeprefix("<!DOCTYPE html>\n"))
+    assert not [each for each in root.iter() if {"src", "href"} & each.attrib.keys() and each.tag != "link"]
+    assert "prefers-color-scheme: dark" in out
+    assert "http" not in out.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+
+
+def test_what_if_questions_apply_before_anything_is_explained(zoneward: Commands) -> None:
+    result = zoneward("explain", "--sample", "checkout", "--replicas", "shop/checkout=7")
+    assert "nothing to fix" not in zoneward("explain", "--sample", "checkout").out
+    assert "ProportionalZoneCPU: in force" in result.out
+    assert "PreferSameZone: in force" in zoneward("explain", "--sample", "cart", "--what-if", "PreferSameZone").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "SERVICE: expected the name of one Service, got none"),
+        (["cart", "checkout"], "SERVICE: expected the name of one Service, got 2"),
+        (["crat"], "Service crat"),
+        (["shop/nothing"], "Service shop/nothing"),
+    ],
+)
+def test_what_is_not_one_service_is_told_in_one_line(zoneward: Commands, arguments: list[str], says: str) -> None:
+    result = zoneward("explain", "--sample", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert says in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_name_in_several_namespaces_needs_its_namespace(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "two.json"
+    services = [
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": namespace}, "spec": {}}
+        for namespace in ("a", "b")
+    ]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": services}))
+    result = zoneward("explain", "-f", file, "web")
+    assert result.status == 2
+    assert "expected one Service, got 2: a/web, b/web" in result.err
+    assert zoneward("explain", "-f", file, "a/web").status == 0
