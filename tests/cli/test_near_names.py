@@ -1,0 +1,34 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoneward.cli.near_names import did_you_mean, near_names
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "expected"),
+    [
+        ("shpo", ["shop", "kube-system"], " (did you mean 'shop'?)"),
+        ("SHOP", ["shop", "shop2"], " (did you mean 'shop'?)"),
+        ("pln", ["plan", "compare", "plain"], " (did you mean 'plan' or 'plain'?)"),
+        ("cart-a", ["cart-b", "cart-c", "cart-d", "cart-e"], " (did you mean 'cart-b', 'cart-c' or 'cart-d'?)"),
+        ("shop", ["kube-system"], ""),
+        ("shop", [], ""),
+        ("", ["shop"], ""),
+    ],
+)
+def test_near_names_are_offered_and_far_ones_are_not(word: str, known: list[str], expected: str) -> None:
+    assert did_you_mean(word, known) == expected
+
+
+@given(st.text(min_size=6, max_size=12), st.lists(st.text(max_size=12), max_size=8), st.data())
+def test_a_name_with_one_letter_missing_is_found_in_any_order_of_the_names(
+    name: str, others: list[str], data: st.DataObject
+) -> None:
+    missing = data.draw(st.integers(0, len(name) - 1))
+    word = name[:missing] + name[missing + 1 :]
+    near = near_names(word, [name, *others])
+    assert near == near_names(word, [*reversed(others), name])
+    # More than three others may be nearer still.
+    assert near
+    assert name in near or len(near) == 3 or near[0].casefold() == word.casefold()
