@@ -101,8 +101,9 @@ def _namespace(options: Options, default: str) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
-def load_snapshot(options: Options) -> Snapshot:
-    """Read the objects of the snapshot or the cluster that the options name.
+def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
+    """Read the objects of the snapshot or the cluster that the options name. Without ``workloads``, no workload objects
+    of a cluster are read.
 
     Raises InputError or a usage error.
     """
@@ -120,7 +121,7 @@ def load_snapshot(options: Options) -> Snapshot:
     from zoneward.snapshots.cluster_snapshot import read_cluster
 
     access, namespace = find_cluster(options)
-    return read_cluster(access, namespace=namespace)
+    return read_cluster(access, namespace=namespace, workloads=workloads)
 
 
 def _refuse_access(options: Options) -> None:

@@ -91,10 +91,13 @@ def build_cluster_state(
     )
 
 
-def select_services(options: Options) -> SelectedServices:
-    """Read the snapshot and select Services. Raises InputError or a usage error."""
+def select_services(options: Options, *, workloads: bool = False) -> SelectedServices:
+    """Read the snapshot and select Services. ``workloads``: a live cluster's workload objects are read, too.
+
+    Raises InputError or a usage error.
+    """
     configuration = load_configuration(options)
-    snapshot = load_snapshot(options)
+    snapshot = load_snapshot(options, workloads=workloads)
     services = filter_services(snapshot, options)
     cluster_state = build_cluster_state(
         snapshot.nodes, snapshot.node_zones, options=options, configuration=configuration, pods_known=snapshot.has_pods
