@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, str] = {
     "plan-json": "commands.plan_json",
     "plan-yaml": "commands.plan_yaml",
     "compare": "commands.compare",
+    "check": "checks.check",
     "csv": "csv_files.csv_files",
     "client": "client.client",
     "watch": "watch.watch",

@@ -69,8 +69,10 @@ def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label:
     )
 
 
-def page(title: str, *content: Content) -> str:
-    """A whole page that needs nothing from anywhere, and is not allowed to ask for it."""
+def page(title: str, *content: Content, style: str = "") -> str:
+    """A whole page that needs nothing from anywhere, and is not allowed to ask for it. ``style`` follows the common
+    one, with no ``<``, ``>`` or ``&`` in it.
+    """
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     head = tag(
         "head",
@@ -80,7 +82,7 @@ def page(title: str, *content: Content) -> str:
         # An icon of its own, so that no browser asks a server for one.
         tag("link", rel="icon", href="data:,"),
         tag("title", title),
-        tag("style", Markup(_STYLE)),
+        tag("style", Markup(_STYLE + style)),
     )
     html = tag("html", head, Markup("\n"), tag("body", tag("main", joined(content, between="\n"))), lang="en")
     return f"<!DOCTYPE html>\n{html.html}\n"
