@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, str] = {
     "plan-yaml": "commands.plan_yaml",
     "compare": "commands.compare",
     "explain": "explain.explain",
+    "check": "checks.check",
     "csv": "csv_files.csv_files",
     "client": "client.client",
     "watch": "watch.watch",

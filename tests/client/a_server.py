@@ -205,8 +205,10 @@ class AServer:
     def _begin(self, path: str, query: Mapping[str, str]) -> tuple[str, str]:
         self.asked.append((path, dict(query)))
         parts = path.split("/")
-        if status := self.refusals.get(parts[-1]):
-            _refuse(status, path)
+        status = self.refusals.get(parts[-1])
+        if status or parts[-1] not in self.objects:
+            # A real one does not know every kind either.
+            _refuse(status or 404, path)
         return parts[-1], parts[-2] if parts[-3] == "namespaces" else ""
 
     def _listed(self, plural: str, namespace: str) -> list[Object]:
@@ -231,7 +233,7 @@ class AServer:
 
 
 def _refuse(status: int, path: str) -> NoReturn:
-    reason = {403: "Forbidden", 410: "Expired", 422: "Invalid", 503: "ServiceUnavailable"}[status]
+    reason = {403: "Forbidden", 404: "NotFound", 410: "Expired", 422: "Invalid", 503: "ServiceUnavailable"}[status]
     body = {"kind": "Status", "code": status, "reason": reason, "message": reason}
     raise api_error(status, json.dumps(body).encode(), path=path)
 

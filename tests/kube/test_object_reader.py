@@ -21,12 +21,12 @@ SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name":
 
 
 def objects(data: bytes) -> list[Object]:
-    return list(read_objects("a", data, skipped=Counter()))
+    return [each for each in read_objects("a", data, skipped=Counter()) if isinstance(each, Object)]
 
 
 def objects_and_skipped(data: bytes) -> tuple[list[Object], Counter[str]]:
     skipped = Counter[str]()
-    return list(read_objects("a", data, skipped=skipped)), skipped
+    return [each for each in read_objects("a", data, skipped=skipped) if isinstance(each, Object)], skipped
 
 
 def one(text: str) -> Object:

@@ -109,8 +109,9 @@ def _namespaces(options: Options, default: str) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(named))
 
 
-def load_snapshot(options: Options) -> Snapshot:
-    """Read the objects of the snapshot or the cluster that the options name.
+def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
+    """Read the objects of the snapshot or the cluster that the options name. Without ``workloads``, no workload objects
+    of a cluster are read.
 
     Raises InputError, also for a namespace that is not known, or a usage error.
     """
@@ -139,7 +140,7 @@ def load_snapshot(options: Options) -> Snapshot:
             raise
         ways = "--kubeconfig FILE, files of a cluster with -f PATH, or --sample"
         raise click.UsageError(f"{error}; or use {ways}") from error
-    snapshot = read_cluster(access, namespaces=namespaces)
+    snapshot = read_cluster(access, namespaces=namespaces, workloads=workloads)
     check_cluster_namespaces(options, snapshot, access)
     return snapshot
 

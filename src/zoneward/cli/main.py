@@ -14,6 +14,7 @@ _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
     "explain": ("zoneward.cli.explain", "Show what happens to a Service, why, and the smallest fixes."),
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side."),
+    "check": ("zoneward.cli.check", "Find what keeps zone aware routing from working."),
     "route": ("zoneward.cli.route", "Show which endpoints the proxy on one node would select."),
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
     "snapshot": ("zoneward.cli.snapshot", "Save a cluster to one file, for -f."),

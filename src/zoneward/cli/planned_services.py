@@ -111,10 +111,13 @@ def build_cluster_state(
     )
 
 
-def select_services(options: Options) -> SelectedServices:
-    """Read the snapshot and select Services. Raises InputError or a usage error."""
+def select_services(options: Options, *, workloads: bool = False) -> SelectedServices:
+    """Read the snapshot and select Services. ``workloads``: a live cluster's workload objects are read, too.
+
+    Raises InputError or a usage error.
+    """
     configuration = load_configuration(options)
-    snapshot = load_snapshot(options)
+    snapshot = load_snapshot(options, workloads=workloads)
     selected = _select(snapshot, options, configuration)
     if not options.changes:
         return selected

@@ -50,7 +50,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     form = name.removesuffix(".gz")
     # Open it before the cluster is read, so that a file that can't be written is reported at once.
     with without_gc(), _opened(to) as file:
-        snapshot = load_snapshot(options)
+        snapshot = load_snapshot(options, workloads=True)
         notes = list(reading_notes(snapshot))
         if options.namespaces or options.selector is not None or options.services:
             services = filter_services(snapshot, options)

@@ -1,7 +1,7 @@
 """The kinds that are read or written: their paths on an API server, and the types they are decoded into."""
 
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from zoneward.kube.objects import (
     PodStatus,
     Service,
 )
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject
 
 
 class LivePodMeta(PodMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -87,7 +88,7 @@ class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", om
 
 CachedObject = Service | LiveNode | LivePod | EndpointSlice
 """The kinds that an informer cache keeps."""
-WatchedObject = CachedObject | RawEndpointSlice | Lease
+WatchedObject = CachedObject | RawEndpointSlice | Lease | WorkloadObject
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
 WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
@@ -223,6 +224,23 @@ LEASES: Final[WatchedResource[Lease]] = WatchedResource(
     lists=msgspec.json.Decoder(ListOf[Lease]),
     events=msgspec.json.Decoder(EventOf[Lease]),
 )
+
+
+def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:
+    struct: Any = WORKLOAD_KINDS[api, kind]
+    return WatchedResource(
+        kind,
+        api,
+        f"{kind.lower()}s",
+        struct,
+        lists=msgspec.json.Decoder(ListOf[struct]),
+        events=msgspec.json.Decoder(EventOf[struct]),
+        namespaced=kind != "PersistentVolume",
+    )
+
+
+WORKLOADS: Final = tuple(_workload_resource(*each) for each in WORKLOAD_KINDS)
+"""The kinds that only checks read. They are listed and never watched."""
 EVENTS: Final = ApiResource("Event", "events.k8s.io/v1", "events", Event)
 ENDPOINTS: Final = ApiResource("Endpoints", "v1", "endpoints", Endpoints)
 NAMESPACES: Final = ApiResource("Namespace", "v1", "namespaces", Namespace, namespaced=False)

@@ -27,6 +27,7 @@ from zoneward.kube.struct_decoder import (
     object_title,
 )
 from zoneward.kube.text_encoding import decode_text
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject, read_workload_object
 
 __all__ = ["InputError", "object_title", "read_objects"]
 
@@ -40,8 +41,9 @@ _NOT_JSON_AFTER: Final = 1 << 20
 """A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
 
 
-def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object]:
-    """The Services, Nodes, Pods and EndpointSlices in the data, in the order in which they stand there.
+def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object | WorkloadObject]:
+    """The Services, Nodes, Pods and EndpointSlices in the data, and workloads with what belongs to them, in the order
+    in which they stand there.
 
     JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
     ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
@@ -111,7 +113,7 @@ def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> It
 # --- documents to objects ---------------------------------------------------------------------------------------------
 
 
-def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
+def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object | WorkloadObject]:
     """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises FieldMismatch."""
     if isinstance(value, _STRUCTS):
         yield value
@@ -127,6 +129,11 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
     if (version, kind) in KINDS:
         yield _struct(value, KINDS[version, kind])
         return
+    if (version, kind) in WORKLOAD_KINDS:
+        found = read_workload_object(value, WORKLOAD_KINDS[version, kind])
+        if found is not None:
+            yield found
+            return
     if kind.endswith("List"):
         item = (None, None) if kind == "List" else (version, kind.removesuffix("List"))
         if isinstance(head.items, list | None):
@@ -139,7 +146,9 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
     skipped[f"{version}/{kind}"] += 1
 
 
-def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
+def _each(
+    items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]
+) -> Iterator[Object | WorkloadObject]:
     for index, item in enumerate(items):
         try:
             yield from _objects(item, default, skipped)
@@ -176,6 +185,8 @@ def _take(place: str, item: object) -> object:
 
 # A document's kind may come last, so all fields of all kinds are kept until it does.
 _WANTED: Final[FieldTree] = reduce(
-    lambda one, kind: merge_trees(one, field_tree(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
+    lambda one, kind: merge_trees(one, field_tree(kind)) or {},
+    (*_STRUCTS, *WORKLOAD_KINDS.values()),
+    {"apiVersion": None, "kind": None},
 )
 _WANTED["items"] = _WANTED

@@ -10,6 +10,7 @@ from msgspec.structs import fields
 from zoneward.kube.input_error import FieldMismatch, show
 from zoneward.kube.objects import KINDS, Node, Object
 from zoneward.kube.text_encoding import is_half_a_pair
+from zoneward.kube.workload_objects import PersistentVolume, WorkloadObject
 
 FieldTree = dict[str, "FieldTree | None"]
 """The fields that are read of a mapping, or of each mapping in a list, and what is read of them; None: all of it."""
@@ -111,7 +112,7 @@ def _decoded(value: object, kind: type[Object]) -> Object:
         raise _misfit(str(error), kind, value) from None
 
 
-def object_title(obj: Object) -> str:
+def object_title(obj: Object | WorkloadObject) -> str:
     """``Kind namespace/name``, or ``Kind name`` of what is in no namespace."""
     namespace = None if isinstance(obj, Node) else obj.metadata.namespace
     return _title(type(obj), namespace, obj.metadata.name)
@@ -120,7 +121,7 @@ def object_title(obj: Object) -> str:
 def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
     if not isinstance(name, str) or not name:
         return f"{kind.__name__} without name"
-    if kind is Node:
+    if kind in (Node, PersistentVolume):
         return f"{kind.__name__} {name}"
     return f"{kind.__name__} {namespace if namespace and isinstance(namespace, str) else 'default'}/{name}"
 

@@ -179,11 +179,11 @@ def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]],
 # --- from text to characters ------------------------------------------------------------------------------------------
 
 
-def render_text(table: RenderableType, *, color: bool, width: int) -> str:
-    """Text of a table or of parts. ``width`` in columns."""
+def render_text(table: RenderableType, *, color: bool, width: int, crop: bool = True) -> str:
+    """Text of a table or of parts. ``width`` in columns; without ``crop``, lines that must not wrap may be longer."""
     console = Console(width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None)
     with console.capture() as captured:
-        console.print(table)
+        console.print(table, crop=crop)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 

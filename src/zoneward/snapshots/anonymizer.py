@@ -45,10 +45,12 @@ from zoneward.kube.objects import (
     ServiceSpec,
     ServiceStatus,
 )
+from zoneward.kube.workload_objects import NodeSelectorRequirement
 from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
 from zoneward.snapshots import public_values
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.pseudonyms import NameCollector, NameKind, NameMap
+from zoneward.snapshots.workload_anonymizer import WorkloadAnonymizer
 
 _LABEL_NAMES: Final[Mapping[str, NameKind]] = {
     names.SERVICE_NAME_LABEL: "service",
@@ -80,7 +82,12 @@ def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Sn
         nodes=tuple(map(anonymizer.node, snapshot.nodes)),
         pods=tuple(map(anonymizer.pod, snapshot.pods)),
         slices=tuple(map(anonymizer.endpoint_slice, snapshot.slices)),
+        workload_objects=WorkloadAnonymizer(
+            known.name, anonymizer.labels, anonymizer.requirement, snapshot.workload_objects
+        ).objects(),
         lists_pods=snapshot.lists_pods,
+        unread_workloads=snapshot.unread_workloads,
+        lists_workloads=snapshot.lists_workloads,
     )
 
 
@@ -108,7 +115,7 @@ class _Anonymizer:
             name=name,
             namespace=self._name("namespace", meta.namespace),
             uid=self._name("uid", meta.uid),
-            labels=self._labels(meta.labels),
+            labels=self.labels(meta.labels),
             annotations=self._annotations(meta.annotations),
             owner_references=self._owners(meta.owner_references),
             generation=meta.generation,
@@ -117,7 +124,7 @@ class _Anonymizer:
             deletion_timestamp=public_values.kept_time(meta.deletion_timestamp),
         )
 
-    def _labels(self, labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    def labels(self, labels: Mapping[str, str] | None) -> dict[str, str] | None:
         return (
             {self._key(key): self._value(key, value) for key, value in labels.items()} if labels is not None else None
         )
@@ -188,7 +195,7 @@ class _Anonymizer:
             selector = msgspec.json.decode(value, type=dict[str, str])
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return self._name("unknown", value)
-        return encode_selector(self._labels(selector) or {})
+        return encode_selector(self.labels(selector) or {})
 
     def _owners(self, owners: tuple[OwnerReference, ...] | None) -> tuple[OwnerReference, ...] | None:
         return tuple(map(self._owner, owners)) if owners is not None else None
@@ -212,7 +219,7 @@ class _Anonymizer:
             metadata=self._meta(service.metadata, self._name("service", service.metadata.name)),
             spec=ServiceSpec(
                 type=self._maybe(spec.type, public_values.SERVICE_TYPES),
-                selector=self._labels(spec.selector),
+                selector=self.labels(spec.selector),
                 cluster_ip=self._cluster_ip(spec.cluster_ip) if spec.cluster_ip is not None else None,
                 cluster_ips=tuple(map(self._cluster_ip, spec.cluster_ips)) if spec.cluster_ips is not None else None,
                 ip_families=self._choices(spec.ip_families, public_values.FAMILIES),
@@ -287,7 +294,7 @@ class _Anonymizer:
     def node(self, node: Node) -> Node:
         meta, status = node.metadata, node.status
         return Node(
-            metadata=NodeMeta(name=self._name("node", meta.name), labels=self._labels(meta.labels)),
+            metadata=NodeMeta(name=self._name("node", meta.name), labels=self.labels(meta.labels)),
             status=NodeStatus(
                 allocatable=public_values.kept_amount(status.allocatable), conditions=self._readiness(status.conditions)
             )
@@ -303,7 +310,7 @@ class _Anonymizer:
                 name=self._name("pod", meta.name),
                 namespace=self._name("namespace", meta.namespace),
                 uid=self._name("uid", meta.uid),
-                labels=self._labels(meta.labels),
+                labels=self.labels(meta.labels),
                 owner_references=self._owners(meta.owner_references),
                 deletion_timestamp=public_values.kept_time(meta.deletion_timestamp),
             ),
@@ -350,6 +357,13 @@ class _Anonymizer:
             name=self._name("port", port.name),
             container_port=port.container_port,
             protocol=self._choice(port.protocol, public_values.TRANSPORTS),
+        )
+
+    def requirement(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement:
+        return NodeSelectorRequirement(
+            key=self._key(each.key),
+            operator=self._choice(each.operator, public_values.OPERATORS),
+            values=tuple(self._value(each.key, value) for value in each.values or ()),
         )
 
     # --- EndpointSlice ------------------------------------------------------------------------------------------------

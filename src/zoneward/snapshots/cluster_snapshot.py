@@ -1,8 +1,8 @@
 """The objects of a cluster at one moment, from files (what ``kubectl get -o yaml`` prints) or from its API server."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
 from zoneward.kube.struct_decoder import object_title
+from zoneward.kube.workload_objects import PersistentVolume, WorkloadObject
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -59,17 +60,23 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
+    workload_objects: tuple[WorkloadObject, ...] = ()
+    """Workloads, autoscalers and volumes, which only checks read."""
     skipped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many objects were of a kind that is not read, by ``apiVersion/Kind``."""
     warnings: tuple[str, ...] = ()
     """Lines to be shown: what was given twice, and what could not be read."""
     lists_pods: bool = False
     """Whether Pods were listed: then no Pods in the snapshot means that the cluster has none."""
+    unread_workloads: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Kinds of workload objects that could not be listed, each with the reason in a phrase."""
+    lists_workloads: bool = False
+    """Whether workload objects were listed: then those that are not here do not exist, except the unread ones."""
 
     @classmethod
     def of(
         cls,
-        objects: Iterable[Object],
+        objects: Iterable[Object | WorkloadObject],
         *,
         skipped: Mapping[str, int] | None = None,
         lists_pods: bool = False,
@@ -108,8 +115,18 @@ class Snapshot:
             nodes=self.nodes,
             pods=tuple(each for each in self.pods if id(each) in pods),
             slices=tuple(each for each in self.slices if id(each) in slices),
+            workload_objects=tuple(self._around(services)),
             lists_pods=self.has_pods,
+            unread_workloads=self.unread_workloads,
+            lists_workloads=self.lists_workloads,
         )
+
+    def _around(self, services: Iterable[Service]) -> Iterator[WorkloadObject]:
+        """Workload objects in the namespaces of some Services, and volumes, which are in none."""
+        namespaces = {each.metadata.namespace for each in services}
+        for each in self.workload_objects:
+            if isinstance(each, PersistentVolume) or each.metadata.namespace in namespaces:
+                yield each
 
     @cached_property
     def node_zones(self) -> Mapping[str, str | None]:
@@ -150,8 +167,10 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     return snapshot
 
 
-def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None) -> Snapshot:
+def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None, workloads: bool = False) -> Snapshot:
     """Every Node of a live cluster, and the Services, Pods and EndpointSlices of some namespaces, or with None of all.
+
+    With ``workloads`` also those, their autoscalers and their volumes, as far as there is permission.
 
     Raises InputError. Each kind is as of one moment, but not of the same one. An object that cannot be decoded is left
     out with a warning: one tenant's object must not keep everybody from an answer.
@@ -165,6 +184,7 @@ def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None) ->
     from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
     from zoneward.client.resources import CACHED_RESOURCES
     from zoneward.client.transport import Transport
+    from zoneward.client.workload_lists import list_workload_objects
 
     async def read() -> Snapshot:
         async with Transport(config) as transport:
@@ -176,7 +196,11 @@ def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None) ->
                 objects += await list_resources(transport, resources, scope, on_unreadable=unreadable.append)
                 # Nodes are in no namespace: once is enough.
                 resources = tuple(each for each in resources if each.namespaced)
-            return Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))
+            snapshot = Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))
+            if not workloads:
+                return snapshot
+            found, unread = await list_workload_objects(transport, namespaces=namespaces)
+            return replace(snapshot, workload_objects=found, unread_workloads=unread, lists_workloads=True)
 
     try:
         return asyncio.run(read())
@@ -188,11 +212,11 @@ class _SnapshotBuilder:
     """Objects by kind and name, each with its source: a file's name, or nothing."""
 
     def __init__(self) -> None:
-        self._things: dict[tuple[type[Object], str, str], tuple[Object, str]] = {}
+        self._things: dict[tuple[type[Object | WorkloadObject], str, str], tuple[Object | WorkloadObject, str]] = {}
         self._warnings: list[str] = []
         self._repeated = 0
 
-    def add(self, obj: Object, source: str) -> None:
+    def add(self, obj: Object | WorkloadObject, source: str) -> None:
         namespace = "" if isinstance(obj, Node) else obj.metadata.namespace
         key = (type(obj), namespace, obj.metadata.name)
         earlier = self._things.get(key)
@@ -216,12 +240,13 @@ class _SnapshotBuilder:
             nodes=tuple(obj for obj in things if isinstance(obj, Node)),
             pods=tuple(obj for obj in things if isinstance(obj, Pod)),
             slices=tuple(obj for obj in things if isinstance(obj, EndpointSlice)),
+            workload_objects=tuple(obj for obj in things if isinstance(obj, WorkloadObject)),
             skipped=MappingProxyType(dict(skipped)),
             warnings=tuple(warnings),
             lists_pods=lists_pods,
         )
 
-    def _warn(self, obj: Object, earlier: str, later: str) -> None:
+    def _warn(self, obj: Object | WorkloadObject, earlier: str, later: str) -> None:
         self._repeated += 1
         if len(self._warnings) == MAX_WARNINGS:
             return

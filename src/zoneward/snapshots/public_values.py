@@ -46,6 +46,7 @@ APP_PROTOCOLS: Final = frozenset(
 )
 PHASES: Final = frozenset({"Pending", "Running", "Succeeded", "Failed", "Unknown"})
 RESTART_POLICIES: Final = frozenset({"Always", "OnFailure", "Never"})
+OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 STATES: Final = frozenset({"True", "False", "Unknown"})
 TOPOLOGY_KEYS: Final = frozenset({"*", _HOSTNAME, *_ZONE, *_REGION})
 TARGETS: Final = frozenset({"", "Pod", "Node"})

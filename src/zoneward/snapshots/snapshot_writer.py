@@ -17,6 +17,7 @@ import yaml
 
 from zoneward.client.resources import READY_SINCE
 from zoneward.kube.objects import KINDS, EndpointSlice, Node, Object, Pod, PodMeta, PodStatus, Service
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _PLAIN: Final = re.compile(
@@ -33,7 +34,10 @@ _BOOL_TO_OTHERS: Final = frozenset("yYnN")
 _ASTRAL: Final = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
 SnapshotFormat = Literal["json", "yaml"]
-_HEADS: Final = {struct: {"apiVersion": version, "kind": kind} for (version, kind), struct in KINDS.items()}
+_HEADS: Final[dict[type[Object | WorkloadObject], dict[str, str]]] = {
+    struct: {"apiVersion": version, "kind": kind}
+    for (version, kind), struct in (*KINDS.items(), *WORKLOAD_KINDS.items())
+}
 _NO_POD: Final = Pod(metadata=PodMeta(name="no-pods", namespace="default"), status=PodStatus(phase="Succeeded"))
 """Stands in a file for the knowledge that there are no Pods: without one, endpoints would be taken from the slices. It
 is finished and has no labels, so that no Service has it.
@@ -68,6 +72,8 @@ def iter_documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
                 document["metadata"].pop("resourceVersion", None)
                 document.get("status", {}).pop(READY_SINCE, None)
             yield document
+    for each in snapshot.workload_objects:
+        yield _HEADS[type(each)] | msgspec.to_builtins(each)
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,136 @@
+"""A cluster as the checks see it: typed objects, the plan of each Service, and what its slices do now."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from zoneward.advice.findings.codes import FindingObject, Need
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
+from zoneward.kube.workload_objects import HorizontalPodAutoscaler, PersistentVolume, PersistentVolumeClaim, Workload
+from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.rules import RuleLog
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
+
+
+@dataclass(frozen=True)
+class ServiceView:
+    """One Service: as it is, with its Pods and all slices that name it, its plan, and its traffic now.
+
+    The plan is that of another Service where ``--what-if`` asks for something else. ``current`` is by address type.
+    """
+
+    service: Service
+    plan: ServicePlan
+    pods: tuple[Pod, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    current: Mapping[str, CurrentTraffic] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.service.metadata.namespace, self.service.metadata.name
+
+    @property
+    def object(self) -> FindingObject:
+        return FindingObject("Service", *self.key)
+
+    @property
+    def is_hypothetical(self) -> bool:
+        """Whether the plan is for other settings than those of the Service."""
+        return self.plan.service is not self.service
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether it asks for zone aware routing, by a setting or by the controller's default."""
+        for family in self.plan.families:
+            requested = requested_approach(self.plan.service, family.cluster_state.configuration, RuleLog())
+            return requested.accepted is not None or requested.heuristic is not None
+        return False
+
+    def asking_families(self) -> Iterator[tuple[FamilyPlan, Heuristic]]:
+        """The families for which a heuristic is requested, with it."""
+        for family in self.plan.families:
+            name = family.decision.heuristic
+            if name is not None and name in HEURISTICS:
+                yield family, HEURISTICS[name]
+
+
+def view_service(
+    service: Service,
+    *,
+    asking: Service | None = None,
+    pods: Iterable[Pod],
+    slices: Iterable[EndpointSlice],
+    cluster_state: ClusterState,
+    node_proxies: NodeProxies | None,
+) -> ServiceView:
+    """A Service with its plan and its traffic now. ``asking`` is the same Service with what ``--what-if`` asks for."""
+    pods, slices = tuple(pods), tuple(slices)
+    plan = plan_service(asking or service, pods=pods, slices=slices, cluster_state=cluster_state)
+    current: Mapping[str, CurrentTraffic] = {}
+    if node_proxies is not None and slices:
+        gates = cluster_state.configuration.gates
+        current = traffic_now(
+            service, slices=slices, demand=cluster_state.demand, node_proxies=node_proxies, gates=gates
+        )
+    return ServiceView(service, plan, pods, slices, current)
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """All that checks read. ``lacking`` says, in a phrase, why some of it is not known.
+
+    ``services`` are the selected ones; all other objects are those of the whole cluster, or of one namespace.
+    """
+
+    nodes: tuple[Node, ...]
+    cluster_state: ClusterState
+    services: tuple[ServiceView, ...]
+    node_proxies: NodeProxies | None = None
+    workloads: tuple[Workload, ...] = ()
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
+    lacking: Mapping[Need, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def knows(self, *needs: Need) -> bool:
+        return not any(need in self.lacking for need in needs)
+
+    @cached_property
+    def all_honor_node_hints(self) -> bool:
+        """Whether no proxy is known to ignore hints for nodes."""
+        proxies = self.node_proxies
+        return proxies is None or all(proxies.on(node.metadata.name).consumer.node_hints for node in self.nodes)
+
+    @cached_property
+    def services_of_workloads(self) -> Mapping[FindingObject, tuple[ServiceView, ...]]:
+        """The Services that select the Pods of each workload; workloads that none selects are left out."""
+        by_label: dict[tuple[str, str, str], list[ServiceView]] = {}
+        for view in self.services:
+            selector = effective_selector(view.service)
+            if selector:
+                # Every label of the selector must be there, so any one of them finds the Service.
+                key = min(selector)
+                by_label.setdefault((view.key[0], key, selector[key]), []).append(view)
+        found = {}
+        for workload in self.workloads:
+            labels = workload.spec.template.metadata.labels or {}
+            namespace = workload.metadata.namespace
+            selecting = tuple(
+                view
+                for label in labels.items()
+                for view in by_label.get((namespace, *label), ())
+                if (effective_selector(view.service) or {}).items() <= labels.items()
+            )
+            if selecting:
+                found[object_of(workload)] = selecting
+        return found
+
+
+def object_of(workload: Workload) -> FindingObject:
+    return FindingObject(type(workload).__name__, workload.metadata.namespace, workload.metadata.name)

@@ -1,0 +1,338 @@
+"""Every code that a finding may have. Codes are stable: a number is never used again for something else.
+
+The hundreds are subjects, each a module beside this one: 1 nodes, 2 proxies, 3 settings, 4 services, 5 workloads,
+6 slices. To add a code, add a line here and a section to ``docs/check.md``, and yield it in its subject's module.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from zoneward.kube.objects import ObjectKey
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+"""The worst first."""
+Need = Literal["Nodes", "Pods", "EndpointSlices", "proxies", "workloads", "autoscalers", "volumes"]
+"""What a check reads beside Services; without it the code counts as not checked. ``EndpointSlices`` are those that a
+controller has made of Pods.
+"""
+CLUSTER_KIND: Final = "Cluster"
+"""The kind of the object of a finding about the cluster as a whole, which has no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingObject:
+    """The object that a finding is about. ``namespace`` is empty for a kind that has none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """``Service shop/cart``, ``Node worker-1``, ``Cluster``."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}" if name else self.kind
+
+
+CLUSTER: Final = FindingObject(CLUSTER_KIND, "", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that should change. ``message`` is the reason with its numbers, ``fix`` what to do.
+
+    ``services`` are the Services that it affects where it is about one of their other objects.
+    """
+
+    code: str
+    severity: Severity
+    object: FindingObject
+    message: str
+    fix: str
+    services: tuple[ObjectKey, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return CODES[self.code].title
+
+    @property
+    def docs(self) -> str:
+        """The section that explains the code."""
+        return CODES[self.code].docs
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A code and what all of its findings have in common. ``fix`` is for those that name no better one.
+
+    ``lowered``: a finding about a Service that asks for no zone aware routing is an ``info``.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    fix: str
+    needs: tuple[Need, ...] = ()
+    lowered: bool = False
+
+    @property
+    def docs(self) -> str:
+        return f"docs/check.md#{self.code.lower()}"
+
+    def finding(
+        self,
+        about: FindingObject,
+        message: str,
+        *,
+        fix: str = "",
+        services: Iterable[ObjectKey] = (),
+        asks: bool = True,
+    ) -> Finding:
+        """A finding with this code. ``asks``: whether a Service that it affects asks for zone aware routing."""
+        return Finding(
+            code=self.code,
+            severity=self.severity if asks or not self.lowered else "info",
+            object=about,
+            message=message,
+            fix=fix or self.fix,
+            services=tuple(services),
+        )
+
+
+# --- 1: nodes ---------------------------------------------------------------------------------------------------------
+
+NODE_WITHOUT_ZONE: Final = Code(
+    "ZW101",
+    "error",
+    "A node has no zone",
+    "Label the node with its zone: kubectl label node NODE topology.kubernetes.io/zone=ZONE",
+    ("Nodes",),
+)
+ONE_ZONE: Final = Code(
+    "ZW102",
+    "warning",
+    "All nodes are in one zone",
+    "Add nodes in another zone. In one zone there is no traffic between zones to avoid.",
+    ("Nodes",),
+)
+SKEWED_ZONES: Final = Code(
+    "ZW103",
+    "warning",
+    "Zones differ in size",
+    "Give each zone as much allocatable CPU, or each Service pods in proportion to the CPU of the zones.",
+    ("Nodes",),
+)
+NODE_WITHOUT_CPU: Final = Code(
+    "ZW104",
+    "warning",
+    "A node reports no allocatable CPU",
+    "Let the kubelet of the node report status.allocatable.cpu.",
+    ("Nodes",),
+)
+NO_READY_NODE: Final = Code(
+    "ZW105",
+    "error",
+    "No ready node counts",
+    "Get nodes ready that are no control plane nodes.",
+    ("Nodes",),
+)
+
+# --- 2: proxies -------------------------------------------------------------------------------------------------------
+
+PROXY_IGNORES_HINTS: Final = Code(
+    "ZW201",
+    "error",
+    "The proxy of a node ignores hints",
+    "Run a proxy on the node that honors hints: kube-proxy 1.31 or later, or zoneward proxy.",
+    ("Nodes", "proxies"),
+)
+PROXY_IGNORES_SETTING: Final = Code(
+    "ZW202",
+    "warning",
+    "Proxies do not honor what a Service asks for",
+    "Upgrade the proxies, or ask for something that all of them honor.",
+    ("Nodes", "proxies"),
+)
+PROXY_SKEW: Final = Code(
+    "ZW203",
+    "warning",
+    "Proxies differ in what they honor",
+    "Run proxies of one kind and version on all nodes.",
+    ("Nodes", "proxies"),
+)
+
+# --- 3: settings ------------------------------------------------------------------------------------------------------
+
+MISSPELT_VALUE: Final = Code(
+    "ZW301", "error", "A value is misspelt", "Write the value as it is meant. Letters and their case must be equal."
+)
+UNKNOWN_VALUE: Final = Code(
+    "ZW302", "error", "A value is unknown", "Use a value that is known, or remove the setting. It counts as not set."
+)
+DEPRECATED_SETTING: Final = Code("ZW303", "warning", "A setting is deprecated", "Use what has taken its place.")
+MISSPELT_ANNOTATION: Final = Code(
+    "ZW304", "error", "The name of an annotation is misspelt", "Rename the annotation. Nobody reads it as it is."
+)
+TWO_SETTINGS: Final = Code(
+    "ZW305", "warning", "A Service has two settings", "Keep the one that is meant, and remove the other."
+)
+ONLY_ZONEWARD: Final = Code(
+    "ZW306",
+    "warning",
+    "Only Zoneward's controller knows a setting, and it does not run the Service",
+    "Run Zoneward's controller for the Service (zoneward adopt), or ask for a setting of Kubernetes: PreferSameZone.",
+    ("EndpointSlices",),
+)
+
+# --- 4: services ------------------------------------------------------------------------------------------------------
+
+TOO_FEW_ENDPOINTS: Final = Code(
+    "ZW401",
+    "warning",
+    "A Service is too small",
+    "Add pods: at least one ready pod in each zone, or as many as the message says. Or remove the setting.",
+    ("Nodes",),
+)
+WOULD_OVERLOAD: Final = Code(
+    "ZW402",
+    "warning",
+    "What a Service asks for overloads pods",
+    "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many), or ask for Auto.",
+    ("Nodes",),
+)
+ZONE_WITHOUT_ENDPOINT: Final = Code(
+    "ZW403",
+    "warning",
+    "A zone has no endpoint of a Service",
+    "Spread the pods over all zones with a topology spread constraint.",
+    ("Nodes",),
+)
+BYPASSED: Final = Code(
+    "ZW404",
+    "warning",
+    "Another field of a Service keeps its setting from working",
+    "Remove the setting, or the field that the message names.",
+)
+ENDPOINT_WITHOUT_ZONE: Final = Code(
+    "ZW405",
+    "warning",
+    "An endpoint of a Service has no zone",
+    "Label the nodes of its pods with their zone; give slices that you write a zone for each endpoint.",
+    ("Nodes",),
+)
+
+# --- 5: workloads -----------------------------------------------------------------------------------------------------
+
+_WORKLOADS: Final[tuple[Need, ...]] = ("Nodes", "workloads")
+NO_SPREAD: Final = Code(
+    "ZW501",
+    "warning",
+    "Nothing spreads the pods of a workload over zones",
+    "Add a topology spread constraint with topologyKey topology.kubernetes.io/zone and maxSkew 1 to its pod template.",
+    _WORKLOADS,
+    lowered=True,
+)
+AFFINITY_TO_ZONE: Final = Code(
+    "ZW502",
+    "warning",
+    "Required affinity keeps the pods of a workload out of zones",
+    "Let the node selector, node affinity or pod affinity of its pod template allow all zones.",
+    _WORKLOADS,
+    lowered=True,
+)
+VOLUME_IN_ZONE: Final = Code(
+    "ZW503",
+    "warning",
+    "A volume keeps pods of a workload in a zone",
+    "Use storage that all zones can mount, or a StatefulSet with a volume for each pod and pods in all zones.",
+    (*_WORKLOADS, "volumes"),
+    lowered=True,
+)
+AUTOSCALER_SEES_MEAN: Final = Code(
+    "ZW504",
+    "warning",
+    "An autoscaler sees the mean while one zone is hot",
+    "Spread the pods in proportion to the traffic of the zones, lower the autoscaler's target, or run a workload with"
+    " an autoscaler of its own in each zone.",
+    (*_WORKLOADS, "autoscalers"),
+)
+
+# --- 6: slices --------------------------------------------------------------------------------------------------------
+
+HINTS_VOID_BY_OTHERS: Final = Code(
+    "ZW601",
+    "warning",
+    "Slices of another manager void the hints of a Service",
+    "Delete the slices of the other manager, or let it set hints for every endpoint.",
+)
+TWO_WRITERS: Final = Code(
+    "ZW602",
+    "error",
+    "Two controllers write the slices of a Service",
+    "Let one of them write: see which one should, and delete the slices of the other.",
+)
+HINTS_OVERLOAD: Final = Code(
+    "ZW603",
+    "warning",
+    "Hints in force break the threshold",
+    "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many), or ask for Auto.",
+    ("Nodes", "EndpointSlices", "proxies"),
+)
+SLICES_DIFFER_FROM_PODS: Final = Code(
+    "ZW604",
+    "warning",
+    "Slices do not match the pods",
+    "If it stays so, look at the log of the controller that writes them, and delete slices that nobody manages.",
+    ("Nodes", "Pods", "EndpointSlices"),
+)
+INCOMPLETE_HINTS: Final = Code(
+    "ZW605",
+    "warning",
+    "Some endpoints of a Service have no hints",
+    "Find out why their controller left them out: proxies ignore all hints while one ready endpoint has none.",
+    ("EndpointSlices",),
+)
+NO_HINTS: Final = Code(
+    "ZW606",
+    "warning",
+    "A Service asks for hints, and its slices have none",
+    "Look at the events of the Service and at the version of its controller: it does not act on the setting.",
+    ("EndpointSlices",),
+)
+
+CODES: Final[Mapping[str, Code]] = {
+    each.code: each
+    for each in (
+        NODE_WITHOUT_ZONE,
+        ONE_ZONE,
+        SKEWED_ZONES,
+        NODE_WITHOUT_CPU,
+        NO_READY_NODE,
+        PROXY_IGNORES_HINTS,
+        PROXY_IGNORES_SETTING,
+        PROXY_SKEW,
+        MISSPELT_VALUE,
+        UNKNOWN_VALUE,
+        DEPRECATED_SETTING,
+        MISSPELT_ANNOTATION,
+        TWO_SETTINGS,
+        ONLY_ZONEWARD,
+        TOO_FEW_ENDPOINTS,
+        WOULD_OVERLOAD,
+        ZONE_WITHOUT_ENDPOINT,
+        BYPASSED,
+        ENDPOINT_WITHOUT_ZONE,
+        NO_SPREAD,
+        AFFINITY_TO_ZONE,
+        VOLUME_IN_ZONE,
+        AUTOSCALER_SEES_MEAN,
+        HINTS_VOID_BY_OTHERS,
+        TWO_WRITERS,
+        HINTS_OVERLOAD,
+        SLICES_DIFFER_FROM_PODS,
+        INCOMPLETE_HINTS,
+        NO_HINTS,
+    )
+}
+"""By code, in their order."""

@@ -1,0 +1,64 @@
+"""Findings 4xx: what a Service asks for, and why it does not get it or should not. The plan of the Service says."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
+from zoneward.advice.findings.codes import (
+    BYPASSED,
+    ENDPOINT_WITHOUT_ZONE,
+    TOO_FEW_ENDPOINTS,
+    WOULD_OVERLOAD,
+    ZONE_WITHOUT_ENDPOINT,
+    Code,
+    Finding,
+)
+from zoneward.advice.findings.overload import overload_now, overload_planned
+from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.selection.endpoint_selection import is_proxied
+from zoneward.slices.plan import FamilyPlan
+
+_CODE_OF_REASON: Final = {
+    Reason.TOO_FEW_ENDPOINTS: TOO_FEW_ENDPOINTS,
+    Reason.BELOW_STARTING_THRESHOLD: TOO_FEW_ENDPOINTS,
+    Reason.OVERLOAD: WOULD_OVERLOAD,
+    Reason.ENDPOINT_WITHOUT_ZONE: ENDPOINT_WITHOUT_ZONE,
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: BYPASSED,
+}
+"""Reasons for which a Service does not get what it asks for, that are about the Service itself."""
+_BYPASSING: Final = ("internal-traffic-policy", "proxied")
+"""Rules of a plan about fields beside which hints do not matter."""
+
+
+def service_findings(view: ClusterView) -> Iterator[Finding]:
+    """At most one finding of each code for a Service: that of its first address family that has one."""
+    for service in view.services:
+        found: dict[Code, Finding] = {}
+        for family, _ in service.asking_families():
+            for code, message in _problems(service, family, view):
+                if code not in found and view.knows(*code.needs):
+                    found[code] = code.finding(service.object, message)
+        yield from found.values()
+
+
+def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> Iterator[tuple[Code, str]]:
+    decision = family.decision
+    code = _CODE_OF_REASON.get(decision.reason)
+    if code is not None:
+        yield code, f"{decision.heuristic}: {decision.message}"
+    for rule in decision.rules:
+        if rule.rule in _BYPASSING and not rule.passed:
+            yield BYPASSED, rule.detail
+    broken = overload_planned(family, view)
+    if broken is not None and (service.is_hypothetical or overload_now(service, family.address_type, view) is None):
+        yield WOULD_OVERLOAD, f"{decision.heuristic}: {broken}"
+    traffic = family.traffic
+    if not decision.active or traffic is None or not is_proxied(family.service):
+        return
+    empty = tuple(zone for zone, each in traffic.zones.items() if each.demand and zone and not each.located)
+    zones = len(view.cluster_state.demand.zones)
+    if empty and decision.endpoints:
+        few = decision.endpoints < zones
+        numbers = f"{counted(decision.endpoints, 'endpoint')} for {counted(zones, 'zone')}: " if few else ""
+        message = f"{numbers}none in zone {listed(empty)}, whose traffic goes to all others"
+        yield TOO_FEW_ENDPOINTS if few else ZONE_WITHOUT_ENDPOINT, message

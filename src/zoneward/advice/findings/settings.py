@@ -1,0 +1,236 @@
+"""Findings 3xx: the settings of a Service. Whether a value is accepted, the decision itself says."""
+
+import shlex
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final
+
+from msgspec.structs import replace
+
+from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
+from zoneward.advice.findings.codes import (
+    DEPRECATED_SETTING,
+    MISSPELT_ANNOTATION,
+    MISSPELT_VALUE,
+    ONLY_ZONEWARD,
+    TWO_SETTINGS,
+    UNKNOWN_VALUE,
+    Finding,
+)
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import ADOPTION_MARKS
+from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS, find_heuristic
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.request.annotations import (
+    HINTS_THRESHOLD,
+    MAX_OVERLOAD,
+    STARTING_THRESHOLD,
+    quote_value,
+    requests_subsetting,
+)
+from zoneward.routing.request.approach import (
+    DISTRIBUTION_HEURISTICS,
+    TOPOLOGY_MODE_HEURISTICS,
+    RequestedApproach,
+    requested_approach,
+)
+from zoneward.routing.rules import Reason, RuleLog
+from zoneward.slices.existing import approach_of_slice
+from zoneward.slices.slice_rules import managers_of
+
+_DISTRIBUTION: Final = "spec.trafficDistribution"
+_TOPOLOGY: Final = (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION)
+_NUMBERS: Final = {each.name: each for each in (HINTS_THRESHOLD, MAX_OVERLOAD, STARTING_THRESHOLD)}
+_OWN_NAMES: Final = tuple(
+    f"{names.DOMAIN}/{name}" for name in HEURISTICS if find_heuristic(f"{names.DOMAIN}/{name}") is not None
+)
+_VALUES: Final = {
+    names.TOPOLOGY_AWARE_HINTS_ANNOTATION: (*names.AUTO_VALUES, *names.DISABLED_VALUES),
+    names.TOPOLOGY_MODE_ANNOTATION: (
+        *names.AUTO_VALUES,
+        *names.DISABLED_VALUES,
+        *TOPOLOGY_MODE_HEURISTICS,
+        *_OWN_NAMES,
+    ),
+    names.SUBSETTING_ANNOTATION: (
+        *names.SUBSETTING_AUTO_VALUES,
+        names.SUBSETTING_REQUIRE,
+        *names.SUBSETTING_DISABLED_VALUES,
+    ),
+    names.SUBSETTING_ALGORITHM_ANNOTATION: tuple(SUBSETTING_ALGORITHMS),
+    _DISTRIBUTION: (*DISTRIBUTION_HEURISTICS, *_OWN_NAMES),
+}
+"""Values that a misspelt one may have been meant as. Nothing is accepted or refused by them."""
+_ANNOTATIONS: Final = frozenset(
+    (*_TOPOLOGY, names.SUBSETTING_ANNOTATION, names.SUBSETTING_ALGORITHM_ANNOTATION, *_NUMBERS)
+)
+_KNOWN_ANNOTATIONS: Final = _ANNOTATIONS | {*ADOPTION_MARKS}
+_LONGEST: Final = 100
+"""Characters of a text that may be a slip of the pen; nothing longer is compared."""
+_ALIKE_NAMES: Final = 0.85
+_ALIKE_VALUES: Final = 0.6
+
+
+def setting_findings(view: ClusterView) -> Iterator[Finding]:
+    """The settings of each Service as they are: ``--what-if`` changes none of them."""
+    for service in view.services:
+        yield from _values(service, view.cluster_state.configuration)
+        yield from _deprecated(service, view)
+        yield from _misspelt_annotations(service)
+        yield from _two_settings(service, view.cluster_state.configuration)
+        if view.knows("EndpointSlices"):
+            yield from _only_zoneward(service, view.cluster_state.configuration)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _settings(service: Service) -> dict[str, str]:
+    """Every setting that is there, in the order in which they win."""
+    annotations = service.metadata.annotations or {}
+    found = {name: annotations[name] for name in (names.SUBSETTING_ANNOTATION, *_TOPOLOGY) if annotations.get(name)}
+    distribution = service.spec.traffic_distribution
+    return found if distribution is None else {**found, _DISTRIBUTION: distribution}
+
+
+def _values(view: ServiceView, configuration: Configuration) -> Iterator[Finding]:
+    for name, value in _settings(view.service).items():
+        requested = _requested(_with_only(view.service, name, value), configuration)
+        if requested.accepted is False and requested.accepted_reason is Reason.UNKNOWN_VALUE:
+            yield _unknown(view, name, value, "it counts as not set")
+    annotations = view.service.metadata.annotations or {}
+    algorithm = annotations.get(names.SUBSETTING_ALGORITHM_ANNOTATION)
+    if algorithm is not None and algorithm not in SUBSETTING_ALGORITHMS:
+        then = f"{configuration.subsetting.algorithm} is used"
+        yield _unknown(view, names.SUBSETTING_ALGORITHM_ANNOTATION, algorithm, then)
+    for name, number in _NUMBERS.items():
+        text = annotations.get(name)
+        if text is not None and number.parse(text) is None:
+            message = f"{name}: {quote_value(text)} is not {number.expected}: the configured number is used"
+            yield UNKNOWN_VALUE.finding(view.object, message)
+
+
+def _unknown(view: ServiceView, name: str, value: str, then: str) -> Finding:
+    meant = _nearest(value, _VALUES[name], _ALIKE_VALUES)
+    message = f"{name}: {quote_value(value)} is not a known value, {then}"
+    if meant is None:
+        known = ", ".join(each for each in _VALUES[name] if each and not each[0].islower())
+        return UNKNOWN_VALUE.finding(
+            view.object, message, fix=f"Use one of {known}; or remove the setting." if known else ""
+        )
+    return MISSPELT_VALUE.finding(view.object, f"{message}; {meant} is", fix=_set(view.service, name, meant))
+
+
+def _with_only(service: Service, name: str, value: str) -> Service:
+    """The Service with this setting and no other."""
+    annotations = {key: text for key, text in (service.metadata.annotations or {}).items() if key not in _ANNOTATIONS}
+    if name != _DISTRIBUTION:
+        annotations[name] = value
+    distribution = value if name == _DISTRIBUTION else None
+    return replace(
+        service,
+        metadata=replace(service.metadata, annotations=annotations),
+        spec=replace(service.spec, traffic_distribution=distribution, topology_keys=None),
+    )
+
+
+def _requested(service: Service, configuration: Configuration) -> RequestedApproach:
+    return requested_approach(service, configuration, RuleLog())
+
+
+@lru_cache(maxsize=1 << 12)
+def _nearest(text: str, known: tuple[str, ...], alike: float) -> str | None:
+    """The known text that was probably meant; letter case and blanks around it make no difference."""
+    folded = text.strip().casefold()
+    if not folded or len(folded) > _LONGEST:
+        return None
+    # Of texts that differ in their case alone the first counts.
+    by_folded = {each.casefold(): each for each in reversed(known) if each}
+    near = get_close_matches(folded, by_folded, n=1, cutoff=alike)
+    return by_folded[near[0]] if near else None
+
+
+def _set(service: Service, name: str, value: str | None, *, instead_of: str | None = None) -> str:
+    """The command that sets a setting (``None`` removes it), and takes another annotation away."""
+    where = f"kubectl -n {shlex.quote(service.metadata.namespace)}"
+    what = shlex.quote(service.metadata.name)
+    if name == _DISTRIBUTION:
+        text = "null" if value is None else f'"{value}"'
+        return f"""{where} patch service {what} -p '{{"spec":{{"trafficDistribution":{text}}}}}'"""
+    marks = f"{shlex.quote(name)}-" if value is None else f"{shlex.quote(name)}={shlex.quote(value)}"
+    if instead_of is not None:
+        marks += f" {shlex.quote(instead_of)}-"
+    return f"{where} annotate --overwrite service {what} {marks}"
+
+
+# --- other names, other settings --------------------------------------------------------------------------------------
+
+
+def _deprecated(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
+    service = view.service
+    old, new = _TOPOLOGY
+    annotations = service.metadata.annotations or {}
+    if old in annotations:
+        message = f"{old} is deprecated, and hides {new} where both are there"
+        value = annotations.get(new) or annotations[old] or "Disabled"
+        yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, new, value, instead_of=old))
+    # Proxies that honor hints for nodes came with the new name.
+    if service.spec.traffic_distribution == names.PREFER_CLOSE and cluster.all_honor_node_hints:
+        message = f"{_DISTRIBUTION}: {names.PREFER_CLOSE} is a deprecated name of {names.PREFER_SAME_ZONE}"
+        yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, _DISTRIBUTION, names.PREFER_SAME_ZONE))
+    if service.spec.topology_keys:
+        message = "spec.topologyKeys overrides every newer setting; Kubernetes 1.22 removed it"
+        fix = "Remove spec.topologyKeys, and ask for PreferSameZone or Auto."
+        yield DEPRECATED_SETTING.finding(view.object, message, fix=fix)
+
+
+def _misspelt_annotations(view: ServiceView) -> Iterator[Finding]:
+    annotations = view.service.metadata.annotations or {}
+    known = tuple(sorted(_ANNOTATIONS))
+    for name, value in annotations.items():
+        if name in _KNOWN_ANNOTATIONS or len(name) > _LONGEST:
+            continue
+        meant = _nearest(name, known, _ALIKE_NAMES)
+        if meant is not None:
+            fix = _set(view.service, meant, value if len(value) <= _LONGEST else "...", instead_of=name)
+            yield MISSPELT_ANNOTATION.finding(
+                view.object, f"nobody reads the annotation {name}; {meant} is one", fix=fix
+            )
+
+
+def _two_settings(view: ServiceView, configuration: Configuration) -> Iterator[Finding]:
+    service = view.service
+    set_ = {
+        name: value
+        for name, value in _settings(service).items()
+        if value not in names.DISABLED_VALUES and (name != names.SUBSETTING_ANNOTATION or requests_subsetting(service))
+    }
+    if len(set_) < 2:
+        return
+    requested = _requested(service, configuration)
+    both = " and ".join(f"{name}: {_shown(value)}" for name, value in set_.items())
+    wins = f": {requested.accepted_detail} wins" if requested.accepted else ""
+    yield TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}")
+
+
+def _shown(value: str) -> str:
+    quoted = quote_value(value)
+    return value if quoted == repr(value) and value.isprintable() else quoted
+
+
+def _only_zoneward(view: ServiceView, configuration: Configuration) -> Iterator[Finding]:
+    requested = _requested(view.service, configuration)
+    if not requested.accepted or requested.heuristic is None or not _is_built_in(view):
+        return
+    upstream = _requested(view.service, configuration.as_upstream())
+    if upstream.heuristic is None:
+        manager = names.BUILT_IN_MANAGER
+        message = f"{requested.accepted_detail}: {manager} writes the slices of the Service, and does not know it"
+        yield ONLY_ZONEWARD.finding(view.object, message)
+
+
+def _is_built_in(view: ServiceView) -> bool:
+    """Whether the built-in controller writes all slices; ours that carry its label say what they were written for."""
+    return managers_of(view.slices) == (names.BUILT_IN_MANAGER,) and not any(map(approach_of_slice, view.slices))

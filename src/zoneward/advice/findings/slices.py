@@ -1,0 +1,173 @@
+"""Findings 6xx: the EndpointSlices that exist, beside the plan and the Pods."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
+from zoneward.advice.findings.codes import (
+    HINTS_OVERLOAD,
+    HINTS_VOID_BY_OTHERS,
+    INCOMPLETE_HINTS,
+    NO_HINTS,
+    SLICES_DIFFER_FROM_PODS,
+    TWO_WRITERS,
+    Code,
+    Finding,
+)
+from zoneward.advice.findings.overload import overload_now
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
+from zoneward.routing.rules import counted, listed
+from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.slices.existing import approach_of_slice
+from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed, plan_service
+from zoneward.slices.slice_rules import managers_of
+
+_CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
+"""Managers that make slices of Pods. All others have endpoints from elsewhere."""
+
+
+def slice_findings(view: ClusterView) -> Iterator[Finding]:
+    """At most one finding of each code for a Service: that of its first address family that has one."""
+    checks: tuple[tuple[Code, Callable[[ServiceView, FamilyPlan, ClusterView], str | None]], ...] = (
+        (HINTS_VOID_BY_OTHERS, _void),
+        (TWO_WRITERS, _two_writers),
+        (HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
+        (SLICES_DIFFER_FROM_PODS, _difference),
+        (INCOMPLETE_HINTS, _incomplete),
+        (NO_HINTS, _no_hints),
+    )
+    for service in view.services:
+        for code, check in checks:
+            if view.knows(*code.needs):
+                messages = (check(service, family, view) for family in service.plan.families)
+                message = next(filter(None, messages), None)
+                if message is not None:
+                    yield code.finding(service.object, message)
+
+
+def _void(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
+    """A Service that asks for nothing loses none."""
+    return family.void_hints if service.asks else None
+
+
+def _of_family(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
+    return tuple(each for each in service.slices if each.address_type == family.address_type)
+
+
+def is_of_controller(slice_: EndpointSlice) -> bool:
+    """Whether a controller has made a slice of Pods, by its label."""
+    return _manager(slice_) in _CONTROLLERS
+
+
+def _of_controllers(service: ServiceView, family: FamilyPlan) -> tuple[EndpointSlice, ...]:
+    return tuple(filter(is_of_controller, _of_family(service, family)))
+
+
+def _manager(slice_: EndpointSlice) -> str | None:
+    return (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
+
+
+# --- writers ----------------------------------------------------------------------------------------------------------
+
+
+def _two_writers(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
+    """Both controllers have slices with endpoints, or two managers list the same endpoint."""
+    slices = [each for each in _of_family(service, family) if each.endpoints]
+    managers = managers_of(slices)
+    if len(managers) < 2:
+        return None
+    manager_of: dict[EndpointIdentity, str | None] = {}
+    twice: set[EndpointIdentity] = set()
+    writers: set[str | None] = set()
+    for each in slices:
+        manager = _manager(each)
+        for endpoint in each.endpoints or ():
+            key = identity(endpoint)
+            other = manager_of.setdefault(key, manager)
+            if other != manager:
+                twice.add(key)
+                writers.update((manager, other))
+    if twice:
+        who = " and ".join(sorted(each or "nobody named" for each in writers))
+        return f"{counted(len(twice), 'endpoint')} in slices of {who}: proxies take either copy"
+    if set(_CONTROLLERS) <= set(managers):
+        return f"slices of {' and '.join(_CONTROLLERS)}"
+    return None
+
+
+# --- slices and Pods --------------------------------------------------------------------------------------------------
+
+
+def _difference(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
+    """Ready endpoints that only the Pods or only the slices have, and those in another zone."""
+    if not is_managed(service.service) or is_deleting(service.service):
+        return None
+    planned = _ready(family.changes.after)
+    listed_ = _ready(_of_controllers(service, family))
+    missing = [_named(each) for key, each in planned.items() if key not in listed_]
+    extra = [_named(each) for key, each in listed_.items() if key not in planned]
+    moved = [
+        _named(each) for key, each in planned.items() if key in listed_ and (listed_[key].zone or None) != each.zone
+    ]
+    parts = (
+        (missing, "ready pod", "missing in the slices"),
+        (extra, "ready endpoint", "without such a ready pod"),
+        (moved, "endpoint", "with another zone than the node of the pod"),
+    )
+    found = [f"{counted(len(all_), noun)} {what} ({listed(tuple(sorted(all_)))})" for all_, noun, what in parts if all_]
+    return ", ".join(found) or None
+
+
+def _ready(slices: Iterable[EndpointSlice]) -> dict[EndpointIdentity, Endpoint]:
+    return {identity(one): one for each in slices for one in each.endpoints or () if is_ready(one)}
+
+
+def _named(endpoint: Endpoint) -> str:
+    target = endpoint.target_ref
+    return target.name if target is not None and target.name else ", ".join(endpoint.addresses or ())
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+
+def _has_hints(endpoint: Endpoint) -> bool:
+    hints = endpoint.hints
+    return hints is not None and bool(hints.for_zones or hints.for_nodes)
+
+
+def _incomplete(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
+    slices = _of_controllers(service, family)
+    if any(group_of_slice(each) is not None for each in slices):
+        return None
+    ready = [endpoint for endpoint in endpoints_of_all_ports(slices) if is_ready(endpoint)]
+    without = [_named(endpoint) for endpoint in ready if not _has_hints(endpoint)]
+    if not without or len(without) == len(ready):
+        return None
+    return f"{len(without)} of {counted(len(ready), 'ready endpoint')} without hints ({listed(tuple(sorted(without)))})"
+
+
+def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> str | None:
+    """Not for settings that the controller of the slices does not know: another finding is about these."""
+    slices = _of_controllers(service, family)
+    if service.is_hypothetical or not family.decision.active or family.decision.has_slice_groups:
+        return None
+    if not any(map(is_ready, endpoints_of_all_ports(slices))) or any(
+        _has_hints(endpoint) for each in slices for endpoint in each.endpoints or ()
+    ):
+        return None
+    planned: FamilyPlan | None = family
+    if not any(approach_of_slice(each) is not None or _manager(each) == names.MANAGER for each in slices):
+        planned = _as_built_in(service, family, view)
+    if planned is None or not any(_has_hints(one) for each in planned.changes.after for one in each.endpoints or ()):
+        return None
+    return f"{family.decision.accepted_message or family.decision.heuristic}: {managers_of(slices)[0]} sets no hints"
+
+
+def _as_built_in(service: ServiceView, family: FamilyPlan, view: ClusterView) -> FamilyPlan | None:
+    """The plan that the built-in controller would have."""
+    state = replace(view.cluster_state, configuration=view.cluster_state.configuration.as_upstream())
+    plan = plan_service(service.service, pods=service.pods, slices=service.slices, cluster_state=state)
+    return next((each for each in plan.families if each.address_type == family.address_type), None)

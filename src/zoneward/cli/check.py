@@ -1,0 +1,172 @@
+"""``zoneward check``: is this cluster fit for zone aware routing?"""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import print_notes, table_width, wants_color
+from zoneward.kube.input_error import InputError
+
+if TYPE_CHECKING:
+    from zoneward.advice.findings.check_cluster import Ignored
+    from zoneward.advice.findings.cluster_view import ClusterView
+    from zoneward.advice.findings.codes import Need
+    from zoneward.cli.planned_services import SelectedServices
+    from zoneward.snapshots.cluster_snapshot import Snapshot
+
+_TOP: Final = 5
+
+
+@click.command("check")
+@planning_options()
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "sarif", "html"]), default="table", show_default=True
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "error"]),
+    help="Exit with status 1 if there is a finding as bad as that, or worse. Without it the status is 0.",
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="CODE[:NAMESPACE/SERVICE]",
+    help="Leave out findings with this code, or those that affect no Service but this one. May be repeated.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=_TOP,
+    show_default=True,
+    metavar="N",
+    help="Lines that each code has in the table; 0 for all.",
+)
+def command(
+    *, options: Options, output: str, fail_on: Literal["warning", "error"] | None, ignored: tuple[str, ...], top: int
+) -> int:
+    """Find what keeps zone aware routing from working: nodes without zones, proxies that ignore hints, settings with
+    mistakes, Services and workloads that cannot spread, slices that do not do what they should. Each finding has a
+    code, a severity, a reason and a fix. It only reads.
+
+    \b
+    zoneward check -A
+    zoneward check -f cluster.json -o sarif --fail-on error
+    zoneward check -A --what-if PreferSameZone --ignore ZW501:shop/cart
+    """
+    rules = tuple(map(_ignored, ignored))
+    from zoneward.advice.findings.check_cluster import check_cluster
+    from zoneward.cli.planned_services import select_services
+    from zoneward.kube.gc_tuning import without_gc
+
+    with without_gc():
+        selected = select_services(options, workloads=True)
+        checked = check_cluster(view_cluster(selected, options), ignored=rules)
+    print_notes(options, selected.notes)
+    if output == "table":
+        from zoneward.report.check_table import check_table
+        from zoneward.report.terminal_text import render_text
+
+        text = render_text(check_table(checked, top=top), color=wants_color(options), width=table_width(), crop=False)
+        click.echo(text, nl=False, color=True)
+    elif output == "html":
+        from zoneward.report.check_page import check_page
+        from zoneward.report.check_table import summary
+
+        sys.stdout.buffer.write(check_page(checked, summary=summary(checked)).encode())
+    else:
+        from zoneward.report.plan_json import to_json
+
+        if output == "json":
+            from zoneward.report.check_json import check_document as document
+        else:
+            from zoneward.report.check_sarif import sarif_document as document
+        sys.stdout.buffer.write(to_json(document(checked)))
+    return int(fail_on is not None and checked.has_at_least(fail_on))
+
+
+def _ignored(text: str) -> "Ignored":
+    """Raises InputError."""
+    from zoneward.advice.findings.check_cluster import Ignored
+    from zoneward.advice.findings.codes import CODES
+    from zoneward.cli.near_names import did_you_mean
+
+    code, colon, service = text.partition(":")
+    if code not in CODES:
+        raise InputError("--ignore", f"expected a code such as ZW101, got {code!r}{did_you_mean(code, CODES)}")
+    namespace, slash, name = service.partition("/")
+    if not colon:
+        return Ignored(code)
+    if not (slash and namespace and name) or "/" in name:
+        raise InputError("--ignore", f"expected CODE:NAMESPACE/SERVICE, got {text!r}")
+    return Ignored(code, (namespace, name))
+
+
+def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView":
+    """The cluster as checks see it."""
+    from zoneward.advice.findings.cluster_view import ClusterView, view_service
+    from zoneward.advice.node_proxies import same_proxy_everywhere
+    from zoneward.advice.proxy_kinds import PROXY_KINDS
+    from zoneward.cli.planned_services import with_what_if
+    from zoneward.kube.workload_objects import (
+        HorizontalPodAutoscaler,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        Workload,
+    )
+
+    snapshot = selected.snapshot
+    proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.consumer])
+    services = tuple(
+        view_service(
+            service,
+            asking=with_what_if(service, options),
+            pods=snapshot.pods_of(service),
+            slices=snapshot.slices_of(service),
+            cluster_state=selected.cluster_state,
+            node_proxies=proxies,
+        )
+        for service in selected.services
+    )
+    objects = snapshot.workload_objects
+    return ClusterView(
+        nodes=snapshot.nodes,
+        cluster_state=selected.cluster_state,
+        services=services,
+        node_proxies=proxies,
+        workloads=tuple(each for each in objects if isinstance(each, Workload)),
+        autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
+        claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),
+        volumes=tuple(each for each in objects if isinstance(each, PersistentVolume)),
+        lacking=dict(_lacking(snapshot)),
+    )
+
+
+_KINDS: Final[tuple[tuple["Need", tuple[str, ...]], ...]] = (
+    ("workloads", ("Deployment", "StatefulSet")),
+    ("autoscalers", ("HorizontalPodAutoscaler",)),
+    ("volumes", ("PersistentVolumeClaim", "PersistentVolume")),
+)
+"""The kinds of workload objects that checks need."""
+
+
+def _lacking(snapshot: "Snapshot") -> Iterable[tuple["Need", str]]:
+    """What is not known, and why."""
+    from zoneward.advice.findings.slices import is_of_controller
+
+    if not snapshot.nodes:
+        yield "Nodes", "there are no Nodes in the snapshot"
+    if not snapshot.has_pods:
+        yield "Pods", "there are no Pods in the snapshot"
+    if not any(map(is_of_controller, snapshot.slices)):
+        yield "EndpointSlices", "there are no EndpointSlices of a controller in the snapshot"
+    there = {type(each).__name__ for each in snapshot.workload_objects}
+    for need, kinds in _KINDS:
+        unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
+        if unread is not None:
+            yield need, f"{unread}s cannot be read ({snapshot.unread_workloads[unread]})"
+        elif not snapshot.lists_workloads and not there.intersection(kinds):
+            yield need, f"there are no {' and no '.join(f'{kind}s' for kind in kinds)} in the snapshot"

@@ -1,0 +1,36 @@
+"""Lists workloads, autoscalers and volumes. No decision needs them: a missing permission costs some checks."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
+from zoneward.client.list_pager import ListScope, list_all
+from zoneward.client.resources import WORKLOADS, WatchedResource
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.kube.workload_objects import WorkloadObject, normalized
+
+
+async def list_workload_objects(
+    transport: ReadTransport, *, namespaces: Sequence[str] | None
+) -> tuple[tuple[WorkloadObject, ...], dict[str, str]]:
+    """All of them in some namespaces, or with None in all, that can be read; and by kind why others cannot."""
+    unread: dict[str, str] = {}
+
+    async def listed(resource: WatchedResource[Any]) -> tuple[WorkloadObject, ...]:
+        scopes = [ListScope(namespace=each) for each in namespaces or ()] if resource.namespaced else []
+        found: list[WorkloadObject] = []
+        try:
+            for scope in scopes or (ListScope(),):
+                # What cannot be decoded says nothing.
+                objects = await list_all(transport, resource, scope, on_unreadable=lambda _each: None)
+                found += map(normalized, objects)
+        except CallFailed as error:
+            # A server that does not know the kind has none.
+            if not isinstance(error, NotFound):
+                unread[resource.kind] = "no permission" if isinstance(error, Forbidden) else error.message
+            return ()
+        return tuple(found)
+
+    found = await asyncio.gather(*map(listed, WORKLOADS))
+    return tuple(each for objects in found for each in objects), unread

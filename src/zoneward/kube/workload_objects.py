@@ -1,0 +1,213 @@
+"""Workloads, autoscalers and volumes, of which only the checks read a few fields: no decision depends on them.
+
+As in `zoneward.kube.objects`: names are the API's own, and each list and map may be null. What cannot be read of such
+an object says nothing, and is no mistake.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from zoneward.kube.input_checks import DEFAULT_NAMESPACE
+from zoneward.kube.objects import Int32
+
+
+class _WorkloadPart(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """What every struct here shares."""
+
+
+class WorkloadMeta(_WorkloadPart, frozen=True, gc=False):
+    """``namespace`` is empty for a PersistentVolume. Only objects of a live cluster have a ``resource_version``."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str | None = None
+
+
+class NodeSelectorRequirement(_WorkloadPart, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(_WorkloadPart, frozen=True, gc=False):
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(_WorkloadPart, frozen=True, gc=False):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class NodeAffinity(_WorkloadPart, frozen=True, gc=False):
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+# --- pod templates ----------------------------------------------------------------------------------------------------
+
+
+class PodSelector(_WorkloadPart, frozen=True, gc=False):
+    """``metav1.LabelSelector``. An empty one selects everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class PodAffinityTerm(_WorkloadPart, frozen=True, gc=False):
+    topology_key: str = ""
+    label_selector: PodSelector | None = None
+
+
+class WeightedPodAffinityTerm(_WorkloadPart, frozen=True, gc=False):
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(_WorkloadPart, frozen=True, gc=False):
+    """Of affinity and of anti-affinity: they have the same fields."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class TemplateAffinity(_WorkloadPart, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(_WorkloadPart, frozen=True, gc=False):
+    topology_key: str = ""
+
+
+class ClaimSource(_WorkloadPart, frozen=True, gc=False):
+    claim_name: str = ""
+
+
+class Volume(_WorkloadPart, frozen=True, gc=False):
+    persistent_volume_claim: ClaimSource | None = None
+
+
+class TemplateSpec(_WorkloadPart, frozen=True, gc=False):
+    """What a pod template says about where its Pods may run."""
+
+    node_selector: dict[str, str] | None = None
+    affinity: TemplateAffinity | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+
+
+class TemplateMeta(_WorkloadPart, frozen=True, gc=False):
+    labels: dict[str, str] | None = None
+
+
+class PodTemplate(_WorkloadPart, frozen=True, gc=False):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: TemplateSpec = TemplateSpec()
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+class DeploymentSpec(_WorkloadPart, frozen=True, gc=False):
+    replicas: Int32 | None = None
+    """1 where it is absent."""
+    template: PodTemplate = PodTemplate()
+
+
+class Deployment(_WorkloadPart, frozen=True, gc=False):
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+
+
+class ClaimTemplateMeta(_WorkloadPart, frozen=True, gc=False):
+    name: str = ""
+
+
+class ClaimTemplate(_WorkloadPart, frozen=True, gc=False):
+    metadata: ClaimTemplateMeta = ClaimTemplateMeta()
+
+
+class StatefulSetSpec(_WorkloadPart, frozen=True, gc=False):
+    replicas: Int32 | None = None
+    """1 where it is absent."""
+    template: PodTemplate = PodTemplate()
+    volume_claim_templates: tuple[ClaimTemplate, ...] | None = None
+
+
+class StatefulSet(_WorkloadPart, frozen=True, gc=False):
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+
+
+class ScaleTarget(_WorkloadPart, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+
+
+class AutoscalerSpec(_WorkloadPart, frozen=True, gc=False):
+    scale_target_ref: ScaleTarget = ScaleTarget()
+
+
+class HorizontalPodAutoscaler(_WorkloadPart, frozen=True, gc=False):
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: AutoscalerSpec = AutoscalerSpec()
+
+
+class ClaimSpec(_WorkloadPart, frozen=True, gc=False):
+    volume_name: str = ""
+    """Empty while the claim is not bound."""
+
+
+class PersistentVolumeClaim(_WorkloadPart, frozen=True, gc=False):
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: ClaimSpec = ClaimSpec()
+
+
+class VolumeNodeAffinity(_WorkloadPart, frozen=True, gc=False):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(_WorkloadPart, frozen=True, gc=False):
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(_WorkloadPart, frozen=True, gc=False):
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: VolumeSpec = VolumeSpec()
+
+
+Workload = Deployment | StatefulSet
+WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | PersistentVolume
+WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
+    ("apps/v1", "Deployment"): Deployment,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): HorizontalPodAutoscaler,
+    ("v1", "PersistentVolumeClaim"): PersistentVolumeClaim,
+    ("v1", "PersistentVolume"): PersistentVolume,
+}
+"""By apiVersion and kind."""
+
+
+def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:
+    """Read one from undecoded JSON or from what YAML gave; None for what cannot be read or has no name."""
+    try:
+        found = (
+            msgspec.json.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
+        )
+        # Half of a surrogate pair could never be printed.
+        msgspec.json.encode(found)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return normalized(found) if found.metadata.name else None
+
+
+def normalized(found: WorkloadObject) -> WorkloadObject:
+    """The object as files have it: in a namespace where its kind has one, without a version."""
+    meta = found.metadata
+    namespace = "" if isinstance(found, PersistentVolume) else meta.namespace or DEFAULT_NAMESPACE
+    return replace(found, metadata=replace(meta, namespace=namespace, resource_version=None))

@@ -1,0 +1,396 @@
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+from tests.advice.findings.viewing import (
+    ZONES,
+    a_deployment,
+    a_stateful_set,
+    a_view,
+    an_autoscaler,
+    built_in,
+    managed_by,
+    without_hints,
+)
+from tests.builders.structs import NAMESPACE, SERVICE, a_node, a_service, a_slice, an_endpoint, nodes_in, pods_in
+
+from zoneward.advice.findings.check_cluster import Ignored, check_cluster
+from zoneward.advice.findings.cluster_view import ClusterView
+from zoneward.advice.findings.codes import CODES, Finding
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.kube.workload_objects import (
+    ClaimSource,
+    ClaimSpec,
+    ClaimTemplate,
+    ClaimTemplateMeta,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSelector,
+    TemplateAffinity,
+    Volume,
+    VolumeNodeAffinity,
+    VolumeSpec,
+    WeightedPodAffinityTerm,
+    WorkloadMeta,
+)
+from zoneward.routing.configuration import Configuration
+
+CONTROL_PLANE: Final = names.NODE_EXCLUDED_LABELS[0]
+EVEN: Final = dict.fromkeys(ZONES, 4)
+NODES: Final = nodes_in(EVEN)
+PODS: Final = pods_in(dict.fromkeys(ZONES, 3))
+SAME_ZONE: Final = a_service(distribution=names.PREFER_SAME_ZONE)
+LOPSIDED: Final = pods_in({"a": 1, "b": 4, "c": 4})
+"""The pod in zone a gets three times the load of a fair one."""
+IN_ZONE_A: Final = NodeSelector(
+    node_selector_terms=(
+        NodeSelectorTerm(
+            match_expressions=(NodeSelectorRequirement(key=names.ZONE_LABEL, operator="In", values=("a",)),)
+        ),
+    )
+)
+
+
+def own_affinity(key: str) -> TemplateAffinity:
+    term = PodAffinityTerm(topology_key=key, label_selector=PodSelector(match_labels={"app": SERVICE}))
+    return TemplateAffinity(pod_affinity=PodAffinity(required=(term,)))
+
+
+def a_claim(name: str, volume: str = "volume-a") -> PersistentVolumeClaim:
+    meta = WorkloadMeta(name=name, namespace=NAMESPACE)
+    return PersistentVolumeClaim(metadata=meta, spec=ClaimSpec(volume_name=volume))
+
+
+VOLUME_A: Final = PersistentVolume(
+    metadata=WorkloadMeta(name="volume-a"),
+    spec=VolumeSpec(node_affinity=VolumeNodeAffinity(required=IN_ZONE_A)),
+)
+CASES: Final[dict[str, Callable[[], ClusterView]]] = {
+    "ZW101": lambda: a_view(nodes=(*NODES, a_node("bare", None))),
+    "ZW102": lambda: a_view(nodes=nodes_in({"a": 4}), pods=pods_in({"a": 3})),
+    "ZW103": lambda: a_view(nodes=nodes_in({"a": 8, "b": 4, "c": 4})),
+    "ZW104": lambda: a_view(nodes=(*NODES[:2], a_node("node-c", "c", cpu=None))),
+    "ZW105": lambda: a_view(nodes=(a_node(ready=False),)),
+    "ZW201": lambda: a_view(proxies="kube-router"),
+    "ZW202": lambda: a_view(proxies="kube-proxy-1.28"),
+    "ZW203": lambda: a_view(proxies={"node-a": "kube-proxy-1.30"}),
+    "ZW301": lambda: a_view(a_service("auot")),
+    "ZW302": lambda: a_view(a_service("yes-please")),
+    "ZW303": lambda: a_view(a_service(old="Auto")),
+    "ZW304": lambda: a_view(a_service(annotations={"service.kubernetes.io/topology-aware-routing": "Auto"})),
+    "ZW305": lambda: a_view(a_service("Auto", distribution=names.PREFER_SAME_ZONE)),
+    "ZW306": lambda: a_view(a_service("PreferZone")),
+    "ZW401": lambda: a_view(a_service("Auto"), pods=pods_in({"a": 1, "b": 1})),
+    "ZW402": lambda: a_view(a_service("Auto"), pods=pods_in({"a": 2, "b": 1, "c": 1})),
+    "ZW403": lambda: a_view(pods=pods_in({"a": 3, "b": 3})),
+    "ZW404": lambda: a_view(a_service(distribution=names.PREFER_SAME_ZONE, internal="Local")),
+    "ZW405": lambda: a_view(a_service("Auto"), nodes=(*NODES, a_node("bare", None, labels={CONTROL_PLANE: ""})),
+                            pods=(*PODS, *unzoned())),
+    "ZW501": lambda: a_view(workloads=(a_deployment(topology_spread_constraints=None),)),
+    "ZW502": lambda: a_view(workloads=(a_deployment(node_selector={names.ZONE_LABEL: "a"}),)),
+    "ZW503": lambda: a_view(
+        workloads=(a_deployment(volumes=(Volume(persistent_volume_claim=ClaimSource(claim_name="data")),)),),
+        claims=(a_claim("data"),),
+        volumes=(VOLUME_A,),
+    ),
+    "ZW504": lambda: a_view(pods=LOPSIDED, autoscalers=(an_autoscaler(),)),
+    "ZW601": lambda: a_view(slices=(*built_in(SAME_ZONE, NODES, PODS), another())),
+    "ZW602": lambda: a_view(slices=twice(SAME_ZONE)),
+    "ZW603": lambda: a_view(pods=LOPSIDED),
+    "ZW604": lambda: a_view(slices=built_in(SAME_ZONE, NODES, PODS[1:])),
+    "ZW605": lambda: a_view(slices=[without_hints(each, first=2) for each in built_in(SAME_ZONE, NODES, PODS)]),
+    "ZW606": lambda: a_view(slices=[without_hints(each) for each in built_in(SAME_ZONE, NODES, PODS)]),
+}  # fmt: skip
+"""A cluster for each code that has a finding with it."""
+
+
+def unzoned() -> tuple[Pod, ...]:
+    (pod,) = pods_in({"d": 1})
+    return (replace(pod, spec=replace(pod.spec, node_name="bare")),)
+
+
+def another() -> EndpointSlice:
+    return a_slice("other", an_endpoint("10.9.9.9", "a"), manager="mesh.example", owner=None)
+
+
+def twice(service: Service) -> list[EndpointSlice]:
+    slices = built_in(service, NODES, PODS)
+    return [*slices, *(managed_by(names.MANAGER, each, name="ours") for each in slices)]
+
+
+def found(view: ClusterView, code: str) -> list[Finding]:
+    return [each for each in check_cluster(view).findings if each.code == code]
+
+
+def only(view: ClusterView, code: str) -> Finding:
+    (finding,) = found(view, code)
+    return finding
+
+
+def test_every_code_has_a_cluster_that_provokes_it() -> None:
+    assert CASES.keys() == CODES.keys()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_is_found_where_its_trouble_is(code: str) -> None:
+    finding = found(CASES[code](), code)[0]
+    assert finding.severity == CODES[code].severity
+    assert finding.message
+    assert finding.fix
+    assert finding.docs == f"docs/check.md#{code.lower()}"
+
+
+@pytest.mark.parametrize("service", [SAME_ZONE, a_service("Auto"), a_service()], ids=["PreferSameZone", "Auto", "none"])
+def test_a_clean_cluster_has_no_findings(service: Service) -> None:
+    assert check_cluster(a_view(service, autoscalers=(an_autoscaler(),))).findings == ()
+
+
+def test_the_page_has_a_section_for_each_code_with_its_title_and_severity() -> None:
+    page = (Path(__file__).parents[3] / "docs/check.md").read_text()
+    sections = dict(re.findall(r"^### (ZW\d+)\n\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(CODES)
+    for code in CODES.values():
+        assert sections[code.code].startswith(f"**{code.title}.** `{code.severity}`"), code
+        assert "\nWhy it matters: " in sections[code.code], code
+        assert "\nFix: " in sections[code.code], code
+
+
+# --- one by one -------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_does_not_count_for_demand_needs_no_zone() -> None:
+    bare = (a_node("control", None, labels={CONTROL_PLANE: ""}), a_node("gone", None, ready=False))
+    assert not found(a_view(nodes=(*NODES, *bare)), "ZW101")
+
+
+def test_zones_are_skewed_from_the_threshold_that_hints_start_below() -> None:
+    assert not found(a_view(nodes=nodes_in({"a": 119, "b": 90, "c": 91})), "ZW103")
+    assert found(a_view(nodes=nodes_in({"a": 120, "b": 90, "c": 90})), "ZW103")
+
+
+def test_a_proxy_finding_of_a_service_names_what_is_ignored_on_how_many_nodes() -> None:
+    view = a_view(a_service(distribution=names.PREFER_SAME_NODE), proxies={"node-a": "kube-proxy-1.33"})
+    assert "kube-proxy 1.33 on 1 node ignores hints for nodes" in only(view, "ZW202").message
+    groups = only(a_view(a_service(subsetting="Auto"), pods=pods_in(dict.fromkeys(ZONES, 6))), "ZW202")
+    assert "ignores slice groups" in groups.message
+
+
+@pytest.mark.parametrize(
+    ("service", "meant"),
+    [
+        (a_service("auot"), "topology-mode=Auto"),
+        (a_service("preferzone"), "topology-mode=PreferZone"),
+        (a_service(old="AUTO"), "topology-aware-hints=Auto"),
+        (a_service(distribution="PreferSamezone"), '"trafficDistribution":"PreferSameZone"'),
+        (a_service(subsetting="auto"), "subsetting=Auto"),
+        (a_service(subsetting="Auto", algorithm="local-wieghted"), "subsetting-algorithm=local-weighted"),
+    ],
+    ids=str,
+)
+def test_a_misspelt_value_is_fixed_to_the_one_that_was_meant(service: Service, meant: str) -> None:
+    assert meant in only(a_view(service), "ZW301").fix
+
+
+def test_each_setting_is_judged_even_where_another_one_wins() -> None:
+    view = a_view(a_service("Auto", subsetting="Auto", distribution="nonsense", threshold="a lot"))
+    assert [each.message.partition(":")[0] for each in found(view, "ZW302")] == [
+        "spec.trafficDistribution",
+        names.HINTS_THRESHOLD_ANNOTATION,
+    ]
+
+
+def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None:
+    service = a_service(distribution=names.PREFER_CLOSE)
+    assert found(a_view(service), "ZW303")
+    assert not found(a_view(service, proxies={"node-a": "kube-proxy-1.33"}), "ZW303")
+
+
+def test_a_setting_that_is_switched_off_is_no_second_setting() -> None:
+    assert not found(a_view(a_service("Disabled", distribution=names.PREFER_SAME_ZONE)), "ZW305")
+
+
+def test_zonewards_own_settings_are_fine_where_it_writes_the_slices() -> None:
+    service = a_service("PreferZone")
+    slices = [managed_by(names.MANAGER, each) for each in built_in(SAME_ZONE, NODES, PODS)]
+    assert not found(a_view(service, slices=slices), "ZW306")
+
+
+def test_a_plan_that_would_overload_is_left_to_the_finding_about_hints_in_force() -> None:
+    assert not found(a_view(pods=LOPSIDED), "ZW402")
+    slices = [without_hints(each) for each in built_in(SAME_ZONE, NODES, LOPSIDED)]
+    assert found(a_view(pods=LOPSIDED, slices=slices), "ZW402")
+
+
+def test_what_if_asks_in_place_of_the_service() -> None:
+    plain = a_service()
+    view = a_view(plain, asking=SAME_ZONE, pods=LOPSIDED)
+    assert [each.code for each in check_cluster(view).findings] == ["ZW402"]
+
+
+def test_a_workload_of_services_that_ask_for_nothing_is_an_info() -> None:
+    view = a_view(a_service(), workloads=(a_deployment(topology_spread_constraints=None),))
+    assert only(view, "ZW501").severity == "info"
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        a_deployment(topology_spread_constraints=None, replicas=1),
+        a_deployment(topology_spread_constraints=None, replicas=None),
+        a_deployment(topology_spread_constraints=None, labels={"app": "other"}),
+        a_deployment(
+            topology_spread_constraints=None,
+            affinity=TemplateAffinity(
+                pod_anti_affinity=PodAffinity(
+                    preferred=(WeightedPodAffinityTerm(pod_affinity_term=PodAffinityTerm(topology_key=names.ZONE_LABEL)),)
+                )
+            ),
+        ),
+    ],
+    ids=["one replica", "the default of one", "no Service", "anti-affinity"],
+)  # fmt: skip
+def test_not_every_workload_needs_a_spread_constraint(workload: object) -> None:
+    assert not found(a_view(workloads=(workload,)), "ZW501")
+
+
+@pytest.mark.parametrize(
+    ("affinity", "message"),
+    [
+        (TemplateAffinity(node_affinity=NodeAffinity(required=IN_ZONE_A)), "matches no node in the zones b, c"),
+        (own_affinity(names.ZONE_LABEL), "all of its pods in one zone"),
+        (own_affinity("kubernetes.io/hostname"), "all of its pods on one node"),
+    ],
+    ids=["nodes", "zone", "node"],
+)
+def test_required_affinity_is_found_in_each_form(affinity: TemplateAffinity, message: str) -> None:
+    assert message in only(a_view(workloads=(a_deployment(affinity=affinity),)), "ZW502").message
+
+
+def requirement(operator: str, *values: str) -> NodeSelector:
+    each = NodeSelectorRequirement(key="size", operator=operator, values=values or None)
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(), NodeSelectorTerm(match_expressions=(each,))))
+
+
+@pytest.mark.parametrize(
+    ("required", "closed"),
+    [
+        (requirement("In", "2", "3"), "zone c"),
+        (requirement("NotIn", "3"), "zone b"),
+        (requirement("Exists"), "zone c"),
+        (requirement("DoesNotExist"), "the zones a, b"),
+        (requirement("Gt", "2"), "the zones a, c"),
+        (requirement("Lt", "3"), "the zones b, c"),
+        (requirement("Like", "2"), "the zones a, b, c"),
+        (requirement("Gt", "9" * 5000), "the zones a, b, c"),
+        (NodeSelector(), "the zones a, b, c"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_node_affinity_is_read_as_the_scheduler_reads_it(required: NodeSelector, closed: str) -> None:
+    nodes = (a_node(labels={"size": "2"}), a_node("node-b", "b", labels={"size": "3"}), a_node("node-c", "c"))
+    affinity = TemplateAffinity(node_affinity=NodeAffinity(required=required))
+    view = a_view(nodes=nodes, workloads=(a_deployment(affinity=affinity),))
+    assert only(view, "ZW502").message.endswith(f"matches no node in {closed}")
+
+
+def test_volumes_of_a_stateful_set_must_reach_all_zones_together() -> None:
+    claims = (ClaimTemplate(metadata=ClaimTemplateMeta(name="data")),)
+    bound = tuple(a_claim(f"data-{SERVICE}-{number}") for number in range(3))
+    view = a_view(workloads=(a_stateful_set(claims=claims),), claims=bound, volumes=(VOLUME_A,))
+    assert only(view, "ZW503").message == "none of its volumes data-cart-* can be mounted in the zones b, c"
+    assert not found(a_view(workloads=(a_stateful_set(claims=claims),), claims=bound[:2], volumes=(VOLUME_A,)), "ZW503")
+
+
+def test_an_autoscaler_of_something_else_is_no_concern() -> None:
+    assert not found(a_view(pods=LOPSIDED, autoscalers=(an_autoscaler("ReplicaSet"), an_autoscaler(name="x"))), "ZW504")
+
+
+def test_slices_with_other_endpoints_of_another_manager_are_no_second_writer() -> None:
+    assert not found(CASES["ZW601"](), "ZW602")
+
+
+def test_the_difference_between_slices_and_pods_is_told_in_full() -> None:
+    (slice_,) = built_in(SAME_ZONE, NODES, PODS)
+    endpoints = slice_.endpoints or ()
+    changed = (replace(endpoints[0], zone="c"), *endpoints[2:], an_endpoint("10.7.7.7", "a", pod="gone"))
+    message = only(a_view(slices=[replace(slice_, endpoints=changed)]), "ZW604").message
+    assert message == (
+        "1 ready pod missing in the slices (a-0001), 1 ready endpoint without such a ready pod (gone),"
+        " 1 endpoint with another zone than the node of the pod (a-0000)"
+    )
+
+
+def test_hints_are_missed_only_where_the_controller_of_the_slices_would_give_them() -> None:
+    pods = pods_in({"a": 2, "b": 1, "c": 1})
+    service = a_service(threshold="80%", mode="Auto")
+    assert not found(a_view(service, pods=pods, slices=built_in(service, NODES, pods)), "ZW606")
+
+
+# --- all together -----------------------------------------------------------------------------------------------------
+
+
+def test_findings_come_the_worst_first_then_by_code_and_object() -> None:
+    view = a_view(
+        a_service("auot", old=None), nodes=(*NODES, a_node("z", None), a_node("y", None)), proxies="kube-router"
+    )
+    findings = check_cluster(view).findings
+    keys = [(each.severity, each.code, each.object.name) for each in findings]
+    assert keys[:3] == [("error", "ZW101", "y"), ("error", "ZW101", "z"), ("error", "ZW201", "node-a")]
+    assert sorted(keys) == keys
+
+
+@pytest.mark.parametrize("key", [None, (NAMESPACE, SERVICE)], ids=["code", "service"])
+def test_an_ignored_finding_is_left_out_and_counted(key: tuple[str, str] | None) -> None:
+    checked = check_cluster(CASES["ZW501"](), ignored=[Ignored("ZW501", key)])
+    assert (checked.findings, checked.ignored) == ((), 1)
+
+
+def test_a_finding_about_several_services_stays_until_all_are_ignored() -> None:
+    view = CASES["ZW501"]()
+    (service,) = view.services
+    meta = replace(service.service.metadata, name="second")
+    second = a_view(
+        replace(service.service, metadata=meta, spec=replace(service.service.spec, selector={"app": SERVICE}))
+    )
+    both = ClusterView(view.nodes, view.cluster_state, (service, *second.services), view.node_proxies, view.workloads)
+    first = Ignored("ZW501", (NAMESPACE, SERVICE))
+    (finding,) = [each for each in check_cluster(both, ignored=[first]).findings if each.code == "ZW501"]
+    assert finding.services == ((NAMESPACE, "second"),)
+    assert not [
+        each
+        for each in check_cluster(both, ignored=[first, Ignored("ZW501", (NAMESPACE, "second"))]).findings
+        if each.code == "ZW501"
+    ]
+
+
+@pytest.mark.parametrize("need", sorted({need for code in CODES.values() for need in code.needs}))
+def test_what_is_lacking_is_told_and_costs_exactly_the_codes_that_need_it(need: str) -> None:
+    lacking = {need: "no permission"}
+    checked = check_cluster(a_view(lacking=lacking))  # type: ignore[arg-type]
+    (not_checked,) = checked.not_checked
+    assert not_checked.reason == "no permission"
+    for code, case in CASES.items():
+        view = case()
+        if code in not_checked.codes:
+            view = ClusterView(
+                **{**{name: getattr(view, name) for name in view.__dataclass_fields__}, "lacking": lacking}
+            )
+            assert not found(view, code), code
+
+
+def test_a_threshold_of_the_configuration_moves_the_findings_with_it() -> None:
+    hints = Configuration().hints
+    loose = Configuration(
+        hints=type(hints)(start_threshold=hints.start_threshold * 20, keep_threshold=hints.keep_threshold * 20)
+    )
+    assert not found(a_view(pods=LOPSIDED, configuration=loose), "ZW603")

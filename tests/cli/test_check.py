@@ -1,0 +1,210 @@
+"""`zoneward check` as a person or a pipeline runs it."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from tests.builders.objects import a_node, a_pod, a_service, a_slice
+from tests.cli.live_cluster import Cluster
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.advice.findings.codes import CODES
+from zoneward.kube.names import BUILT_IN_MANAGER
+from zoneward.kube.safe_text import printable
+
+ZONE: Final = "topology.kubernetes.io/zone"
+APP: Final = {"app": "cart"}
+
+
+def a_workload(kind: str = "Deployment", **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": APP}, "spec": {"containers": [{"name": "main"}], **spec}}
+    meta = {"name": "cart", "namespace": "shop"}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": {"replicas": 3, "template": template}}
+
+
+def objects() -> list[dict[str, Any]]:
+    """Three zones with a pod each, and a Deployment whose only claim is bound in zone a."""
+    zones = {"a": "10.1.0.1", "b": "10.1.0.2", "c": "10.1.0.3"}
+    meta = {"namespace": "shop"}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    in_zone_a = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
+    return [
+        *(a_node(f"n-{zone}", zone) for zone in zones),
+        *(
+            a_pod(f"cart-{zone}", node=f"n-{zone}", ips=[ip], namespace="shop", labels=APP)
+            for zone, ip in zones.items()
+        ),
+        a_service("cart", namespace="shop", selector=APP, distribution="PreferSameZone", clusterIP="10.96.0.1"),
+        *(
+            a_slice(
+                f"cart-{zone}",
+                service="cart",
+                addresses=[ip],
+                namespace="shop",
+                node=f"n-{zone}",
+                zone=zone,
+                hints=[zone],
+                manager=BUILT_IN_MANAGER,
+            )
+            for zone, ip in zones.items()
+        ),
+        a_workload(volumes=[claim], nodeSelector={ZONE: "b"}),
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {**meta, "name": "cart"},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "cart"}, "maxReplicas": 9},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {**meta, "name": "data"},
+            "spec": {"volumeName": "volume-1", "resources": {"requests": {"storage": "1Gi"}}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "volume-1"},
+            "spec": {"nodeAffinity": {"required": in_zone_a}, "capacity": {"storage": "1Gi"}},
+        },
+    ]
+
+
+@pytest.fixture(params=["json", "yaml"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / f"cluster.{request.param}"
+    document = {"apiVersion": "v1", "kind": "List", "items": objects()}
+    path.write_text(json.dumps(document) if request.param == "json" else yaml.safe_dump(document))
+    return path
+
+
+def codes_of(out: str) -> list[str]:
+    return [each["code"] for each in json.loads(out)["findings"]]
+
+
+def test_workloads_autoscalers_and_volumes_are_read_from_a_file(zoneward: Commands, file: Path) -> None:
+    result = zoneward("check", "-f", file, "-o", "json")
+    document = json.loads(result.out)
+    assert (result.status, document["notChecked"]) == (0, [])
+    assert {"ZW501", "ZW502", "ZW503"} <= set(codes_of(result.out))
+    messages = {each["code"]: each["message"] for each in document["findings"]}
+    assert (
+        messages["ZW503"] == "all of its pods use claim data, and volume volume-1 can not be mounted in the zones b, c"
+    )
+
+
+@pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
+def test_a_snapshot_has_the_same_findings(
+    zoneward: Commands, file: Path, tmp_path: Path, anonymize: tuple[str, ...]
+) -> None:
+    before = zoneward("check", "-q", "-f", file, "-o", "json").out
+    saved = tmp_path / f"saved{file.suffix}.gz"
+    assert zoneward("snapshot", "-q", "-f", file, "-o", saved, *anonymize).status == 0
+    assert codes_of(zoneward("check", "-q", "-f", saved, "-o", "json").out) == codes_of(before)
+
+
+def test_what_cannot_be_read_of_a_workload_is_skipped(zoneward: Commands, tmp_path: Path) -> None:
+    broken = a_workload() | {"spec": {"replicas": "many"}}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects()[:8], broken]}))
+    result = zoneward("check", "-v", "-f", path)
+    assert result.status == 0
+    assert "apps/v1/Deployment" in result.err
+    assert "ZW501, ZW502, ZW503, ZW504: there are no Deployments and no StatefulSets" in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        ((), 0),
+        (("--fail-on", "error"), 1),
+        (("--fail-on", "warning"), 1),
+        (("--fail-on", "error", "--ignore", "ZW301"), 0),
+        (("--fail-on", "error", "--ignore", "ZW301:shop/wishlist"), 0),
+        (("--fail-on", "error", "--ignore", "ZW301:shop/cart"), 1),
+        (("--fail-on", "warning", "--ignore", "ZW301"), 1),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_the_exit_status_is_what_fail_on_asks_for(zoneward: Commands, arguments: tuple[str, ...], status: int) -> None:
+    result = zoneward("check", "-q", "-f", SAMPLE, *arguments)
+    assert (result.status, result.err) == (status, "")
+
+
+@pytest.mark.parametrize(
+    ("ignored", "message"),
+    [
+        ("ZW1001", "expected a code such as ZW101, got 'ZW1001' (did you mean 'ZW101'"),
+        ("zw101", "got 'zw101' (did you mean 'ZW101'?)"),
+        ("", "expected a code such as ZW101, got ''"),
+        ("ZW101:", "expected CODE:NAMESPACE/SERVICE, got 'ZW101:'"),
+        ("ZW101:cart", "expected CODE:NAMESPACE/SERVICE"),
+        ("ZW101:shop/", "expected CODE:NAMESPACE/SERVICE"),
+        ("ZW101:shop/cart/x", "expected CODE:NAMESPACE/SERVICE"),
+        ("\x1b[2J", "expected a code such as ZW101"),
+    ],
+)
+def test_a_code_that_does_not_exist_is_one_line_and_status_2(zoneward: Commands, ignored: str, message: str) -> None:
+    result = zoneward("check", "--sample", "--ignore", ignored)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert message in result.err
+    assert "\x1b" not in result.err
+
+
+@pytest.mark.parametrize("output", ["table", "json", "sarif", "html"])
+def test_each_output_has_the_findings_of_the_sample(zoneward: Commands, output: str) -> None:
+    result = zoneward("check", "-q", "--sample", "-o", output)
+    assert result.status == 0
+    found = {code for code in CODES if code in result.out}
+    assert {"ZW103", "ZW301", "ZW303", "ZW305", "ZW401", "ZW402", "ZW404"} <= found
+    if output in ("json", "sarif"):
+        json.loads(result.out)
+
+
+def test_what_if_finds_what_a_setting_would_meet(zoneward: Commands) -> None:
+    before = codes_of(zoneward("check", "-q", "--sample", "-o", "json").out)
+    after = codes_of(zoneward("check", "-q", "--sample", "-o", "json", "--what-if", "PreferSameNode").out)
+    assert after.count("ZW402") > before.count("ZW402")
+    assert after.count("ZW301") == before.count("ZW301") == 1
+
+
+def test_a_live_cluster_without_such_kinds_has_none(zoneward: Commands, cluster: Cluster) -> None:
+    live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
+    assert live["notChecked"] == [
+        {
+            "codes": ["ZW306", "ZW603", "ZW604", "ZW605", "ZW606"],
+            "reason": "there are no EndpointSlices of a controller in the snapshot",
+        }
+    ]
+    sample = codes_of(zoneward("check", "-q", "--sample", "-o", "json").out)
+    assert [each["code"] for each in live["findings"]] == sample
+    assert cluster
+
+
+def test_a_missing_permission_costs_the_checks_that_need_it(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.do(lambda server: server.refusals.update(deployments=403, horizontalpodautoscalers=403))
+    live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
+    assert [each["reason"] for each in live["notChecked"][1:]] == ["Deployments cannot be read (no permission)"]
+    assert live["notChecked"][1]["codes"] == ["ZW501", "ZW502", "ZW503", "ZW504"]
+
+
+HOSTILE: Final = "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b[red]'\"$(id)`\t\x7f</td>"
+
+
+@pytest.mark.parametrize("output", ["table", "json", "sarif", "html"])
+def test_whatever_names_and_values_hold_nothing_crashes_or_steers_a_terminal(
+    zoneward: Commands, tmp_path: Path, output: str
+) -> None:
+    text = json.dumps(objects())
+    for word in ("cart", "shop", "volume-1", "PreferSameZone"):
+        text = text.replace(word, json.dumps(word + HOSTILE)[1:-1])
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": json.loads(text)}))
+    result = zoneward("check", "-q", "-f", path, "-o", output, "--top", "0")
+    assert (result.status, result.err) == (0, "")
+    assert {"ZW302", "ZW501"} & {code for code in CODES if code in result.out}
+    if output == "table":
+        assert all(printable(line) == line for line in result.out.split("\n"))
+    assert "\x1b" not in result.out

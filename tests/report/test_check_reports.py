@@ -1,0 +1,165 @@
+"""Findings as a table, as JSON, as SARIF and as a page."""
+
+import json
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from tests.report.simulated import NASTY
+
+from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked
+from zoneward.advice.findings.codes import CLUSTER, CODES, SEVERITIES, Finding, FindingObject
+from zoneward.kube.safe_text import printable
+from zoneward.report.check_json import check_document
+from zoneward.report.check_page import check_page
+from zoneward.report.check_sarif import sarif_document
+from zoneward.report.check_table import check_table, summary
+from zoneward.report.plan_json import to_json
+from zoneward.report.terminal_text import render_text
+
+SCHEMA: Final = Path(__file__).parent / "data" / "sarif-2.1.0-rtm.5.json"
+CONTROLS: Final = "cart\x1b[2J\x07\x9b31m\r\n\u202e"
+
+
+def checked_of(*findings: Finding, not_checked: tuple[NotChecked, ...] = (), ignored: int = 0) -> CheckedCluster:
+    in_order = sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), each.code))
+    return CheckedCluster(tuple(in_order), not_checked, ignored, services=3, nodes=2)
+
+
+def service_finding(code: str, name: str = "cart", message: str = "why", fix: str = "") -> Finding:
+    return CODES[code].finding(FindingObject("Service", "shop", name), message, fix=fix)
+
+
+EVERYTHING: Final = checked_of(
+    CODES["ZW102"].finding(CLUSTER, "one"),
+    *(service_finding(code, name, name, name) for code in CODES for name in (NASTY, CONTROLS, "", "x" * 2_000)),
+    CODES["ZW501"].finding(FindingObject("Deployment", "shop", "cart"), "why", services=[("shop", "a")], asks=False),
+    not_checked=(NotChecked(("ZW201", "ZW202"), f"no permission {NASTY}"),),
+    ignored=4,
+)
+
+
+def table_of(checked: CheckedCluster, *, top: int = 5, width: int = 80) -> str:
+    return render_text(check_table(checked, top=top), color=False, width=width, crop=False)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_alike_findings_share_a_line_and_a_fix_of_their_own_follows() -> None:
+    alike = [service_finding("ZW401", f"s{number}", "2 endpoints for 3 zones") for number in range(7)]
+    own = service_finding("ZW301", fix="kubectl annotate service cart x=y")
+    lines = [line for line in table_of(checked_of(own, *alike)).splitlines() if line]
+    assert lines == [
+        "ERROR ZW301 A value is misspelt",
+        "  Service shop/cart: why",
+        "    fix: kubectl annotate service cart x=y",
+        "  docs/check.md#zw301",
+        "WARNING ZW401 A Service is too small (7)",
+        "  Service shop/s0, shop/s1, shop/s2, shop/s3, shop/s4 and 2 more: 2 endpoints",
+        "  for 3 zones",
+        "  fix: Add pods: at least one ready pod in each zone, or as many as the message",
+        "  says. Or remove the setting.",
+        "  docs/check.md#zw401",
+        "1 error and 7 warnings in 3 Services and 2 Nodes.",
+    ]
+
+
+@pytest.mark.parametrize(("top", "lines"), [(1, 1), (3, 3), (0, 5_000)])
+def test_thousands_of_findings_take_as_many_lines_as_are_asked_for(top: int, lines: int) -> None:
+    many = [service_finding("ZW302", f"s{number}", f"value {number}") for number in range(5_000)]
+    text = table_of(checked_of(*many), top=top)
+    assert text.count(": value ") == lines
+    assert (f"and {5_000 - lines} more" in text) == (lines < 5_000)
+
+
+def test_a_command_stays_on_one_line_so_that_it_can_be_copied() -> None:
+    command = "kubectl -n shop annotate --overwrite service cart " + "service.kubernetes.io/topology-mode=Auto " * 3
+    assert f"fix: {command.rstrip()}\n" in table_of(checked_of(service_finding("ZW301", fix=command)))
+
+
+def test_what_was_not_checked_and_ignored_is_told() -> None:
+    checked = checked_of(not_checked=(NotChecked(("ZW501",), "no Deployments"),), ignored=2)
+    assert (
+        table_of(checked) == "Not checked: ZW501: no Deployments\nNo findings in 3 Services and 2 Nodes; 2 ignored.\n"
+    )
+
+
+def test_nothing_in_a_table_steers_the_terminal() -> None:
+    text = table_of(EVERYTHING, top=0)
+    assert all(printable(line) == line for line in text.splitlines())
+
+
+# --- for programs -----------------------------------------------------------------------------------------------------
+
+
+def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
+    document = json.loads(to_json(check_document(EVERYTHING)))
+    assert [each for each in document["findings"] if each["object"]["kind"] == "Cluster"] == [
+        {
+            "code": "ZW102",
+            "severity": "warning",
+            "object": {"kind": "Cluster", "namespace": "", "name": ""},
+            "title": "All nodes are in one zone",
+            "message": "one",
+            "fix": CODES["ZW102"].fix,
+            "docs": "docs/check.md#zw102",
+            "services": [],
+        }
+    ]
+    assert document["findings"][-1]["services"] == ["shop/a"]
+    assert document["summary"] == {severity: EVERYTHING.count(severity) for severity in SEVERITIES}
+    assert (document["ignored"], document["notChecked"][0]["codes"]) == (4, ["ZW201", "ZW202"])
+
+
+@pytest.mark.parametrize("checked", [EVERYTHING, checked_of()], ids=["everything", "nothing"])
+def test_sarif_is_valid_and_has_all_findings(checked: CheckedCluster) -> None:
+    document = json.loads(to_json(sarif_document(checked)))
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.validate(document, schema, cls=jsonschema.Draft4Validator)
+    (run,) = document["runs"]
+    rules = [each["id"] for each in run["tool"]["driver"]["rules"]]
+    assert rules == list(CODES)
+    assert [rules[each["ruleIndex"]] for each in run["results"]] == [each.code for each in checked.findings]
+
+
+def test_the_schema_refuses_what_is_no_sarif() -> None:
+    broken = sarif_document(checked_of(service_finding("ZW401")))
+    broken["runs"][0]["results"][0]["level"] = "info"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft4Validator)
+
+
+def test_a_place_in_sarif_is_a_uri_that_a_name_cannot_leave() -> None:
+    finding = CODES["ZW401"].finding(FindingObject("Service", "..", "/etc\x1b?#%"), "why")
+    (result,) = sarif_document(checked_of(finding))["runs"][0]["results"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "Service/_/%2Fetc%1B%3F%23%25"
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def parsed(page: str) -> ElementTree.Element:
+    """The page as XML, which it is too: whatever is not closed or not escaped fails here."""
+    return ElementTree.fromstring(page.partition("\n")[2])
+
+
+def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
+    root = parsed(check_page(EVERYTHING, summary=summary(EVERYTHING)))
+    rows = [row for body in root.iter("tbody") for row in body.iter("tr")]
+    assert len(rows) == len(EVERYTHING.findings)
+    ids = [each.get("id") or "" for each in root.iter() if each.get("id")]
+    links = [(each.get("href") or "")[1:] for each in root.iter("a")]
+    assert sorted(ids) == sorted(set(links))
+
+
+def test_the_page_asks_nobody_for_anything_and_follows_light_and_dark() -> None:
+    page = check_page(EVERYTHING, summary=summary(EVERYTHING))
+    assert "<script" not in page
+    assert "http://" not in page.replace("http-equiv", "")
+    assert "https://" not in page
+    assert "@media (prefers-color-scheme: dark)" in page
+    assert not {"<", ">", "&"} & set(page.partition("<style>")[2].partition("</style>")[0])
