@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, str] = {
     "watch": "watch.watch",
     "sandbox": "sandbox.sandbox",
     "simulate": "simulations.kep",
+    "simulate-balanced": "simulations.balanced",
     "simulate-ns": "simulations.inputs",
     "simulate-parquet": "simulations.parquet",
     "controller-syncs": "controller_syncs.syncs",

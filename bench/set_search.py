@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_OVERLOAD: Final = 0.2
-_SECONDS: Final = 2.0
+_SECONDS: Final = 10.0
 _STEPS: Final = (40_000, 200_000, 1_000_000)
 """Of a run; short and long ones take turns."""
 _STARTS: Final = 4

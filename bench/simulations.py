@@ -38,6 +38,16 @@ def kep() -> Iterator[Figure]:
     yield Figure("  peak memory", whole.peak / MIB, "MiB", 500)
 
 
+def balanced() -> Iterator[Figure]:
+    """``Balanced`` with hints and with weights, beside the bound: at most 5 minutes on two cores, and 500 MiB."""
+    options = ("--encoding", "hints,weights", "--bounds", "--by", "endpoints")
+    run([*ZONEWARD, "simulate", "-q", "-a", "Balanced", *options, "--sample-size", "10"])
+    whole = run([*ZONEWARD, "simulate", "-q", "-a", "Balanced", *options])
+    yield Figure(f"simulate Balanced, all of kep, {os.cpu_count()} cores, machine code kept", whole.wall, "s", 300)
+    yield Figure("  CPU time", whole.cpu, "s")
+    yield Figure("  peak memory", whole.peak / MIB, "MiB", 500)
+
+
 def inputs() -> Iterator[Figure]:
     """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
     for algorithm, took in told_by("simulations.measure_inputs"):
