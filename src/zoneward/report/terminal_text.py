@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import rich.text
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Span
 
 from zoneward.kube.safe_text import printable
 
@@ -68,19 +69,20 @@ def align_columns(
     The last one takes the rest: it is cut, or, where the ``whole`` text is wanted, continues in more lines.
     """
     rows = _shorten_names(columns, rows, width)
-    widths = [
-        max(max((row[number].cell_len for row in rows), default=0), cell_len(name))
-        for number, name in enumerate(columns[:-1])
-    ]
-    longest = max((row[-1].cell_len for row in rows), default=0)
+    lengths = [[cell.cell_len for cell in row] for row in rows]
+    *fitting, longest = (
+        max((row[number] for row in lengths), default=0) if rows else 0 for number in range(len(columns))
+    )
+    widths = [max(length, cell_len(name)) for length, name in zip(fitting, columns[:-1], strict=True)]
     rest = min(width - sum(widths) - 2 * len(widths), max(longest, cell_len(columns[-1])))
     # A column of numbers at the end is as wide as these; words there need some room in any case.
     widths.append(max(rest, 0 if columns[-1] in right else _LEAST_REASON))
     on_right = [name in right for name in columns]
     if not whole:
-        head = _join_cells([Text(name, "bold") for name in columns], widths, on_right)
+        head = _join_cells([Text(name, "bold") for name in columns], map(cell_len, columns), widths, on_right)
         rule = Text("─" * (sum(widths) + 2 * (len(widths) - 1)))
-        return join_lines([head, rule, *(_join_cells(row, widths, on_right) for row in rows)])
+        lines = (_join_cells(row, taken, widths, on_right) for row, taken in zip(rows, lengths, strict=True))
+        return join_lines([head, rule, *lines])
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for number, name in enumerate(columns):
         last = number == len(columns) - 1
@@ -92,16 +94,30 @@ def align_columns(
     return table
 
 
-def _join_cells(cells: Sequence[StyledText], widths: Sequence[int], on_right: Sequence[bool]) -> StyledText:
+def _join_cells(
+    cells: Iterable[StyledText], lengths: Iterable[int], widths: Sequence[int], on_right: Sequence[bool]
+) -> StyledText:
     """One line of text: a table of thousands of rows is laid out in a moment where a real one takes many."""
-    line = Text(no_wrap=True, overflow="ellipsis")
-    for number, (cell, width, right) in enumerate(zip(cells, widths, on_right, strict=True)):
-        if cell.cell_len > width:
+    parts: list[str] = []
+    spans: list[Span] = []
+    position = 0
+    for cell, length, width, right in zip(cells, lengths, widths, on_right, strict=True):
+        if length > width:
+            cell = cell.copy()  # cells may be shared by many rows
             cell.truncate(width, overflow="ellipsis")
-        room = " " * (width - cell.cell_len)
-        line.append("  " if number else "").append(room if right else "").append_text(cell)
-        line.append("" if right else room)
-    return line
+            length = cell.cell_len
+        if parts:
+            parts.append("  ")
+            position += 2
+        room = " " * (width - length)
+        text = cell.plain
+        start = position + len(room) if right else position
+        if cell.style:
+            spans.append(Span(start, start + len(text), cell.style))
+        spans.extend(Span(each.start + start, each.end + start, each.style) for each in cell.spans)
+        parts += (room, text) if right else (text, room)
+        position += len(room) + len(text)
+    return StyledText("".join(parts), no_wrap=True, overflow="ellipsis", spans=spans)
 
 
 def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]], width: int) -> list[list[StyledText]]:
@@ -125,6 +141,12 @@ def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]],
 
 def render_text(table: RenderableType, *, color: bool, width: int) -> str:
     """Text of a table or of parts. ``width`` in columns."""
+    if not color and isinstance(table, Group):
+        return "".join(render_text(each, color=False, width=width) for each in table.renderables)
+    if not color and isinstance(table, StyledText) and table.no_wrap:
+        # As below, but a table of a hundred thousand lines takes a moment.
+        lines = (line if cell_len(line) <= width else set_cell_size(line, width) for line in table.plain.split("\n"))
+        return "".join(f"{line.rstrip()}\n" for line in lines)
     console = Console(width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None)
     with console.capture() as captured:
         console.print(table)
