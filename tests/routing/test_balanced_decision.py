@@ -1,5 +1,6 @@
 """Decisions of ``Balanced``: hints for sets that zones share, what stays in force, and what refuses them."""
 
+import dataclasses
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def traffic_of(cluster: Cluster, consumer: str) -> ExpectedTraffic:
         family.changes,
         family.replaced,
         family.others,
-        type(state)(**{name: getattr(state, name) for name in state.__slots__} | {"consumer": CONSUMERS[consumer]}),
+        dataclasses.replace(state, consumer=CONSUMERS[consumer]),
     )
     traffic = family.traffic
     assert traffic is not None
