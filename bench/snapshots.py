@@ -1,4 +1,5 @@
-"""A large snapshot for benchmarks, made once and cached: 50,000 pods of realistic size, 2,000 nodes, 2,000 Services."""
+"""Large snapshots for benchmarks, made once and cached: 50,000 pods of realistic size, 2,000 nodes, 2,000 Services, or
+as many as wanted."""
 
 from pathlib import Path
 
@@ -10,13 +11,13 @@ PODS, NODES, SERVICES, SEED = 50_000, 2_000, 2_000, 20_260_601
 CACHE = Path(".cache/bench")
 
 
-def large_snapshot(form: str) -> Path:
+def large_snapshot(form: str, *, pods: int = PODS, nodes: int = NODES, services: int = SERVICES) -> Path:
     """The snapshot as ``json`` or ``yaml``; made on first use, then read from the cache folder."""
-    path = CACHE / f"{PODS}-{NODES}-{SERVICES}-{SEED}.{form}"
+    path = CACHE / f"{pods}-{nodes}-{services}-{SEED}.{form}"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
-        objects = synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES)
+        objects = synthetic_cluster(seed=SEED, pods=pods, nodes=nodes, services=services)
         with unfinished.open("wb") as stream:
             (write_json if form == "json" else write_yaml)(objects, stream)
         unfinished.rename(path)

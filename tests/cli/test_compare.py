@@ -2,6 +2,9 @@
 
 import csv
 import json
+import multiprocessing
+import sys
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,10 @@ from typing import Any
 import pytest
 from tests.cli.running import SAMPLE, Commands
 
+from zoneward.advice.recommendations import Recommendation
+from zoneward.cli.compared_services import compare_services, read_request
+from zoneward.cli.options import Options
+from zoneward.report.comparison_report import csv_lines
 from zoneward.slices.comparison import COMPARED
 
 
@@ -22,7 +29,7 @@ def document(zoneward: Commands, *arguments: str) -> dict[str, Any]:
 
 def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:
     found = document(zoneward)
-    assert found.keys() == {"services", "total"}
+    assert found.keys() == {"services", "total", "now", "best", "proxies"}
     assert all(tuple(each["approach"] for each in service["approaches"]) == COMPARED for service in found["services"])
     assert [each["approach"] for each in found["total"]] == ["today", *COMPARED]
     cart = next(each for each in found["services"] if each["service"] == "cart")
@@ -39,7 +46,8 @@ def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
     assert total["maxOverload"] == max(each["maxOverload"] for _, each in parts)
     assert total["slices"] == sum(each["slices"] for _, each in parts)
     assert total["changes"] == sum(each["create"] + each["update"] + each["delete"] for _, each in parts)
-    assert (total["active"], total["best"]) == (2, 2)
+    assert (total["active"], total["best"], total["better"]) == (2, 0, 2)
+    assert total["needs"] == "controller"
 
 
 @pytest.mark.parametrize("approach", ["none", "local", "local-opt", "ProportionalZoneCPU"])
@@ -83,14 +91,60 @@ def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> Non
     assert ledger["score"] == "", "nothing can be predicted for a headless Service"
 
 
-def test_the_table_marks_the_best_and_what_is_asked_for_today(zoneward: Commands) -> None:
+def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(zoneward: Commands) -> None:
     result = zoneward("compare", "--sample", "-n", "shop", "cart")
-    lines = result.out.splitlines()
-    assert lines[0].split() == ["SERVICE", "APPROACH", "IN", "ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE"]
-    assert next(line for line in lines if " PreferSameZone " in line).endswith("today")
-    best = document(zoneward, "-n", "shop", "cart")["services"][0]["best"]
-    assert next(line for line in lines if f" {best} " in line).endswith("best")
+    proxies, head, _, *lines = result.out.splitlines()
+    assert proxies == "Proxies: zoneward on 22 nodes"
+    assert head.split() == ["SERVICE", "APPROACH", "IN", "ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE"]
+    assert lines[0].startswith("TOTAL")
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("shop/cart"))
+    blocks = lines[start:]
+    assert next(line for line in blocks if " PreferSameZone " in line).endswith("asked for")
+    service = document(zoneward, "-n", "shop", "cart")["services"][0]
+    assert next(line for line in blocks if f" {service['best']} " in line).endswith("best")
+    assert next(line for line in blocks if f" {service['better']} " in line).endswith("better")
+    assert next(line for line in blocks if " PreferZone " in line).endswith("needs controller")
     assert max(map(len, lines)) <= 100
+
+
+def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp_path: Path) -> None:
+    """The slices have no hints; the Service asks for PreferSameZone."""
+    slices = tmp_path / "slices.yaml"
+    slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "yaml", "shop/cart").out)
+    arguments = ("compare", "-q", "-f", str(SAMPLE), "-f", str(slices), "shop/cart")
+    found = json.loads(zoneward(*arguments, "-o", "json").out)
+    (cart,) = found["services"]
+    assert cart["now"] == {
+        **{name: cart["approaches"][0][name] for name in ("inZoneTraffic", "maxOverload", "meanOverload", "score")},
+        "slices": 1,
+    }
+    assert cart["today"]["inZoneTraffic"] == 1
+    assert found["now"]["inZoneTraffic"] == cart["now"]["inZoneTraffic"]
+    assert found["best"]["score"] == max(c["score"] for c in cart["approaches"] if c["approach"] == cart["best"])
+    lines = zoneward(*arguments).out.splitlines()
+    assert [line.split()[:2] for line in lines if " now " in line] == [["TOTAL", "now"], ["shop/cart", "now"]]
+    rows = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv").out)))
+    assert {row["nowScore"] for row in rows} == {str(cart["now"]["score"])}
+
+
+def test_only_the_top_is_shown_with_totals_of_all(zoneward: Commands) -> None:
+    everything, top = document(zoneward), document(zoneward, "--top", "3")
+    by_gain = document(zoneward, "--sort", "gain")["services"]
+    assert top["services"] == by_gain[:3]
+    assert top["total"] == everything["total"]
+    assert document(zoneward, "--top", "3", "--sort", "name")["services"] == everything["services"][:3]
+    assert document(zoneward, "--top", "0") == everything
+    table = zoneward("compare", "--sample", "--top", "2").out
+    assert f"2 of {len(everything['services'])} Services are shown; --top 0 shows all." in table
+    assert "Services are shown" not in zoneward("compare", "--sample").out
+    lines = zoneward("compare", "--sample", "-o", "csv", "--top", "1").out.splitlines()
+    assert len(lines) == 1 + len(COMPARED)
+
+
+def test_a_negative_top_is_refused(zoneward: Commands) -> None:
+    result = zoneward("compare", "--sample", "--top", "-1")
+    assert (result.status, result.out) == (2, "")
+    assert "--top" in result.err
 
 
 def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:
@@ -118,3 +172,47 @@ def test_services_are_sorted_the_largest_first(zoneward: Commands, sort: str, of
     assert found[: len(known)] == known, "those of which nothing is known come last"
     values = [of(each) for each in known]
     assert values == sorted(values, reverse=True)
+
+
+def test_lines_of_csv_are_there_before_the_last_service_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first chunk of Services is written before the second is begun."""
+    monkeypatch.setattr("zoneward.cli.compared_services._CHUNK", 1)
+    request = read_request(Options(sample=True, quiet=True), ("none", "local"))
+    begun: list[str] = []
+    services = iter(request.selected.services)
+
+    def counted() -> Iterator[Recommendation]:
+        for each in compare_services(request, Options(quiet=True), processes=1):
+            begun.append(each.comparison.service)
+            yield each
+
+    lines = csv_lines(counted(), request.abilities)
+    assert next(lines).startswith("namespace,")
+    assert begun == []
+    assert next(services).metadata.name in next(lines)
+    assert len(begun) == 1
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="only one process there")
+def test_several_processes_find_the_same_as_one_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.cli.compared_services._CHUNK", 2)
+    options = Options(sample=True, quiet=True)
+    request = read_request(options, COMPARED)
+    alone = list(compare_services(request, options, processes=1))
+    assert list(compare_services(request, options, processes=3)) == alone
+    assert [each.comparison.service for each in alone] == [
+        service.metadata.name
+        for service in request.selected.services
+        for each in alone
+        if (each.comparison.namespace, each.comparison.service) == (service.metadata.namespace, service.metadata.name)
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="only one process there")
+def test_the_processes_end_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.cli.compared_services._CHUNK", 1)
+    options = Options(sample=True, quiet=True)
+    found = compare_services(read_request(options, COMPARED), options, processes=2)
+    next(found)
+    found.close()
+    assert multiprocessing.active_children() == []

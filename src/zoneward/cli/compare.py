@@ -2,21 +2,21 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
-from zoneward.cli.output import Note, print_notes, table_width, wants_color
+from zoneward.cli.output import print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.cli.planned_services import SelectedServices
-    from zoneward.slices.comparison import ComparedApproach, ServiceComparison
+    from zoneward.advice.recommendations import InForce, Recommendation
+    from zoneward.slices.comparison import ComparedApproach
 
 _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
+_TOP_ON_TERMINAL: Final = 20
 
 
 @click.command("compare")
@@ -32,16 +32,20 @@ _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 @click.option(
     "--sort",
     type=click.Choice(_SORTS),
-    default="name",
-    show_default=True,
     help="Order of the Services: by name, by how much the best approach improves the score of"
-    " today, by the score or the in-zone traffic of the best approach, or by the worst"
-    " overload of today.",
+    " now, by the score or the in-zone traffic of the best approach, or by the worst overload"
+    " of now.  [default: name; gain where only some are shown]",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="Show only the first Services; 0 shows all.  [default: 20 for a table on a terminal, else 0]",
 )
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
-def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) -> None:
+def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
     """Show every approach and algorithm side by side for each Service: in-zone traffic, overload, slices, writes,
-    and the score of KEP-2004. The best one is marked, and the last rows are totals.
+    and the score of KEP-2004. Totals come first. The best one that the cluster can apply is marked.
 
     \b
     zoneward compare --sample
@@ -49,67 +53,46 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
     zoneward compare --sample --without-zone eu-central-1a
     """
-    compared = compare_services(options, only=only, sort=sort)
-    print_notes(options, compared.notes)
+    from zoneward.cli.compared_services import compare_services, read_request
+    from zoneward.report.comparison_report import Totals
+
+    if top is None:
+        top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
+    request = read_request(options, _approaches(only, options))
+    print_notes(options, request.selected.notes)
+    found = compare_services(request, options)
+    if output == "csv" and not top and sort in (None, "name"):
+        from zoneward.report.comparison_report import csv_lines
+
+        # One after the other: the first lines are there while the last are computed.
+        for line in csv_lines(found, request.abilities):
+            sys.stdout.buffer.write(line.encode())
+        return
+    totals = Totals()
+    everything = list(totals.counted(found))
+    if top == 0 or len(everything) <= top:
+        shown = _sorted(everything, sort or "name")
+    else:
+        shown = _sorted(everything, sort or "gain")[:top]
     if output == "table":
         from zoneward.report.comparison_report import comparison_table
         from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        table = comparison_table(compared.comparisons, width=width, is_changed=bool(options.changes))
-        text = render_text(table, color=wants_color(options), width=width)
-        click.echo(text, nl=False, color=True)
+        table = comparison_table(
+            shown, totals, request.abilities, proxies=request.proxies, width=width, is_changed=bool(options.changes)
+        )
+        click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
     elif output == "json":
         from zoneward.report.comparison_report import comparison_document
         from zoneward.report.plan_json import to_json
 
-        sys.stdout.buffer.write(to_json(comparison_document(compared.comparisons)))
+        sys.stdout.buffer.write(to_json(comparison_document(shown, totals, request.abilities, proxies=request.proxies)))
     else:
-        from zoneward.report.comparison_report import comparison_csv
+        from zoneward.report.comparison_report import csv_lines
 
-        sys.stdout.buffer.write(comparison_csv(compared.comparisons).encode())
-
-
-@dataclass(frozen=True, slots=True)
-class SortedComparisons:
-    """Comparisons in the order of ``--sort``; ``notes`` are for standard error."""
-
-    comparisons: tuple["ServiceComparison", ...]
-    notes: tuple[Note, ...]
-
-
-def compare_services(options: Options, *, only: Iterable[str], sort: str) -> SortedComparisons:
-    """Compare approaches for the selected Services. Raises InputError or a usage error before anything is written."""
-    from zoneward.cli.planned_services import select_services
-    from zoneward.kube.gc_tuning import without_gc
-    from zoneward.slices.comparison import with_load_changes
-
-    approaches = _approaches(only, options)
-    with without_gc():
-        selected = select_services(options)
-        comparisons = _compare(selected, approaches)
-        if selected.unchanged is not None:
-            comparisons = list(with_load_changes(comparisons, _compare(selected.unchanged, approaches)))
-    if sort != "name":
-        comparisons.sort(key=lambda each: _largest_first(_ORDERS[sort](each)))
-    return SortedComparisons(tuple(comparisons), selected.notes)
-
-
-def _compare(selected: "SelectedServices", approaches: tuple[str, ...]) -> "list[ServiceComparison]":
-    from zoneward.slices.comparison import compare_service
-
-    return [
-        comparison
-        for service in selected.services
-        for comparison in compare_service(
-            service,
-            approaches=approaches,
-            pods=selected.snapshot.pods_of(service),
-            slices=selected.snapshot.slices_of(service),
-            cluster_state=selected.cluster_state,
-            taken=selected.taken.get(service.metadata.namespace, ()),
-        )
-    ]
+        for line in csv_lines(shown, request.abilities):
+            sys.stdout.buffer.write(line.encode())
 
 
 def _approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
@@ -128,26 +111,54 @@ def _approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
     return tuple(each for each in COMPARED if each in named) if named else COMPARED
 
 
-def _largest_first(value: float | None) -> tuple[bool, float]:
-    """A sort key: the largest first, Services without a value last."""
-    return (value is None, -value if value is not None else 0.0)
+# --- the order of Services --------------------------------------------------------------------------------------------
 
 
-def _gain(comparison: "ServiceComparison") -> float | None:
-    best, today = comparison.best, comparison.today
-    if best is None or best.score is None or today.score is None:
-        return None
-    return best.score - today.score
+def _sorted(found: "list[Recommendation]", sort: str) -> "list[Recommendation]":
+    """The largest first, Services without a value last, equal ones by their names."""
+    order = _ORDERS.get(sort)
+    if order is None:
+        return found
+
+    def key(each: "Recommendation") -> tuple[bool, float]:
+        value = order(each)
+        return (value is None, -value if value is not None else 0.0)
+
+    return sorted(found, key=key)
 
 
-def _in_zone(candidate: "ComparedApproach | None") -> float | None:
-    return candidate.traffic.in_zone if candidate is not None and candidate.traffic is not None else None
+def _best(each: "Recommendation") -> "ComparedApproach | None":
+    return each.candidate(each.best)
 
 
-_ORDERS: Final[dict[str, Callable[["ServiceComparison"], float | None]]] = {
+def _start(each: "Recommendation") -> "InForce | ComparedApproach":
+    """What is in force; without slices what the Service asks for."""
+    return each.now if each.now is not None else each.comparison.requested
+
+
+def _gain(each: "Recommendation") -> float | None:
+    best, start = _best(each), _start(each)
+    return None if best is None or best.score is None or start.score is None else best.score - start.score
+
+
+def _score(each: "Recommendation") -> float | None:
+    best = _best(each)
+    return None if best is None else best.score
+
+
+def _in_zone(each: "Recommendation") -> float | None:
+    best = _best(each)
+    return None if best is None or best.traffic is None else best.traffic.in_zone
+
+
+def _overload(each: "Recommendation") -> float | None:
+    traffic = _start(each).traffic
+    return None if traffic is None else traffic.max_overload
+
+
+_ORDERS: Final[dict[str, "Callable[[Recommendation], float | None]"]] = {
     "gain": _gain,
-    "score": lambda each: each.best.score if each.best else None,
-    "in-zone": lambda each: _in_zone(each.best),
-    "overload": lambda each: each.today.traffic.max_overload if each.today.traffic else None,
+    "score": _score,
+    "in-zone": _in_zone,
+    "overload": _overload,
 }
-"""What Services are sorted by; equal ones stay in the order of their names."""

@@ -29,7 +29,7 @@ from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import node_zone
-from zoneward.report.comparison_report import totals
+from zoneward.report.comparison_report import Totals
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import NO_APPROACH
@@ -194,24 +194,24 @@ def _summary(controller: EndpointSliceController, story: DemoStory) -> list[str]
         node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
         configuration=Configuration(),
     )
-    comparisons = [
-        comparison
-        for plan in story.plans
-        for comparison in compare_service(
+    totals = Totals()
+    for plan in story.plans:
+        compared = compare_service(
             plan.service,
             approaches=(NO_APPROACH,),
             pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
             slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
             cluster_state=cluster_state,
         )
-    ]
+        for each in compared:
+            totals.add(each)
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")
     lines = [
         f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "
         + ", ".join(f"{counter_total(writes, operation=operation.value)} {what}" for operation, what in kinds)
         + f"; {counted(story.events, 'Event')} written."
     ]
-    shares = [row.in_zone_traffic for row in totals(comparisons)]
+    shares = [row.in_zone_traffic for row in totals.views()]
     if len(shares) == 2 and None not in shares:
         lines.append(
             f"{shares[0]:.0%} of the traffic stays in its zone; {shares[1]:.0%} would if every zone used all endpoints."

@@ -1,32 +1,36 @@
 """A comparison of all approaches for each Service: as a table, as JSON and as CSV."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from io import StringIO
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from rich.console import Group, RenderableType
 
+from zoneward.advice.recommendations import ClusterAbilities, InForce, Recommendation, familiarity
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import JsonView, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.request.what_if import NO_APPROACH
-from zoneward.slices.comparison import ComparedApproach, ServiceComparison
+from zoneward.routing.rules import counted
+from zoneward.slices.comparison import ComparedApproach, ServiceComparison, TrafficNumbers
 
-_COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")
-_RIGHT = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")
-_LOAD_COLUMN = _COLUMNS.index("MEAN")
-"""Before this column stands LOAD, where options change the input."""
-_BEST = "best: the highest score, of equal ones the one with the fewest changes."
-_TODAY = "today"
+_COLUMNS: Final = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "CHANGES", "SCORE", "")
+_RIGHT: Final = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")
+_LOAD: Final = _COLUMNS.index("LOAD")
+"""This column is shown where options change the input."""
+NOW, TODAY, BEST_OF_EACH = "now", "today", "best"
+"""The totals that are no approach: what is in force, what Services ask for, and the best for each of them."""
 
 
 class CandidateView(JsonView, frozen=True, gc=False):
     """One approach for one Service. The shares, overloads and the score are null where nothing can be predicted.
 
     ``load_change`` is null where no option changes the input.
+    ``needs`` is what the cluster lacks for it: ``controller``, ``proxy`` or a version of Kubernetes.
     """
 
     approach: str
@@ -43,18 +47,35 @@ class CandidateView(JsonView, frozen=True, gc=False):
     delete: int
     score: float | None
     load_change: float | None
+    needs: str | None
+
+
+class NowView(JsonView, frozen=True, gc=False):
+    """What the slices of one Service do now, through the proxies on the nodes."""
+
+    in_zone_traffic: float | None
+    max_overload: float | None
+    mean_overload: float | None
+    slices: int
+    score: float | None
 
 
 class ComparisonView(JsonView, frozen=True, gc=False):
-    """All approaches for one Service in one address family. ``today`` is what its own settings choose."""
+    """All approaches for one Service in one address family. ``today`` is what its own settings choose.
+
+    ``best`` is the best approach that the cluster can apply as it is, ``better`` the best with Zoneward's controller
+    where that is another one. ``now`` is null without slices.
+    """
 
     namespace: str
     service: str
     address_type: str
     endpoints: int
     asks_for: str
+    now: NowView | None
     today: CandidateView
     best: str | None
+    better: str | None
     approaches: tuple[CandidateView, ...]
 
 
@@ -62,7 +83,8 @@ class TotalView(JsonView, frozen=True, gc=False):
     """One approach for all Services together.
 
     Shares, overloads and the score are means over the endpoints of all Services whose traffic can be predicted; where
-    an approach is not active they are those of cluster-wide. The worst overload is the worst of any.
+    an approach is not active they are those of cluster-wide. The worst overload is the worst of any. ``best`` and
+    ``better`` count the Services that it is best for.
     """
 
     approach: str
@@ -74,100 +96,206 @@ class TotalView(JsonView, frozen=True, gc=False):
     slices: int
     changes: int
     score: float | None
+    better: int = 0
+    needs: str | None = None
 
 
-def comparison_document(comparisons: Sequence[ServiceComparison]) -> dict[str, Any]:
-    """``{"services": [...], "total": [...]}``."""
-    return {"services": [_comparison_view(each) for each in comparisons], "total": totals(comparisons)}
+# --- totals -----------------------------------------------------------------------------------------------------------
 
 
-_SERVICE_FIELDS = ("namespace", "service", "addressType", "endpoints", "asksFor")
+class _Sum:
+    """What one total has added up so far."""
+
+    __slots__ = ("active", "best", "better", "changes", "endpoints", "in_zone", "mean", "score", "slices", "worst")
+
+    def __init__(self) -> None:
+        self.active = self.best = self.better = self.slices = self.changes = self.endpoints = 0
+        self.in_zone = self.worst = self.mean = self.score = 0.0
+
+    def add(self, endpoints: int, traffic: TrafficNumbers | None, score: float | None, slices: int) -> None:
+        self.slices += slices
+        if endpoints and traffic is not None and score is not None:
+            self.endpoints += endpoints
+            self.in_zone += endpoints * traffic.in_zone
+            self.mean += endpoints * traffic.mean_overload
+            self.score += endpoints * score
+            self.worst = max(self.worst, traffic.max_overload)
+
+    def add_approach(self, each: ComparedApproach) -> None:
+        self.add(each.endpoints, each.traffic, each.score, each.slices)
+        self.active += each.active
+        self.changes += each.writes
+
+    def view(self, approach: str, needs: str | None = None) -> TotalView:
+        number = self.endpoints
+        return TotalView(
+            approach=approach,
+            active=self.active,
+            best=self.best,
+            in_zone_traffic=round_share(self.in_zone / number) if number else None,
+            max_overload=round_share(self.worst) if number else None,
+            mean_overload=round_share(self.mean / number) if number else None,
+            slices=self.slices,
+            changes=self.changes,
+            score=round_share(self.score / number) if number else None,
+            better=self.better,
+            needs=needs,
+        )
 
 
-def comparison_csv(comparisons: Iterable[ServiceComparison]) -> str:
-    """A line for each Service, address family and approach."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    fields = [*_SERVICE_FIELDS, *CandidateView.__struct_encode_fields__, "best"]
-    writer.writerow(fields)
+class Totals:
+    """The totals of all Services, added up one by one: only these numbers are kept."""
+
+    def __init__(self) -> None:
+        self.services = 0
+        self._now = _Sum()
+        self._today = _Sum()
+        self._best = _Sum()
+        self._approaches: dict[str, _Sum] = {}
+        self._has_now = False
+
+    def counted(self, found: Iterable[Recommendation]) -> Iterator[Recommendation]:
+        """Pass on what is found, and add it up."""
+        for each in found:
+            self.add(each.comparison, now=each.now, best=each.best, better=each.better)
+            yield each
+
+    def add(
+        self,
+        comparison: ServiceComparison,
+        *,
+        now: InForce | None = None,
+        best: str | None = None,
+        better: str | None = None,
+    ) -> None:
+        """Add one Service, in one address family."""
+        self.services += 1
+        today = chosen = comparison.requested
+        if now is not None:
+            self._has_now = True
+            self._now.add(today.endpoints, now.traffic, now.score, now.slices)
+        self._today.add_approach(today)
+        for each in comparison.candidates:
+            total = self._approaches.setdefault(each.approach, _Sum())
+            total.add_approach(each)
+            if each.approach == best:
+                total.best += 1
+                chosen = each
+            total.better += each.approach == better
+        self._best.add_approach(chosen)
+
+    @property
+    def now(self) -> TotalView | None:
+        """What is in force, for Services with slices."""
+        return self._now.view(NOW) if self._has_now else None
+
+    @property
+    def best(self) -> TotalView | None:
+        """The best for each Service; what it asks for where there is none."""
+        return self._best.view(BEST_OF_EACH) if self.services else None
+
+    def views(self, abilities: ClusterAbilities | None = None) -> list[TotalView]:
+        """What the Services ask for, and then each approach, with what it needs where ``abilities`` are known."""
+        if not self.services:
+            return []
+        approaches = [
+            total.view(name, abilities.missing_for(name) if abilities else None)
+            for name, total in self._approaches.items()
+        ]
+        return [self._today.view(TODAY), *approaches]
+
+
+# --- JSON and CSV -----------------------------------------------------------------------------------------------------
+
+
+def comparison_document(
+    comparisons: Iterable[Recommendation], totals: Totals, abilities: ClusterAbilities, *, proxies: Mapping[str, int]
+) -> dict[str, Any]:
+    """``{"services": [...], "total": [...], "now": {...}, "best": {...}, "proxies": {...}}``."""
+    return {
+        "services": [_comparison_view(each, abilities) for each in comparisons],
+        "total": totals.views(abilities),
+        "now": totals.now,
+        "best": totals.best,
+        "proxies": proxies,
+    }
+
+
+_SERVICE_FIELDS: Final = ("namespace", "service", "addressType", "endpoints", "asksFor")
+_NOW_FIELDS: Final = ("nowInZoneTraffic", "nowMaxOverload", "nowMeanOverload", "nowSlices", "nowScore")
+
+
+def csv_lines(comparisons: Iterable[Recommendation], abilities: ClusterAbilities) -> Iterator[str]:
+    """A heading, and then the lines of one Service and address family at a time: one for each approach."""
+    *fields, needs = CandidateView.__struct_encode_fields__
+    yield _csv([[*_SERVICE_FIELDS, *fields, "best", "better", needs, *_NOW_FIELDS]])
     for each in comparisons:
-        view = _comparison_view(each)
+        view = _comparison_view(each, abilities)
         service = [getattr(view, name) for name in ("namespace", "service", "address_type", "endpoints", "asks_for")]
+        now = msgspec.structs.astuple(view.now) if view.now is not None else (None,) * len(_NOW_FIELDS)
+        lines = []
         for candidate in view.approaches:
-            values = msgspec.structs.astuple(candidate)
-            cells = [*service, *map(_csv_cell, values), _csv_cell(candidate.approach == view.best)]
-            writer.writerow(map(safe_csv_cell, cells))
+            *values, missing = msgspec.structs.astuple(candidate)
+            marks = (candidate.approach == view.best, candidate.approach == view.better)
+            lines.append([*service, *map(_csv_cell, (*values, *marks, missing, *now))])
+        yield _csv([list(map(safe_csv_cell, line)) for line in lines])
+
+
+def _csv(lines: Iterable[Sequence[object]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 
-def totals(comparisons: Sequence[ServiceComparison]) -> list[TotalView]:
-    """The total of each approach over all Services, and first that of today's settings."""
-    if not comparisons:
-        return []
-    rows = [_total(_TODAY, [each.today for each in comparisons], 0)]
-    for number, candidate in enumerate(comparisons[0].candidates):
-        best = sum(1 for each in comparisons if each.best is each.candidates[number])
-        rows.append(_total(candidate.approach, [each.candidates[number] for each in comparisons], best))
-    return rows
-
-
-def _total(approach: str, candidates: Sequence[ComparedApproach], best: int) -> TotalView:
-    known = [
-        (each.decision.endpoints, each.traffic, each.score)
-        for each in candidates
-        if each.decision.endpoints and each.traffic is not None and each.score is not None
-    ]
-    return TotalView(
-        approach=approach,
-        active=sum(1 for each in candidates if each.decision.active),
-        best=best,
-        in_zone_traffic=_mean((each, traffic.in_zone) for each, traffic, _ in known) if known else None,
-        max_overload=round_share(max(traffic.max_overload for _, traffic, _ in known)) if known else None,
-        mean_overload=_mean((each, traffic.mean_overload) for each, traffic, _ in known) if known else None,
-        slices=sum(each.slices for each in candidates),
-        changes=sum(each.writes for each in candidates),
-        score=_mean((each, value) for each, _, value in known) if known else None,
-    )
-
-
-def _mean(values: Iterable[tuple[int, float]]) -> float:
-    values = list(values)
-    return round_share(sum(weight * value for weight, value in values) / sum(weight for weight, _ in values))
-
-
-def _comparison_view(comparison: ServiceComparison) -> ComparisonView:
-    meta = comparison.service.metadata
-    today = comparison.today.decision
+def _comparison_view(found: Recommendation, abilities: ClusterAbilities) -> ComparisonView:
+    comparison = found.comparison
+    today = comparison.requested
     return ComparisonView(
-        namespace=meta.namespace,
-        service=meta.name,
+        namespace=comparison.namespace,
+        service=comparison.service,
         address_type=comparison.address_type,
         endpoints=today.endpoints,
         asks_for=today.heuristic or NO_APPROACH,
-        today=_candidate_view(comparison.today),
-        best=comparison.best.approach if comparison.best else None,
-        approaches=tuple(map(_candidate_view, comparison.candidates)),
+        now=_now_view(found.now),
+        today=_candidate_view(today, abilities),
+        best=found.best,
+        better=found.better,
+        approaches=tuple(_candidate_view(each, abilities) for each in comparison.candidates),
     )
 
 
-def _candidate_view(candidate: ComparedApproach) -> CandidateView:
-    decision, traffic = candidate.decision, candidate.traffic
+def _now_view(now: InForce | None) -> NowView | None:
+    if now is None:
+        return None
+    return NowView(*_traffic_numbers(now.traffic), now.slices, None if now.score is None else round_share(now.score))
+
+
+def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) -> CandidateView:
+    in_zone, max_overload, mean_overload = _traffic_numbers(candidate.traffic)
+    approach = candidate.approach or candidate.heuristic or NO_APPROACH
     return CandidateView(
-        approach=candidate.approach or (decision.heuristic or NO_APPROACH),
-        active=decision.active,
-        reason=decision.message,
-        reason_code=decision.reason,
-        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
-        max_overload=round_share(traffic.max_overload) if traffic else None,
-        mean_overload=round_share(traffic.mean_overload) if traffic else None,
-        moved=decision.moved,
+        approach=approach,
+        active=candidate.active,
+        reason=candidate.message,
+        reason_code=candidate.reason,
+        in_zone_traffic=in_zone,
+        max_overload=max_overload,
+        mean_overload=mean_overload,
+        moved=candidate.moved,
         slices=candidate.slices,
         create=candidate.created,
         update=candidate.updated,
         delete=candidate.deleted,
         score=None if candidate.score is None else round_share(candidate.score),
         load_change=None if candidate.load_change is None else round_share(candidate.load_change),
+        needs=abilities.missing_for(approach),
     )
+
+
+def _traffic_numbers(traffic: TrafficNumbers | None) -> tuple[float | None, float | None, float | None]:
+    if traffic is None:
+        return None, None, None
+    return round_share(traffic.in_zone), round_share(traffic.max_overload), round_share(traffic.mean_overload)
 
 
 def _csv_cell(value: object) -> object:
@@ -181,112 +309,172 @@ def _csv_cell(value: object) -> object:
 
 
 def comparison_table(
-    comparisons: Sequence[ServiceComparison], *, width: int, is_changed: bool = False
+    comparisons: Sequence[Recommendation],
+    totals: Totals,
+    abilities: ClusterAbilities,
+    *,
+    proxies: Mapping[str, int],
+    width: int,
+    is_changed: bool = False,
 ) -> RenderableType:
-    """Some lines for each Service: one for each approach that would be active, and one for those that would not.
+    """Totals, and then some lines for each of the ``comparisons``: what is in force, each approach that would be
+    active, and one for those that would not.
 
-    ``is_changed``: options change the input, and loads are shown against those before.
+    ``proxies`` counts the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown
+    against those before.
     """
-    rows = [row for comparison in comparisons for row in _table_rows(comparison)]
-    rows.extend(_total_rows(comparisons))
+    rows = _total_rows(totals, abilities)
+    for each in comparisons:
+        rows.extend(_service_rows(each, abilities))
     columns = list(_COLUMNS)
+    if not is_changed:
+        del columns[_LOAD]
+        for row in rows:
+            del row[_LOAD]
+    kinds = ", ".join(f"{title} on {counted(number, 'node')}" for title, number in proxies.items()) or "unknown"
+    legend = [
+        "now: what the slices in the cluster do.  asked for: what the Service asks for.",
+        "best: the highest score that the cluster can have as it is.  better: with Zoneward's controller.",
+        "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from those of now.",
+        "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
+        "More: -o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
+    ]
     if is_changed:
-        columns.insert(_LOAD_COLUMN, "LOAD")
-    else:
-        rows = [row[:_LOAD_COLUMN] + row[_LOAD_COLUMN + 1 :] for row in rows]
-    table = align_columns(columns, rows, right=_RIGHT, width=width)
-    loads = "LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster."
-    legend = join_wrapped(
-        (
-            *((loads,) if is_changed else ()),
-            f"{_BEST}  today: what the Service asks for.",
-            "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from today's.",
-            "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
-            "More: -o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
-        ),
-        "dim",
+        legend.insert(
+            0, "LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster."
+        )
+    if len(comparisons) < totals.services:
+        legend.insert(0, f"{len(comparisons)} of {totals.services:,} Services are shown; --top 0 shows all.")
+    return Group(
+        join_wrapped([f"Proxies: {kinds}"]),
+        align_columns(columns, rows, right=_RIGHT, width=width),
+        join_wrapped(legend, "dim"),
     )
-    return Group(table, legend)
 
 
-def _table_rows(comparison: ServiceComparison) -> list[list[StyledText]]:
-    meta = comparison.service.metadata
-    name = f"{meta.namespace}/{meta.name}"
+def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[list[StyledText]]:
+    comparison = found.comparison
+    name = f"{comparison.namespace}/{comparison.service}"
     if comparison.address_type != "IPv4":
         name += f" {comparison.address_type[-1]}"
-    best, asked = comparison.best, comparison.today.decision.heuristic or NO_APPROACH
+    asked = comparison.requested.heuristic or NO_APPROACH
     rows = []
+    if found.now is not None:
+        now = found.now
+        rows.append([_text(), *_cells(NOW, now.traffic, slices=now.slices, changes="", score=now.score), _text()])
     idle = []
-    for candidate in comparison.candidates:
-        marks = (candidate is best, candidate.approach == asked)
-        if candidate.decision.active or candidate.approach == NO_APPROACH:
-            rows.append([Text(), *_cells(candidate, bold=candidate is best), _note(*marks)])
-        else:
-            idle.append(candidate)
+    for each in comparison.candidates:
+        if not (each.active or each.approach == NO_APPROACH):
+            idle.append(each)
+            continue
+        note = _note(
+            ("best", each.approach == found.best),
+            ("better", each.approach == found.better),
+            ("asked for", each.approach == asked),
+            needs=abilities.missing_for(each.approach),
+        )
+        rows.append(
+            [
+                _text(),
+                *_cells(
+                    each.approach,
+                    each.traffic,
+                    slices=each.slices,
+                    changes=_changes(each),
+                    score=each.score,
+                    load_change=each.load_change,
+                    bold=each.approach == found.best,
+                ),
+                note,
+            ]
+        )
     if idle:
-        zones = len(idle[0].traffic.zones) if idle[0].traffic else 0
-        note: StyledText = Text(short_reason(idle[0].decision, zones=zones), "dim")
+        reason = Text(_short_reason(idle[0]), "dim")
         if any(candidate.approach == asked for candidate in idle):
-            note = Text.assemble(("today", "green"), ": ", note)
+            reason = Text("asked for", "green").append(": ", "default").append(reason)
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
-        rows.append([Text(), Text(what, "dim"), *(Text() for _ in range(len(_COLUMNS) - 2)), note])
+        rows.append([_text(), _text(what, "dim"), *(_text() for _ in _COLUMNS[2:-1]), reason])
     rows[0][0] = Text(name)
     return rows
 
 
-def _cells(candidate: ComparedApproach, *, bold: bool) -> list[StyledText]:
-    traffic = candidate.traffic
+def _short_reason(candidate: ComparedApproach) -> str:
+    zones = candidate.traffic.zones if candidate.traffic else 0
+    return short_reason(candidate.reason, candidate.message, endpoints=candidate.endpoints, zones=zones)
+
+
+def _changes(candidate: ComparedApproach) -> str:
     counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
+    return " ".join(f"{sign}{number}" for sign, number in counts if number)
+
+
+def _cells(
+    approach: str,
+    traffic: TrafficNumbers | TotalView | None,
+    *,
+    slices: int,
+    changes: str,
+    score: float | None,
+    load_change: float | None = None,
+    bold: bool = False,
+) -> list[StyledText]:
     style = "bold" if bold else ""
+    in_zone = traffic.in_zone_traffic if isinstance(traffic, TotalView) else traffic.in_zone if traffic else None
     return [
-        Text(CLUSTER_WIDE if candidate.approach == NO_APPROACH else candidate.approach, style),
-        _percent(traffic.in_zone if traffic else None),
+        _text(CLUSTER_WIDE if approach == NO_APPROACH else approach, style),
+        _percent(in_zone),
         _percent(traffic.max_overload if traffic else None, plus=True),
-        _percent(candidate.load_change, plus=True),
+        _text() if load_change is None else _percent(load_change, plus=True),
         _percent(traffic.mean_overload if traffic else None),
-        Text(str(candidate.slices)),
-        Text(" ".join(f"{sign}{number}" for sign, number in counts if number)),
-        _score(candidate.score, style),
+        _text(str(slices)),
+        _text(changes),
+        _text("-", "dim") if score is None else _text(f"{score:.1f}", style),
     ]
 
 
-def _note(is_best: bool, is_today: bool) -> Text:
-    return Text(", ".join(word for word, applies in (("best", is_best), ("today", is_today)) if applies), "green")
+@lru_cache(maxsize=4096)
+def _text(text: str = "", style: str = "") -> Text:
+    """A cell: of a million cells nearly all are alike."""
+    return Text(text, style)
 
 
-def _total_rows(comparisons: Sequence[ServiceComparison]) -> list[list[StyledText]]:
+def _note(*marks: tuple[str, bool], needs: str | None) -> Text:
+    words = ", ".join(word for word, applies in marks if applies)
+    if needs is None or dict(marks).get("better"):
+        return _text(words, "green")
+    return Text(f"{words}, ", "green").append(f"needs {needs}", "dim") if words else _text(f"needs {needs}", "dim")
+
+
+def _total_rows(totals: Totals, abilities: ClusterAbilities) -> list[list[StyledText]]:
+    found = totals.views(abilities)
+    if not found:
+        return []
+    usable = [row for row in found[1:] if row.score is not None and row.needs is None]
+    top = max(usable, key=lambda row: (round(row.score or 0.0, 1), familiarity(row.approach)), default=None)
     rows = []
-    found = totals(comparisons)
-    top = max((row.score for row in found[1:] if row.score is not None), default=None)
-    for row in found:
-        best = row.approach != _TODAY and row.score is not None and row.score == top
-        style = "bold" if best else ""
-        rows.append(
-            [
-                Text(),
-                Text(CLUSTER_WIDE if row.approach == NO_APPROACH else row.approach, style),
-                _percent(row.in_zone_traffic),
-                _percent(row.max_overload, plus=True),
-                Text(),
-                _percent(row.mean_overload),
-                Text(str(row.slices)),
-                Text(str(row.changes)),
-                _score(row.score, style),
-                Text.assemble(("best", "green"), f" for {row.best}") if best else Text(f"for {row.best}", "dim"),
-            ]
-        )
-    if rows:
-        rows[0][0] = Text("TOTAL", "bold")
-        rows[0][-1] = Text()
+    for row in (totals.now, found[0], totals.best, *found[1:]):
+        if row is None:
+            continue
+        title = {TODAY: "asked for", BEST_OF_EACH: "best of each"}.get(row.approach, row.approach)
+        changes = "" if row.approach == NOW else str(row.changes)
+        cells = _cells(title, row, slices=row.slices, changes=changes, score=row.score, bold=row is top)
+        note = Text()
+        if row in found[1:]:
+            note = _total_note(row, is_top=row is top)
+        rows.append([Text(), *cells, note])
+    rows[0][0] = Text("TOTAL", "bold")
     return rows
 
 
-def _score(score: float | None, style: str) -> Text:
-    return Text("-", "dim") if score is None else Text(f"{score:.1f}", style)
+def _total_note(row: TotalView, *, is_top: bool) -> Text:
+    if row.needs is not None:
+        better = f"better for {row.better}, " if row.better else ""
+        return Text(f"{better}needs {row.needs}", "dim")
+    return Text("best", "green").append(f" for {row.best}", "default") if is_top else Text(f"for {row.best}", "dim")
 
 
 def _percent(share: float | None, *, plus: bool = False) -> Text:
     if share is None:
-        return Text("-", "dim")
+        return _text("-", "dim")
     # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
-    return Text(f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}")
+    return _text(f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}")

@@ -287,7 +287,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     if not decision.active:
         why = decision.message
         if not whole:
-            why = short_reason(decision, zones=zones)
+            why = short_reason(decision.reason, decision.message, endpoints=decision.endpoints, zones=zones)
         return Text("all zones", "yellow").append(f": {why}", "default")
     if family.void_hints is not None:
         why = family.void_hints if whole else "others lack hints"
@@ -306,10 +306,10 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     return text
 
 
-def short_reason(decision: Decision, *, zones: int) -> str:
-    """A few words for why a decision is not active; the whole message where there are none."""
-    words = _SHORT_REASONS.get(decision.reason)
-    return decision.message if words is None else words.format(endpoints=decision.endpoints, zones=zones)
+def short_reason(reason: Reason, message: str, *, endpoints: int, zones: int) -> str:
+    """A few words for why a decision is not active; its whole ``message`` where there are none."""
+    words = _SHORT_REASONS.get(reason)
+    return message if words is None else words.format(endpoints=endpoints, zones=zones)
 
 
 def _groups(allocation: Allocation, short: Mapping[str, str]) -> str:

@@ -6,8 +6,9 @@ from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import rich.text
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
+from rich.text import Span
 
 from zoneward.kube.safe_text import printable
 
@@ -93,7 +94,10 @@ def align_columns(
     """
     on_right = [name in right for name in columns]
     shortened = _shorten_names(columns, rows, width)
-    *widths, last = _widths(columns, shortened)
+    lengths = _lengths(shortened)
+    *widths, last = (
+        max(cell_len(name), max((row[number] for row in lengths), default=0)) for number, name in enumerate(columns)
+    )
     # Numbers at the end need all their room, words a little: where it is not there, names make it.
     needed = last if on_right[-1] else min(last, _LEAST_REASON)
     stacked, left = 0, next((number for number, is_right in enumerate(on_right) if is_right), 1)
@@ -101,22 +105,23 @@ def align_columns(
         widths = [0, *widths[1 if stacked == 0 else 2 :]]
         stacked += 1
         needed = needed if on_right[-1] else -2
-    rows = rows if stacked else shortened
+    if stacked:
+        lengths = _lengths(rows)
+    else:
+        rows = shortened
     room = max(width - sum(widths) - 2 * len(widths), _LEAST_REASON if cut else 0)
     widths.append(last if on_right[-1] else min(room, max(last, _LEAST_REASON)))
     layout = _Layout(
         tuple(widths), tuple(on_right[max(stacked - 1, 0) :]), width, stacked=stacked, cut=cut or on_right[-1]
     )
-    head = layout.lines([Text(name, "bold") for name in columns])
+    head = layout.lines([Text(name, "bold") for name in columns], list(map(cell_len, columns)))
     rule = Text("─" * min(max(line.cell_len for line in head), width))
-    return TableText([*head, rule], [layout.lines(row) for row in rows])
+    return TableText([*head, rule], [layout.lines(row, taken) for row, taken in zip(rows, lengths, strict=True)])
 
 
-def _widths(columns: Sequence[str], rows: Sequence[Sequence[StyledText]]) -> list[int]:
-    return [
-        max(cell_len(name), max((row[number].cell_len for row in rows), default=0))
-        for number, name in enumerate(columns)
-    ]
+def _lengths(rows: Iterable[Iterable[StyledText]]) -> list[list[int]]:
+    """The columns that each cell takes: measured once, for that is most of the work on a large table."""
+    return [[cell.cell_len for cell in row] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,35 +134,52 @@ class _Layout:
     stacked: int
     cut: bool
 
-    def lines(self, cells: Sequence[StyledText]) -> list[StyledText]:
-        """A table of thousands of rows is laid out in a moment where rich's own takes many."""
+    def lines(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> list[StyledText]:
+        """A table of thousands of rows is laid out in a moment where rich's own takes many.
+
+        ``lengths`` are the columns that the cells take. The cells, which rows may share, stay as they are.
+        """
         above = []
         if self.stacked:
-            names = [cell for cell in cells[: self.stacked] if cell.cell_len]
+            names = [cell for cell, length in zip(cells[: self.stacked], lengths, strict=False) if length]
             above = [Text("  ").join(names)] if names else []
-            cells = [Text(), *cells[self.stacked :]]
+            cells, lengths = [Text(), *cells[self.stacked :]], [0, *lengths[self.stacked :]]
         last, room = cells[-1], self.widths[-1]
-        if self.cut or last.cell_len <= room:
-            return [*above, self._join(cells)]
+        if self.cut or lengths[-1] <= room:
+            return [*above, self._join(cells, lengths)]
         beside = last.wrap(_WRAPPING, room) if room >= _LEAST_REASON else ()
         if beside and (room >= _SHORTEST_REASON or len(beside) <= _FEW_LINES):
             first, *rest = beside
             indent = " " * (sum(self.widths[:-1]) + 2 * (len(self.widths) - 1))
-            return [*above, self._join([*cells[:-1], first]), *(Text(indent).append_text(line) for line in rest)]
+            line = self._join([*cells[:-1], first], [*lengths[:-1], first.cell_len])
+            return [*above, line, *(Text(indent).append_text(each) for each in rest)]
         below = last.wrap(_WRAPPING, max(self.width - len(_INDENT), 1))
-        return [*above, self._join([*cells[:-1], Text()]), *(Text(_INDENT).append_text(line) for line in below)]
+        line = self._join([*cells[:-1], Text()], [*lengths[:-1], 0])
+        return [*above, line, *(Text(_INDENT).append_text(each) for each in below)]
 
-    def _join(self, cells: Sequence[StyledText]) -> StyledText:
-        line = Text(no_wrap=True, overflow="ellipsis")
-        shown = zip(cells, self.widths, self.on_right, strict=True)
+    def _join(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> StyledText:
+        parts: list[str] = []
+        spans: list[Span] = []
+        position = 0
         # A last column without any width would still have the blanks before it.
-        for number, (cell, width, right) in enumerate(shown if self.widths[-1] else list(shown)[:-1]):
-            if cell.cell_len > width:
+        shown = len(cells) if self.widths[-1] else len(cells) - 1
+        for number in range(shown):
+            cell, length, width = cells[number], lengths[number], self.widths[number]
+            if length > width:
+                cell = cell.copy()
                 cell.truncate(width, overflow="ellipsis")
-            room = " " * (width - cell.cell_len)
-            line.append("  " if number else "").append(room if right else "").append_text(cell)
-            line.append("" if right else room)
-        return line
+                length = cell.cell_len
+            if number:
+                parts.append("  ")
+                position += 2
+            room, text, right = " " * (width - length), cell.plain, self.on_right[number]
+            start = position + len(room) if right else position
+            if cell.style:
+                spans.append(Span(start, start + len(text), cell.style))
+            spans.extend(Span(each.start + start, each.end + start, each.style) for each in cell.spans)
+            parts += (room, text) if right else (text, room)
+            position += len(room) + len(text)
+        return StyledText("".join(parts), no_wrap=True, overflow="ellipsis", spans=spans)
 
 
 def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]], width: int) -> list[list[StyledText]]:
@@ -181,10 +203,25 @@ def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]],
 
 def render_text(table: RenderableType, *, color: bool, width: int, crop: bool = True) -> str:
     """Text of a table or of parts. ``width`` in columns; without ``crop``, lines that must not wrap may be longer."""
+    if not color and isinstance(table, Group) and any(isinstance(each, TableText) for each in table.renderables):
+        return "".join(
+            _plain_lines(each, width) if isinstance(each, TableText) else _printed(Group(each), False, width, crop)
+            for each in table.renderables
+        )
+    return _printed(table, color, width, crop)
+
+
+def _printed(what: RenderableType, color: bool, width: int, crop: bool) -> str:
     console = Console(width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None)
     with console.capture() as captured:
-        console.print(table, crop=crop)
+        console.print(what, crop=crop)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def _plain_lines(table: TableText, width: int) -> str:
+    """The same for a table without colour: one of a hundred thousand lines takes a moment."""
+    lines = (line.rstrip() for line in table.plain.split("\n"))
+    return "".join(f"{line if cell_len(line) <= width else set_cell_size(line, width - 1) + '…'}\n" for line in lines)
 
 
 def render_lines(what: RenderableType, terminal: Terminal) -> list[str]:

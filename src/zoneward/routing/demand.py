@@ -70,6 +70,11 @@ class Demand:
         return dict(zip(self.zones, self.weights, strict=True))
 
     @cached_property
+    def node_of(self) -> dict[str, NodeDemand]:
+        """What each Node adds, by its name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
     def reduced(self) -> dict[str, int]:
         """The weights divided by their greatest common divisor: the same shares in smaller numbers."""
         common = gcd(*self.weights) or 1

@@ -129,18 +129,36 @@ def plan_service(
     """
     # Each object once: the last of those with the same name counts.
     by_name = {each.metadata.name: each for each in slices}
-    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}.values()
     if not is_managed(service):
         return plan_unmanaged(service, by_name.values(), cluster_state)
-    by_family = existing_by_family(service, by_name.values(), cluster_state)
+    found = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
+    return plan_families(
+        service, found.endpoints, found.existing, cluster_state, trigger_time=trigger_time, taken=(taken, by_name)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedFamilies:
+    """What decisions about a managed Service start from, whatever it requests: the endpoints of each address family to
+    plan, and the existing slices by family, also of families that it no longer has.
+    """
+
+    endpoints: tuple[ServiceEndpoints, ...]
+    existing: Mapping[str, ExistingSlices]
+
+
+def collect_families(
+    service: Service, *, pods: Iterable[Pod], slices: Iterable[EndpointSlice], cluster_state: ClusterState
+) -> CollectedFamilies:
+    """The first step for all address families of a Service. Each of the ``slices`` has another name."""
+    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}.values()
+    by_family = existing_by_family(service, slices, cluster_state)
     endpoints = []
     for address_type in planned_address_types(service, pods, cluster_state):
         if address_type not in by_family:
             by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
         endpoints.append(collect_endpoints(address_type, service, pods, by_family[address_type], cluster_state))
-    return plan_families(
-        service, endpoints, by_family, cluster_state, trigger_time=trigger_time, taken=(taken, by_name)
-    )
+    return CollectedFamilies(tuple(endpoints), by_family)
 
 
 def existing_by_family(
@@ -173,15 +191,34 @@ def plan_family(
 
     With a ``state``, only what may have changed since its last plan goes through the steps after the decision.
     """
-    configuration = cluster_state.configuration
-    upstream = configuration.upstream
     decision = decide(
         service,
         endpoints.index,
         demand=cluster_state.demand,
         in_force=existing.in_force,
-        configuration=configuration,
+        configuration=cluster_state.configuration,
     )
+    return plan_decision(
+        decision, endpoints, existing, service, cluster_state, trigger_time=trigger_time, taken=taken, state=state
+    )
+
+
+def plan_decision(
+    decision: Decision,
+    endpoints: ServiceEndpoints,
+    existing: ExistingSlices,
+    service: Service,
+    cluster_state: ClusterState,
+    *,
+    trigger_time: str | None = None,
+    taken: Sequence[Container[str]] = (),
+    state: FamilyState | None = None,
+) -> FamilyPlan:
+    """The steps after the decision. The plan may have another one: upstream's hints follow from the slices, and a
+    Service that is being deleted may have too few of these.
+    """
+    configuration = cluster_state.configuration
+    upstream = configuration.upstream
     assignment = decision.assignment
     if assignment is None or upstream:
         # Upstream packs first, and then sets hints by what is in the slices.

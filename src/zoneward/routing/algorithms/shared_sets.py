@@ -85,7 +85,8 @@ def search_shared_sets(
         cost0 = share0 * reals[_COSTS + first - scratch[LOW]]
         worst0 = total * share0 / first - 1
         mean0 = max(0.0, share0 - first / total)
-        if worst0 > limit:
+        # The others add to all three: what cannot win by now never does.
+        if worst0 > limit or not _can_win(objective, limit, cost0, worst0, 2 * mean0, reals):
             continue
         for second in range(scratch[LOW + 1], scratch[HIGH + 1] + 1):
             share1 = reals[SHARES + 1]
@@ -97,6 +98,8 @@ def search_shared_sets(
             if scratch[NUMBER] == 2:
                 if first + second >= total and _can_win(objective, limit, cost1, worst1, 2 * mean1, reals):
                     _try_overlaps(first, second, 0, cost1, supply, parameters, scratch, reals)
+                continue
+            if not _can_win(objective, limit, cost1, worst1, 2 * mean1, reals):
                 continue
             for third in range(max(scratch[LOW + 2], total - first - second), scratch[HIGH + 2] + 1):
                 share2 = reals[SHARES + 2]

@@ -1,5 +1,5 @@
 """Which endpoints a node's proxy uses: upstream's choice, in full, for every version of kube-proxy, and zone-labelled
-slices. `_choose_by_hints` falls back to all endpoints.
+slices. `_HintedEndpoints` falls back to all endpoints.
 
 KEP-2433 § Kube-Proxy, KEP-3015 § Addition of PreferSameNode, KEP-4444 § Intersection with
 internal/externalTrafficPolicy, KEP-2004 § Kube-Proxy and § Version Skew Strategy.
@@ -319,58 +319,96 @@ def select_endpoints(
     groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
     zone_weights: ZoneWeights | None = None,
 ) -> EndpointSelection:
-    """Select for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
+    """Select for the proxy of one node; see `EndpointSelector`."""
+    selector = EndpointSelector(endpoints, policies=policies, honored=honored, groups=groups, zone_weights=zone_weights)
+    return selector.select(node, zone)
+
+
+class EndpointSelector:
+    """Selects for the proxies of one kind, node by node. ``endpoints`` hold each address once.
 
     ``groups`` come from `slice_groups`: cluster traffic only uses ready endpoints of groups that the zone consumes,
     unless that leaves none. ``zone_weights`` come from `usable_zone_weights`, and take the place of hints for zones;
     hints for nodes and groups win over them.
     """
-    ready = tuple(endpoint for endpoint in endpoints if is_ready(endpoint))
-    leaving = tuple(each for each in endpoints if not is_ready(each) and is_serving(each) and is_terminating(each))
-    cluster: tuple[Endpoint, ...] | None = None
-    rule = SelectionRule.ALL
-    weights: tuple[float, ...] | None = None
-    if policies.uses_cluster:
-        candidates = _in_groups_of(zone, ready, groups) if groups and zone else ready
-        rule, is_hinted = _choose_by_hints(candidates, honored, node, zone)
-        cluster = tuple(filter(is_hinted, candidates)) if is_hinted else candidates
-        if len(candidates) < len(ready) and rule is SelectionRule.ALL:
-            rule = SelectionRule.ZONE_SLICES
-        if groups and zone:
-            weights = _weights(cluster, groups, zone)
-        elif zone_weights and zone and rule is not SelectionRule.NODE_HINTS:
-            chosen, chosen_weights = _weigh_zones(ready, zone_weights.shares.get(zone, {}))
-            if chosen:
-                rule, cluster, weights = SelectionRule.ZONE_WEIGHTS, chosen, _differing(chosen_weights)
-        if not cluster and leaving:
-            cluster, rule = leaving, SelectionRule.TERMINATING
-    local: tuple[Endpoint, ...] | None = None
-    ready_here = tuple(endpoint for endpoint in ready if endpoint.node_name == node)
-    local_terminating = False
-    if policies.uses_local:
-        local = ready_here
-        if not local:
-            local = tuple(endpoint for endpoint in leaving if endpoint.node_name == node)
-            local_terminating = bool(local)
-        if not policies.uses_cluster and local_terminating:
-            rule = SelectionRule.TERMINATING
-    has_any = bool(cluster) or (policies.uses_local and bool(ready or leaving))
-    if cluster is None:
-        all_reachable = local or ()
-    elif local is None or (rule in (SelectionRule.ALL, SelectionRule.TERMINATING) and not local_terminating):
-        all_reachable = cluster
-    else:
-        inside = {id(endpoint) for endpoint in (*cluster, *local)}
-        all_reachable = tuple(endpoint for endpoint in endpoints if id(endpoint) in inside)
-    return EndpointSelection(
-        cluster=cluster,
-        local=local,
-        all_reachable=all_reachable,
-        rule=rule,
-        has_any=has_any,
-        healthy_local=len(ready_here),
-        weights=weights,
-    )
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        *,
+        policies: Policies,
+        honored: HonoredHints,
+        groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
+        zone_weights: ZoneWeights | None = None,
+    ) -> None:
+        self._endpoints = endpoints
+        self._policies = policies
+        self._honored = honored
+        self._groups = groups
+        self._zone_weights = zone_weights
+        self._ready = tuple(filter(is_ready, endpoints))
+        self._leaving = tuple(
+            each for each in endpoints if is_terminating(each) and is_serving(each) and not is_ready(each)
+        )
+        self._ready_by_node: dict[str | None, list[Endpoint]] = {}
+        for each in self._ready:
+            self._ready_by_node.setdefault(each.node_name, []).append(each)
+        # By the zone that consumes groups; without groups all zones have the same candidates.
+        self._candidates: dict[str | None, _HintedEndpoints] = {}
+
+    def select(self, node: str, zone: str | None) -> EndpointSelection:
+        """The endpoints for the proxy of one node; ``zone`` is None where the node has no label."""
+        policies, ready, leaving = self._policies, self._ready, self._leaving
+        cluster: tuple[Endpoint, ...] | None = None
+        rule = SelectionRule.ALL
+        weights: tuple[float, ...] | None = None
+        if policies.uses_cluster:
+            candidates = self._candidates_of(zone if self._groups else None)
+            rule, cluster = candidates.choose(node, zone)
+            if len(candidates.endpoints) < len(ready) and rule is SelectionRule.ALL:
+                rule = SelectionRule.ZONE_SLICES
+            if self._groups and zone:
+                weights = _weights(cluster, self._groups, zone)
+            elif self._zone_weights and zone and rule is not SelectionRule.NODE_HINTS:
+                chosen, chosen_weights = _weigh_zones(ready, self._zone_weights.shares.get(zone, {}))
+                if chosen:
+                    rule, cluster, weights = SelectionRule.ZONE_WEIGHTS, chosen, _differing(chosen_weights)
+            if not cluster and leaving:
+                cluster, rule = leaving, SelectionRule.TERMINATING
+        local: tuple[Endpoint, ...] | None = None
+        ready_here = tuple(self._ready_by_node.get(node, ()))
+        local_terminating = False
+        if policies.uses_local:
+            local = ready_here
+            if not local:
+                local = tuple(endpoint for endpoint in leaving if endpoint.node_name == node)
+                local_terminating = bool(local)
+            if not policies.uses_cluster and local_terminating:
+                rule = SelectionRule.TERMINATING
+        has_any = bool(cluster) or (policies.uses_local and bool(ready or leaving))
+        if cluster is None:
+            all_reachable = local or ()
+        elif local is None or (rule in (SelectionRule.ALL, SelectionRule.TERMINATING) and not local_terminating):
+            all_reachable = cluster
+        else:
+            inside = {id(endpoint) for endpoint in (*cluster, *local)}
+            all_reachable = tuple(endpoint for endpoint in self._endpoints if id(endpoint) in inside)
+        return EndpointSelection(
+            cluster=cluster,
+            local=local,
+            all_reachable=all_reachable,
+            rule=rule,
+            has_any=has_any,
+            healthy_local=len(ready_here),
+            weights=weights,
+        )
+
+    def _candidates_of(self, zone: str | None) -> "_HintedEndpoints":
+        found = self._candidates.get(zone)
+        if found is None:
+            endpoints = _in_groups_of(zone, self._ready, self._groups) if zone else self._ready
+            found = self._candidates[zone] = _HintedEndpoints(endpoints, self._honored)
+        return found
 
 
 def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup]) -> tuple[Endpoint, ...]:
@@ -403,25 +441,36 @@ def _weigh_zones(
     return chosen, weights
 
 
-def _choose_by_hints(
-    ready: Sequence[Endpoint], honored: HonoredHints, node: str, zone: str | None
-) -> tuple[SelectionRule, Callable[[Endpoint], bool] | None]:
-    """By hints for nodes, else by hints for zones, else all endpoints.
+class _HintedEndpoints:
+    """Ready endpoints by the nodes and the zones that their hints name.
 
-    Hints count only if every ready endpoint has them and one of them matches; otherwise the proxy falls back.
+    Hints count only if every one of them has such hints; ``None`` then stands for those that do not count.
     """
-    if honored.nodes and ready and all(endpoint.hints and endpoint.hints.for_nodes for endpoint in ready):
 
-        def on_node(endpoint: Endpoint) -> bool:
-            return endpoint.hints is not None and any(each.name == node for each in endpoint.hints.for_nodes or ())
+    def __init__(self, endpoints: tuple[Endpoint, ...], honored: HonoredHints) -> None:
+        self.endpoints = endpoints
+        self._by_node = _by_hint(endpoints, "for_nodes") if honored.nodes else None
+        self._by_zone = _by_hint(endpoints, "for_zones") if honored.zones else None
 
-        if any(map(on_node, ready)):
-            return SelectionRule.NODE_HINTS, on_node
-    if honored.zones and ready and zone and all(endpoint.hints and endpoint.hints.for_zones for endpoint in ready):
+    def choose(self, node: str, zone: str | None) -> tuple[SelectionRule, tuple[Endpoint, ...]]:
+        """By hints for nodes, else by hints for zones, else all endpoints: also where no hint matches."""
+        if self._by_node is not None and (chosen := self._by_node.get(node)):
+            return SelectionRule.NODE_HINTS, tuple(chosen)
+        if self._by_zone is not None and zone and (chosen := self._by_zone.get(zone)):
+            return SelectionRule.ZONE_HINTS, tuple(chosen)
+        return SelectionRule.ALL, self.endpoints
 
-        def in_zone(endpoint: Endpoint) -> bool:
-            return endpoint.hints is not None and any(each.name == zone for each in endpoint.hints.for_zones or ())
 
-        if any(map(in_zone, ready)):
-            return SelectionRule.ZONE_HINTS, in_zone
-    return SelectionRule.ALL, None
+def _by_hint(
+    endpoints: Iterable[Endpoint], kind: Literal["for_nodes", "for_zones"]
+) -> dict[str, list[Endpoint]] | None:
+    """Endpoints by each name in their hints; None where one has no such hint."""
+    found: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        hints = endpoint.hints
+        named = None if hints is None else hints.for_nodes if kind == "for_nodes" else hints.for_zones
+        if not named:
+            return None
+        for name in {each.name for each in named}:
+            found.setdefault(name, []).append(endpoint)
+    return found

@@ -14,13 +14,13 @@ from zoneward.routing.demand import Demand, NodeDemand
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import (
     Consumer,
+    EndpointSelector,
     HonoredHints,
     Policies,
     endpoints_of_all_ports,
     honored_hints,
     is_proxied,
     policies_of,
-    select_endpoints,
     slice_groups,
     usable_zone_weights,
 )
@@ -132,6 +132,12 @@ def predict_traffic(
     total = sum(sum(reading.demand.weight_by_zone.values()) for reading in readings)
     if not total:
         return None
+    selectors = {
+        id(each): EndpointSelector(
+            endpoints, policies=policies, honored=each.honored, groups=each.groups, zone_weights=each.zone_weights
+        )
+        for each in readings
+    }
     picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
     load = [0.0] * len(endpoints)
     dropped = 0.0
@@ -139,15 +145,7 @@ def predict_traffic(
     zone_picks: dict[str, set[int]] = {}
     zone_to: dict[str, dict[str, float]] = {}
     for reading, zone, node, weight in _consumers(endpoints, readings, policies):
-        selection = select_endpoints(
-            endpoints,
-            policies=policies,
-            honored=reading.honored,
-            node=node,
-            zone=zone or None,
-            groups=reading.groups,
-            zone_weights=reading.zone_weights,
-        )
+        selection = selectors[id(reading)].select(node, zone or None)
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
         zone_weight[zone] = zone_weight.get(zone, 0.0) + weight
@@ -180,11 +178,11 @@ def _consumers(
         if not policies.internal_local and reading.honored.nodes:
             named = {each.name for endpoint in endpoints if endpoint.hints for each in endpoint.hints.for_nodes or ()}
         grouped = dict(reading.demand.weight_by_zone)
-        if named:
-            for node in reading.demand.nodes:
-                if node.name in named:
-                    grouped[node.zone or ""] -= node.weight
-                    yield reading, node.zone or "", node.name, node.weight
+        for name in sorted(named):
+            node = reading.demand.node_of.get(name)
+            if node is not None:
+                grouped[node.zone or ""] -= node.weight
+                yield reading, node.zone or "", node.name, node.weight
         for zone, weight in grouped.items():
             if weight:
                 yield reading, zone, "", weight
