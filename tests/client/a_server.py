@@ -23,6 +23,7 @@ KINDS = {
     "nodes": ("v1", "Node"),
     "services": ("v1", "Service"),
     "endpointslices": ("discovery.k8s.io/v1", "EndpointSlice"),
+    "daemonsets": ("apps/v1", "DaemonSet"),
 }
 
 
@@ -207,6 +208,8 @@ class AServer:
         parts = path.split("/")
         if status := self.refusals.get(parts[-1]):
             _refuse(status, path)
+        if parts[-1] not in KINDS:
+            _refuse(404, path)
         return parts[-1], parts[-2] if parts[-3] == "namespaces" else ""
 
     def _listed(self, plural: str, namespace: str) -> list[Object]:
@@ -231,7 +234,7 @@ class AServer:
 
 
 def _refuse(status: int, path: str) -> NoReturn:
-    reason = {403: "Forbidden", 410: "Expired", 422: "Invalid", 503: "ServiceUnavailable"}[status]
+    reason = {403: "Forbidden", 404: "NotFound", 410: "Expired", 422: "Invalid", 503: "ServiceUnavailable"}[status]
     body = {"kind": "Status", "code": status, "reason": reason, "message": reason}
     raise api_error(status, json.dumps(body).encode(), path=path)
 
