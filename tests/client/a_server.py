@@ -23,6 +23,7 @@ KINDS = {
     "nodes": ("v1", "Node"),
     "services": ("v1", "Service"),
     "endpointslices": ("discovery.k8s.io/v1", "EndpointSlice"),
+    "daemonsets": ("apps/v1", "DaemonSet"),
 }
 
 

@@ -157,7 +157,7 @@ def aim_of(family: FamilyPlan) -> Aim | None:
     ):
         return None
     threshold = state.configuration.hints.start_threshold
-    weighs = any(each.consumer.zone_weights for each in state.consumers)
+    weighs = any(each.consumer.zone_weights for each in state.consumers_of(family.service))
     if not decision.active:
         asked = f"{decision.heuristic} in force" if decision.heuristic else "traffic kept in its zone"
         return Aim(asked, traffic.in_zone if traffic.served else 0.0, threshold, state.demand, weighs)

@@ -108,8 +108,6 @@ def _ignored(text: str) -> "Ignored":
 def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView":
     """The cluster as checks see it."""
     from zoneward.advice.findings.cluster_view import ClusterView, view_service
-    from zoneward.advice.node_proxies import same_proxy_everywhere
-    from zoneward.advice.proxy_kinds import PROXY_KINDS
     from zoneward.cli.planned_services import with_what_if
     from zoneward.kube.workload_objects import (
         HorizontalPodAutoscaler,
@@ -119,7 +117,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     )
 
     snapshot = selected.snapshot
-    proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.consumer])
+    proxies = selected.node_proxies
     services = tuple(
         view_service(
             service,

@@ -15,8 +15,7 @@ from typing import Final
 
 import msgspec
 
-from zoneward.advice.node_proxies import NodeProxies, same_proxy_everywhere
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.recommendations import ClusterAbilities, Recommendation, abilities_of, recommend
 from zoneward.advice.service_input import ServiceInput
 from zoneward.cli.options import Options
@@ -24,6 +23,7 @@ from zoneward.cli.planned_services import SelectedServices, select_services
 from zoneward.kube.gc_tuning import frozen_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
+from zoneward.kube.proxy_programs import minor_version
 
 _CHUNK: Final = 50
 """Services for one task of a process: some tenths of a second."""
@@ -90,10 +90,18 @@ def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonReq
     """Read the snapshot. Raises InputError or a usage error, before anything is printed."""
     with without_gc(), _waiting(options, "reading"):
         selected = select_services(options)
-    snapshot = (selected.unchanged or selected).snapshot
-    node_proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.consumer])
-    abilities = abilities_of(snapshot.slices, node_proxies=node_proxies, configuration=selected.configuration)
-    return ComparisonRequest(selected, approaches, node_proxies, abilities)
+    read = selected.unchanged or selected
+    kubelets = (
+        each.status.node_info.kubelet_version for each in read.snapshot.nodes if each.status and each.status.node_info
+    )
+    abilities = abilities_of(
+        read.snapshot.slices,
+        node_proxies=read.node_proxies,
+        configuration=selected.configuration,
+        # Control planes are at least as new as every kubelet (version skew policy).
+        kubernetes=max((minor for each in kubelets if (minor := minor_version(each)) is not None), default=None),
+    )
+    return ComparisonRequest(selected, approaches, read.node_proxies, abilities)
 
 
 def compare_services(

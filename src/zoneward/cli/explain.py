@@ -63,8 +63,6 @@ def command(*, options: Options, output: str) -> None:
 def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
     """Raises InputError where the name stands for several Services."""
     from zoneward.advice.explanation import explain_service
-    from zoneward.advice.node_proxies import same_proxy_everywhere
-    from zoneward.advice.proxy_kinds import PROXY_KINDS
     from zoneward.advice.service_input import ServiceInput
     from zoneward.cli.planned_services import with_what_if
     from zoneward.routing.rules import listed
@@ -82,5 +80,4 @@ def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
         selected.cluster_state,
         selected.taken.get(service.metadata.namespace, ()),
     )
-    proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.consumer], evidence="--consumer")
-    return explain_service(given, node_proxies=proxies, actual=service)
+    return explain_service(given, node_proxies=selected.node_proxies, actual=service)

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 import click
 
+from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.cli.change_options import CHANGE_OPTIONS, NO_CHANGES, InputChanges
 from zoneward.cli.choices import WhatIfChoice
 from zoneward.cli.cluster_completion import complete_context, complete_files, complete_namespace, complete_service
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
-from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
 Color = Literal["auto", "always", "never"]
 
@@ -34,7 +34,7 @@ class Options:
     config: str | None = None
     what_if: str | None = None
     changes: InputChanges = NO_CHANGES
-    consumer: str = ZONEWARD.name
+    proxy: str | None = None
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0
@@ -46,7 +46,11 @@ _FILES_HELP: Final = (
 )
 _WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ", ".join(WHAT_IF_VALUES)
 _WHAT_IF: Final = click.option("--what-if", type=WhatIfChoice(), metavar="VALUE", help=_WHAT_IF_HELP + ".")
-_CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
+_PROXY_HELP: Final = (
+    "The kind of proxy on all nodes, instead of what is detected: kube-proxy-1.21 to kube-proxy-1.36, cilium-1.18 or"
+    " cilium-1.18-service-topology (1.11 to 1.20), kube-router, kube-proxy-windows, zoneward; or what it honors:"
+    " current, zone-slices, zone-hints, annotation, no-hints."
+)
 _INPUT: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP,
                  shell_complete=complete_files),
@@ -64,8 +68,8 @@ _INPUT: Final = (
 )  # fmt: skip
 _DECIDING: Final = (
     _WHAT_IF,
-    click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
-                 help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
+    click.option("--proxy", "--consumer", "proxy", type=click.Choice(list(PROXY_KINDS)), metavar="NAME",
+                 help=_PROXY_HELP),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
                  shell_complete=complete_files),

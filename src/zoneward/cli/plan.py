@@ -61,11 +61,12 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     planned = plan_services(options)
     before = None if planned.plans_before is None else plans_before(planned.plans_before)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
+    now = planned.now() if output in ("json", "table", "wide") else {}
     print_notes(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
-        _write(to_json(decisions_document(plans, measured=measured, zones=demand.zones, before=before)))
+        _write(to_json(decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)))
     elif output in ("table", "wide"):
         from zoneward.report.plan_table import plan_table
         from zoneward.report.terminal_text import render_text
@@ -76,6 +77,8 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
             plans,
             demand=demand,
             configuration=configuration,
+            now=now,
+            node_proxies=planned.node_proxies,
             width=width,
             wide=wide,
             measured=measured,

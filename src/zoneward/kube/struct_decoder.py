@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
-from zoneward.kube.objects import KINDS, Node, Object
+from zoneward.kube.objects import KINDS, Node, Object, ProxyObject
 from zoneward.kube.text_encoding import is_half_a_pair
 from zoneward.kube.workload_objects import PersistentVolume, WorkloadObject
 
@@ -112,7 +112,7 @@ def _decoded(value: object, kind: type[Object]) -> Object:
         raise _misfit(str(error), kind, value) from None
 
 
-def object_title(obj: Object | WorkloadObject) -> str:
+def object_title(obj: Object | ProxyObject | WorkloadObject) -> str:
     """``Kind namespace/name``, or ``Kind name`` of what is in no namespace."""
     namespace = None if isinstance(obj, Node) else obj.metadata.namespace
     return _title(type(obj), namespace, obj.metadata.name)

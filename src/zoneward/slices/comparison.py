@@ -233,7 +233,7 @@ class _FamilyPlanner:
             return None
         state = self._cluster_state
         gates = state.configuration.gates
-        return tuple(honored_hints(service, each.consumer, gates) for each in state.consumers)
+        return tuple(honored_hints(service, each.consumer, gates) for each in state.consumers_of(service))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.kube.objects import NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from zoneward.kube.workload_objects import (
     AutoscalerSpec,
     ClaimSource,
@@ -16,10 +17,6 @@ from zoneward.kube.workload_objects import (
     Deployment,
     DeploymentSpec,
     HorizontalPodAutoscaler,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
     PodAffinity,

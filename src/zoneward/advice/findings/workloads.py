@@ -15,11 +15,8 @@ from zoneward.advice.findings.codes import (
 from zoneward.advice.findings.overload import overload_now, overload_planned
 from zoneward.kube import names
 from zoneward.kube.label_selector import Requirement
-from zoneward.kube.objects import Node, ObjectKey, node_zone
+from zoneward.kube.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, node_zone
 from zoneward.kube.workload_objects import (
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     PodAffinity,
     PodSelector,
     StatefulSet,
