@@ -39,6 +39,8 @@ def test_every_page_that_a_module_names_is_in_it() -> None:
 
 
 PUBLIC_HOSTS = {"www.apache.org", "github.com", "kubernetes.io", "www.w3.org"}
+AS_PUBLISHED = Path("tests/report/data/sarif-2.1.0-rtm.5.json")
+"""A schema that names where it was published."""
 _URL = re.compile(r"\b(?:https?|ftp|git|oci|ssh)://([\w.-]*[\w-])")
 
 
@@ -55,7 +57,7 @@ def test_no_file_names_a_host_but_public_and_invented_ones() -> None:
     strange, ours = set(), hosts_of_this_machine()
     for path, text in texts().items():
         strange |= {(path, host) for host in ours if host in text}
-        for host in _URL.findall(text):
+        for host in _URL.findall(text) if path != AS_PUBLISHED else ():
             invented = host.endswith((".example", ".invalid", ".svc")) or host.startswith(("127.", "10."))
             if host not in PUBLIC_HOSTS and "." in host and not invented:
                 strange.add((path, host))

@@ -12,7 +12,6 @@ from zoneward.advice.findings.check_cluster import CheckedCluster, NotChecked
 from zoneward.advice.findings.codes import CODES, Finding, FindingObject, Severity
 from zoneward.kube.safe_text import printable
 
-SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 VERSION: Final = "2.1.0"
 _LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
@@ -21,7 +20,6 @@ def sarif_document(checked: CheckedCluster) -> dict[str, Any]:
     """A log with one run, which has all codes as rules, and what could not be checked as notifications."""
     index = {code: number for number, code in enumerate(CODES)}
     return {
-        "$schema": SCHEMA,
         "version": VERSION,
         "runs": [
             {
