@@ -216,6 +216,17 @@ def test_compare_shows_the_change_of_the_load_with_each_approach(zoneward: Comma
     assert json.loads(zoneward(*unchanged, "-o", "json").out)["services"][0]["today"]["loadChange"] is None
 
 
+def test_now_in_compare_is_that_of_the_cluster_as_it_was_read(zoneward: Commands, tmp_path: Path) -> None:
+    slices = tmp_path / "slices.yaml"
+    slices.write_text(zoneward("plan", "-q", "--sample", "-o", "yaml", CART).out)
+    arguments = ("compare", "-q", "-f", str(SAMPLE), "-f", str(slices), CART, "--only", "none,local", "-o", "json")
+    read, changed = (json.loads(zoneward(*arguments, *more).out) for more in ((), ("--without-zone", ZONE_A)))
+    assert changed["services"][0]["now"]["slices"] == 1
+    assert changed["services"][0]["now"] == read["services"][0]["now"]
+    assert changed["proxies"] == read["proxies"]
+    assert changed["services"][0]["approaches"] != read["services"][0]["approaches"]
+
+
 def test_route_selects_from_what_is_left(zoneward: Commands) -> None:
     result = zoneward("route", "--sample", "--node", "worker-b1", CART, "--without-zone", ZONE_B, "-o", "json")
     assert (result.status, result.out) == (2, "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Group
 
 import zoneward
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, join_wrapped, render_text
@@ -125,3 +126,22 @@ def test_a_table_knows_the_lines_of_its_rows() -> None:
     lines = marked.split("\n")
     assert [number for number, line in enumerate(lines) if line.spans] == [0, 3, 4]
     assert all(end == start for (_, end), (start, _) in pairwise(aligned.row_lines))
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS), min_size=1), st.integers(20, 100), st.booleans())
+def test_without_colour_a_table_has_the_same_lines(rows: list[tuple[str, ...]], width: int, cut: bool) -> None:
+    """Large ones are then written without rich's console."""
+    cells = [[Text(cell, "bold") for cell in row] for row in rows]
+    heads = ("SERVICE", "APPROACH", "WORST", "TRAFFIC GOES TO")
+    group = Group(
+        Text("above"), align_columns(heads, cells, right=RIGHT, width=width, cut=cut), join_wrapped(["a", "b"])
+    )
+    colored = render_text(group, color=True, width=width)
+    assert "\x1b" in colored
+    plain = render_text(group, color=False, width=width).splitlines()
+    expected = re.sub(r"\x1b\[[0-9;]*m", "", colored).splitlines()
+    for line, same in zip(plain, expected, strict=True):
+        # rich's console marks what it cuts even where only blanks are lost, and has one column less for the text.
+        assert line.rstrip() == same.rstrip() or line.startswith(same.rstrip().removesuffix("…").rstrip())
+    assert max(map(len, plain)) <= width
+    assert [[cell.plain for cell in row] for row in cells] == [list(row) for row in rows], "cells may be shared"
