@@ -34,6 +34,7 @@ from shop import (
 
 Document = dict[str, Any]
 
+KUBERNETES: Final = "v1.36.3"
 FLOW_WIDTH: Final = 90
 """Characters up to which a mapping or list of plain values goes on one line."""
 
@@ -82,6 +83,29 @@ def namespaces() -> Iterator[Document]:
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"phase": "Active"},
         }
+
+
+def kube_proxy() -> Document:
+    """What ``kubeadm`` makes, so that predictions know the nodes' proxies."""
+    labels = {"k8s-app": "kube-proxy"}
+    container = {
+        "command": ["/usr/local/bin/kube-proxy", "--config=/var/lib/kube-proxy/config.conf"],
+        "image": f"registry.k8s.io/kube-proxy:{KUBERNETES}",
+        "name": "kube-proxy",
+    }
+    pods = {
+        "hostNetwork": True,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "containers": [container],
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata("DaemonSet", "kube-proxy", "kube-system", days=range(290, 300), labels=labels),
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pods}},
+    }
 
 
 def host_address(host: Host) -> str:
@@ -139,7 +163,7 @@ def node(position: int, host: Host) -> Document:
             "nodeInfo": {
                 "architecture": shape.arch,
                 "containerRuntimeVersion": "containerd://2.1.4",
-                "kubeletVersion": "v1.36.3",
+                "kubeletVersion": KUBERNETES,
                 "operatingSystem": "linux",
                 "osImage": "Ubuntu 24.04.3 LTS",
             },
@@ -369,6 +393,7 @@ def documents() -> Iterator[tuple[str, Document]]:
         yield "", namespace
     for position, host in enumerate(HOSTS, start=1):
         yield "", node(position, host)
+    yield "# The proxy of every node.\n", kube_proxy()
     for workload in WORKLOADS:
         yield f"# {workload.namespace}/{workload.name}: {workload.shows}\n", service(workload)
     yield "# What a person wrote for payments/bank-gateway; the controller leaves it alone.\n", bank_gateway_slice()

@@ -105,7 +105,7 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float]:
     )
     snapshot = Snapshot(services=(drawn.service,), nodes=drawn.nodes, slices=drawn.slices)
     plan = plan_service(drawn.service, pods=(), slices=drawn.slices, cluster_state=state)
-    planned = PlannedServices(snapshot, state, (drawn.service,), {}, (), (plan,))
+    planned = PlannedServices(snapshot, state, drawn.proxies, (drawn.service,), {}, (), (plan,))
     zones = {(each.addresses or ("",))[0]: each.zone for each in endpoints_of_all_ports(drawn.slices)}
     load = dict.fromkeys(zones, 0.0)
     in_zone, total = 0.0, sum(node.weight for node in state.demand.nodes)

@@ -123,3 +123,28 @@ def test_a_command_leaves_out_what_cannot_be_read_with_a_note(
     saved = zoneward("snapshot", "-A", "-o", tmp_path / "cluster.json")
     assert saved.status == 0
     assert note in saved.err
+
+
+def test_without_permission_to_list_daemon_sets_the_kubelets_have_to_do(zoneward: Commands, cluster: Cluster) -> None:
+    seen = zoneward("plan", "cart")
+    assert seen.err == ""
+    cluster.server.refusals["daemonsets"] = 403
+    blind = zoneward("plan", "cart")
+    assert blind.out == seen.out
+    assert blind.err == (
+        "zoneward: DaemonSets cannot be read (no permission): --proxy says which proxy runs on the nodes\n"
+        "zoneward: the proxy of the nodes is taken to be kube-proxy of the kubelet's version\n"
+    )
+    assert zoneward("plan", "cart", "--proxy", "zoneward").err == ""
+
+
+def test_static_pods_of_kube_proxy_are_read_in_whatever_namespace_the_services_are(
+    zoneward: Commands, cluster: Cluster
+) -> None:
+    containers = [{"name": "kube-proxy", "image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]
+    name, spec = "kube-proxy-worker-b1", {"nodeName": "worker-b1", "containers": containers}
+    cluster.do(lambda server: server.put("pods", name, "kube-system", spec=spec, status={"phase": "Running"}))
+    assert "Proxies: kube-proxy 1.36 on 21, kube-proxy 1.30 on 1" in zoneward("plan", "-n", "shop", "cart").out
+    saved = json.loads(zoneward("snapshot").out)["items"]
+    (pod,) = (each for each in saved if each["metadata"]["name"] == name)
+    assert pod["spec"]["containers"] == [{"image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]

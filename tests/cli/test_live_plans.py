@@ -13,7 +13,7 @@ from zoneward.cli import live_plans
 from zoneward.cli.cluster_input import filter_services
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import build_cluster_state, with_what_if
+from zoneward.cli.planned_services import SelectedServices, build_cluster_state, proxies_in, with_what_if
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
@@ -90,9 +90,16 @@ class Scene:
         decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
                    for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
+        proxies = proxies_in(snapshot, self.options)
         cluster_state = build_cluster_state(
-            snapshot.nodes, snapshot.node_zones, options=self.options, configuration=CONFIGURATION, pods_known=True
+            snapshot.nodes,
+            snapshot.node_zones,
+            configuration=CONFIGURATION,
+            pods_known=True,
+            node_proxies=proxies,
         )
+        services = filter_services(snapshot, self.options)
+        selected = SelectedServices(snapshot, cluster_state, proxies, tuple(services), {}, ())
         plans = (
             plan_service(
                 with_what_if(service, self.options),
@@ -100,9 +107,9 @@ class Scene:
                 slices=snapshot.slices_of(service),
                 cluster_state=cluster_state,
             )
-            for service in filter_services(snapshot, self.options)
+            for service in services
         )
-        decisions: list[DecisionView] = decisions_document(plans)["decisions"]
+        decisions: list[DecisionView] = decisions_document(plans, now=selected.now())["decisions"]
         return decisions
 
 

@@ -179,7 +179,7 @@ def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Pa
     assert first["moved"] == 0
     local = tmp_path / "local.yaml"
     local.write_text(zoneward("plan", "-q", "--sample", "--what-if", "local", "inventory", "-o", "yaml").out)
-    arguments = ("-f", SAMPLE, "-f", local, "--what-if", "local-opt", "inventory")
+    arguments = ("-f", SAMPLE, "-f", local, "--proxy", "zoneward", "--what-if", "local-opt", "inventory")
     then = decisions(zoneward, *arguments)["inventory"]
     assert then["groups"] == [
         *(
@@ -225,3 +225,68 @@ def test_slices_of_ours_that_are_no_longer_wanted_are_named_too(zoneward: Comman
     current.write_text(zoneward("plan", "-q", "--sample", "-o", "yaml", "shop/cart").out)
     result = zoneward("plan", "-f", SAMPLE, "-f", path, "-f", current, "-o", "yaml", "shop/cart")
     assert "# 1 slice of Zoneward's own, no longer wanted, would have to go, too:\n#   shop/cart-of-old\n" in result.out
+
+
+# --- now, and the nodes' proxies --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hintless(zoneward: Commands, tmp_path: Path) -> Path:
+    """The slices of the sample cluster as they are where nothing is asked for."""
+    path = tmp_path / "slices.json"
+    path.write_text(zoneward("plan", "-q", "--sample", "--what-if", "none", "-o", "slices-json").out)
+    return path
+
+
+def test_now_is_what_the_slices_in_the_cluster_do(zoneward: Commands, hintless: Path) -> None:
+    found = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
+    assert found["now"]["inZoneTraffic"] == pytest.approx(0.372136)
+    assert found["now"]["maxOverload"] == 0.0
+    assert found["now"]["proxies"] == {"kube-proxy 1.36": 22}
+    assert found["now"]["zones"]["eu-central-1a"] == {"consumed": 10, "load": 1.0}
+    assert found["inZoneTraffic"] > 0.7
+    assert decisions(zoneward, "--sample", "shop/search")["search"]["now"] is None
+    table = zoneward("plan", "-f", SAMPLE, "-f", hintless, "shop/search").out
+    assert "37%>71%" in table
+    assert "+0%>+7%" in table
+    assert "34%>97%" not in zoneward("plan", "--sample").out
+
+
+def test_a_row_says_that_the_nodes_proxies_ignore_the_plan(zoneward: Commands) -> None:
+    arguments = ("plan", "--sample", "--what-if", "PreferSameZone", "shop/search")
+    assert "Proxies: kube-proxy 1.36" in zoneward(*arguments).out
+    old = zoneward(*arguments, "--proxy", "kube-proxy-1.30").out
+    assert "all zones: kube-proxy 1.30 ignores it" in old
+    assert "its own zone" not in old
+    assert "all zones: kube-proxy 1.24 to 1.30 ignores it" in zoneward(*arguments, "--consumer", "annotation").out
+    wide = zoneward(*arguments, "--proxy", "cilium-1.17", "-o", "wide").out
+    assert "cilium 1.17 ignores hints, as enable-service-topology is off" in wide
+
+
+def test_a_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: Path) -> None:
+    """The DaemonSet is on one node alone; of the others only the older kubelets are known."""
+    old = tmp_path / "old.yaml"
+    text = SAMPLE.read_text()
+    zone = text.replace("nodeSelector: {kubernetes.io/os: linux}", "nodeSelector: {kubernetes.io/hostname: worker-a1}")
+    old.write_text(zone.replace("kubeletVersion: v1.36.3", "kubeletVersion: v1.30.2"))
+    result = zoneward("plan", "-f", old, "shop/cart")
+    assert "Proxies: kube-proxy 1.30 on 21, kube-proxy 1.36 on 1" in result.out
+    assert "its own zone; 21 nodes ignore it" in result.out
+    assert "taken to be kube-proxy of the kubelet's version" in result.err
+
+
+def test_without_a_trace_of_the_proxies_the_default_stands_and_a_note_says_so(
+    zoneward: Commands, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.yaml"
+    text = SAMPLE.read_text().replace("kubeletVersion: v1.36.3", "kubeletVersion: ''")
+    bare.write_text(text.replace("kind: DaemonSet", "kind: Deployment"))
+    result = zoneward("plan", "-f", bare, "shop/cart")
+    assert "nothing says which proxy runs on the nodes: taken to be Zoneward's own (--proxy)" in result.err
+    assert "Proxies: zoneward" in result.out
+
+
+def test_an_unknown_proxy_is_bad_usage(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "--proxy", "kube-proxy-2")
+    assert result.status == 2
+    assert "--proxy" in result.err

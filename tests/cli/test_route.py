@@ -43,7 +43,7 @@ def test_older_proxies_heed_less(zoneward: Commands, consumer: str, rules: tuple
     assert tuple(found[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
 
 
-LOCAL_OPT = ("--sample", "--what-if", "local-opt", "shop/inventory")
+LOCAL_OPT = ("--sample", "--proxy", "zoneward", "--what-if", "local-opt", "shop/inventory")
 """Zone a has four endpoints of its own and shares two with the others, each by a third."""
 
 
@@ -100,7 +100,16 @@ def test_weights_of_zones_are_listed_for_our_own_proxy_alone(zoneward: Commands,
     located = located_in(zoneward)
     zone, other = "eu-central-1a", "eu-central-1b"
     text = json.dumps({"counts": located, "shares": {zone: {zone: 0.9, other: 0.1}}})
-    files = ("-f", str(SAMPLE), "-f", str(weighted_slices(zoneward, tmp_path, text)), "--as-is", "shop/cart")
+    files = (
+        "-f",
+        str(SAMPLE),
+        "-f",
+        str(weighted_slices(zoneward, tmp_path, text)),
+        "--as-is",
+        "--proxy",
+        "zoneward",
+        "shop/cart",
+    )
     found = ports(zoneward, *files)["cart:http"]
     assert found["rule"] == "zone-weights"
     assert len(found["cluster"]) == len(found["weights"]) == located[zone] + located[other]
@@ -119,7 +128,7 @@ def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Comm
     lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
     assert max(map(len, lines)) <= 100
     assert any(line.startswith("shop/cart:http ") for line in lines)
-    assert lines[0] == f"Proxy on {NODE} in zone eu-central-1a"
+    assert lines[0] == f"Proxy on {NODE} in zone eu-central-1a: kube-proxy 1.36"
 
 
 def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:

@@ -30,7 +30,7 @@ def taken(zoneward: Commands, tmp_path: Path) -> Path:
 def test_what_is_saved_reads_back_as_it_was(zoneward: Commands, tmp_path: Path, name: str) -> None:
     result = zoneward("snapshot", "-f", SAMPLE, "-o", tmp_path / name)
     assert (result.status, result.out) == (0, "")
-    told = f"zoneward: 16 Services, 24 Nodes, 408 Pods, 1 EndpointSlice written to {tmp_path / name}\n"
+    told = f"zoneward: 16 Services, 24 Nodes, 408 Pods, 1 EndpointSlice, 1 DaemonSet written to {tmp_path / name}\n"
     assert result.err == told
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert snapshot_in(tmp_path / name) == snapshot_in(SAMPLE)
@@ -66,7 +66,7 @@ def test_without_a_file_it_goes_to_standard_output(zoneward: Commands, to: tuple
     result = zoneward("snapshot", "--sample", *to)
     assert result.status == 0
     assert result.err.endswith(" written to standard output\n")
-    assert len(json.loads(result.out)["items"]) == 449
+    assert len(json.loads(result.out)["items"]) == 450
 
 
 def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
@@ -79,7 +79,11 @@ def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
 
     kept = fields(json.loads(zoneward("snapshot", "--sample").out))
     assert {"selector", "podIPs", "allocatable", "zone"} <= kept
-    assert not {"image", "volumes", "nodeInfo", "managedFields", "tolerations", "memory"} & kept
+    assert {"nodeInfo", "kubeletVersion", "image"} <= kept, "they say which proxies run on the nodes"
+    unread = {"volumes", "osImage", "managedFields", "tolerations", "memory", "hostNetwork", "matchLabels"}
+    assert not unread & kept
+    saved = json.loads(zoneward("snapshot", "--sample").out)["items"]
+    assert [each["kind"] for each in saved if "image" in fields(each)] == ["DaemonSet"]
 
 
 # --- a part of it -----------------------------------------------------------------------------------------------------

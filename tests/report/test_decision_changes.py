@@ -30,6 +30,7 @@ CART = DecisionView(
     max_overload=0.05,
     mean_overload=0.01,
     moved=0,
+    now=None,
     slices=SlicesView(create=0, update=0, delete=0, unchanged=2),
     replaced_slices=(),
     other_slices=(),

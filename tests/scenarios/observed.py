@@ -15,6 +15,8 @@ from tests.scenarios.history import APP, addresses_of
 from tests.scenarios.history import is_ready as is_pod_ready
 from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
+from zoneward.advice.node_proxies import same_proxy_everywhere
+from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.cli.planned_services import PlannedServices
 from zoneward.cli.route import node_routes
 from zoneward.controller.status.status_writer import CONTROLLER
@@ -120,7 +122,8 @@ class Found:
         observed = self.observed
         configuration = replace(observed.configuration, gates=gates)
         cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
-        planned = PlannedServices(observed.snapshot, cluster_state, (self.service,), {}, (), (self.plan,))
+        proxies = same_proxy_everywhere(observed.snapshot.nodes, PROXY_KINDS[consumer])
+        planned = PlannedServices(observed.snapshot, cluster_state, proxies, (self.service,), {}, (), (self.plan,))
         # Of several families the first: IPv4.
         node = min(
             node.metadata.name for node in observed.snapshot.nodes if place in (node.metadata.name, node_zone(node))

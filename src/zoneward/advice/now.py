@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import Demand
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic, split_demand
+from zoneward.routing.selection.endpoint_selection import Consumer, honored_hints, is_proxied
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
+from zoneward.slices.plan import FamilyPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,32 @@ def traffic_now(
     by_family: dict[str, list[EndpointSlice]] = {}
     for each in slices:
         by_family.setdefault(each.address_type, []).append(each)
-    consumers = split_demand(demand, node_proxies.default.consumer, node_proxies.consumer_by_node)
-    proxies: dict[str, int] = {}
-    for node in demand.nodes:
-        title = node_proxies.on(node.name).title
-        proxies[title] = proxies.get(title, 0) + 1
+    found = node_proxies.split(demand, service)
     return {
-        family: CurrentTraffic(predict_service_traffic(service, found, consumers=consumers, gates=gates), proxies)
-        for family, found in sorted(by_family.items())
+        family: CurrentTraffic(
+            predict_service_traffic(service, own, consumers=found.consumers, gates=gates), found.nodes
+        )
+        for family, own in sorted(by_family.items())
     }
+
+
+def ignoring_proxies(family: FamilyPlan, node_proxies: NodeProxies) -> tuple[tuple[ProxyKind, int], ...]:
+    """The kinds of proxies that ignore what a decision writes, with the nodes from which traffic starts."""
+    decision, state = family.decision, family.cluster_state
+    if not decision.active or not is_proxied(family.service):
+        return ()
+    kinds = node_proxies.split(state.demand, family.service).kinds
+    gates = state.configuration.gates
+    return tuple(
+        (kind, number)
+        for kind, number in kinds.items()
+        if not _reads(family.service, kind.consumer, gates, needs_groups=decision.has_slice_groups)
+    )
+
+
+def _reads(service: Service, consumer: Consumer, gates: FeatureGates, *, needs_groups: bool) -> bool:
+    """Whether a proxy reads zones' groups, or any hints."""
+    if needs_groups:
+        return consumer.zone_slices != "ignored" and gates.topology_aware_subsetting
+    honored = honored_hints(service, consumer, gates)
+    return honored.zones or honored.nodes

@@ -9,7 +9,7 @@ kube-proxy by its minor version (KEP-2433, KEP-4444 and KEP-3015 § Implementati
 
 Cilium honors hints for zones only with ``enable-service-topology``, and only for Services that request them: from 1.11
 by the topology annotation, from 1.16 also by ``PreferClose``, from 1.20 also by ``PreferSameZone`` and
-``PreferSameNode``. kube-router honors none.
+``PreferSameNode``. kube-router and kube-proxy on Windows honor none.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.kube.proxy_programs import FEATURE_GATES
 from zoneward.routing.selection.endpoint_selection import CONSUMERS, CURRENT, ZONEWARD, Consumer
 
 OLDEST_KUBE_PROXY: Final = 21
@@ -25,10 +26,9 @@ NEWEST_KUBE_PROXY: Final = 36
 """Minor versions that are offered by name; older and newer ones are known by the same rules."""
 _OLDEST_CILIUM: Final = 11
 _NEWEST_CILIUM: Final = 20
+_USUAL_CILIUM: Final = 18
 
-GATE_HINTS: Final = "TopologyAwareHints"
-GATE_DISTRIBUTION: Final = "ServiceTrafficDistribution"
-GATE_SAME_NODE: Final = "PreferSameTrafficDistribution"
+GATE_HINTS, GATE_DISTRIBUTION, GATE_SAME_NODE = FEATURE_GATES
 _GATES: Final[Mapping[str, tuple[int, int, int]]] = {
     GATE_HINTS: (21, 24, 33),
     GATE_DISTRIBUTION: (30, 31, 33),
@@ -45,15 +45,18 @@ _ANY_ANNOTATION: Final = Consumer(
 
 @dataclass(frozen=True, slots=True)
 class ProxyKind:
-    """One kind of proxy. ``about`` says in one phrase what it honors."""
+    """One kind of proxy. ``about`` says in one phrase what it honors, ``alias_of`` what an alias stands for."""
 
     name: str
     consumer: Consumer
     about: str
+    alias_of: str = ""
 
     @property
     def title(self) -> str:
         """The name in a sentence: ``kube-proxy 1.33``."""
+        if self.alias_of:
+            return self.alias_of
         program, dash, version = self.name.rpartition("-1.")
         return f"{program} 1.{version.replace('-', ' ')}" if dash else self.name
 
@@ -84,11 +87,14 @@ def _kube_proxy_consumer(minor: int, on: Mapping[str, bool]) -> Consumer:
     return _ANY_ANNOTATION if minor >= 27 else _AUTO_ONLY
 
 
-def cilium(minor: int, *, service_topology: bool) -> ProxyKind:
-    """Cilium 1.``minor``, without or with ``enable-service-topology``."""
+def cilium(minor: int | None, *, service_topology: bool) -> ProxyKind:
+    """Cilium 1.``minor``, without or with ``enable-service-topology``. Of an unknown version, as most of them are."""
+    name = "cilium" if minor is None else f"cilium-1.{minor}"
+    if minor is None:
+        minor = _USUAL_CILIUM
     if not service_topology or minor < _OLDEST_CILIUM:
-        return ProxyKind(f"cilium-1.{minor}", _NO_HINTS, "ignores hints, as enable-service-topology is off")
-    name = f"cilium-1.{minor}-service-topology"
+        return ProxyKind(name, _NO_HINTS, "ignores hints, as enable-service-topology is off")
+    name += "-service-topology"
     if minor >= 20:
         honored: tuple[str, ...] = (names.PREFER_CLOSE, names.PREFER_SAME_ZONE)
         about = (
@@ -104,6 +110,7 @@ def cilium(minor: int, *, service_topology: bool) -> ProxyKind:
     return ProxyKind(name, consumer, about)
 
 
+KUBE_PROXY_ON_WINDOWS: Final = ProxyKind("kube-proxy-windows", _NO_HINTS, "ignores hints, in all versions")
 KUBE_ROUTER: Final = ProxyKind("kube-router", _NO_HINTS, "ignores hints")
 ZONEWARD_PROXY: Final = ProxyKind("zoneward", ZONEWARD, "honors all hints, slice groups and weights of zones")
 _KINDS: Final = (
@@ -112,9 +119,22 @@ _KINDS: Final = (
     *(cilium(minor, service_topology=True) for minor in range(_NEWEST_CILIUM, _OLDEST_CILIUM - 1, -1)),
     *(cilium(minor, service_topology=False) for minor in range(_NEWEST_CILIUM, _OLDEST_CILIUM - 1, -1)),
     KUBE_ROUTER,
+    KUBE_PROXY_ON_WINDOWS,
 )
+_ALIASES: Final = {
+    "current": "kube-proxy 1.34 and later",
+    "zone-slices": "a proxy that reads zones' slices",
+    "zone-hints": "kube-proxy 1.31 to 1.33",
+    "annotation": "kube-proxy 1.24 to 1.30",
+    "no-hints": "a proxy without hints",
+}
+"""What the names of consumers stand for."""
 PROXY_KINDS: Final[Mapping[str, ProxyKind]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
-    | {each.name: ProxyKind(each.name, each, each.about) for each in CONSUMERS.values() if each is not ZONEWARD}
+    | {
+        each.name: ProxyKind(each.name, each, each.about, _ALIASES[each.name])
+        for each in CONSUMERS.values()
+        if each is not ZONEWARD
+    }
 )
 """By name: what ``--proxy`` takes. The names of `CONSUMERS` are aliases."""

@@ -108,8 +108,6 @@ def _ignored(text: str) -> "Ignored":
 def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView":
     """The cluster as checks see it."""
     from zoneward.advice.findings.cluster_view import ClusterView, view_service
-    from zoneward.advice.node_proxies import same_proxy_everywhere
-    from zoneward.advice.proxy_kinds import PROXY_KINDS
     from zoneward.cli.planned_services import with_what_if
     from zoneward.kube.workload_objects import (
         HorizontalPodAutoscaler,
@@ -119,7 +117,6 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     )
 
     snapshot = selected.snapshot
-    proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS[options.consumer])
     services = tuple(
         view_service(
             service,
@@ -127,7 +124,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
             pods=snapshot.pods_of(service),
             slices=snapshot.slices_of(service),
             cluster_state=selected.cluster_state,
-            node_proxies=proxies,
+            node_proxies=selected.node_proxies,
         )
         for service in selected.services
     )
@@ -136,7 +133,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         nodes=snapshot.nodes,
         cluster_state=selected.cluster_state,
         services=services,
-        node_proxies=proxies,
+        node_proxies=selected.node_proxies,
         workloads=tuple(each for each in objects if isinstance(each, Workload)),
         autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
         claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),

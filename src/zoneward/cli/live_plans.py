@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 import click
 
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import build_cluster_state, with_what_if
+from zoneward.cli.planned_services import build_cluster_state, find_node_proxies, with_what_if
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
+from zoneward.client.proxy_objects import ProxyObjects
 from zoneward.client.resources import LiveNode, object_key_of
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.objects import ObjectKey, Service, node_zone
@@ -52,7 +55,12 @@ class LivePlans:
         self._demand_changed = True
         self._plans: dict[ObjectKey, ServicePlan] = {}
         self._views: dict[ObjectKey, tuple[DecisionView, ...]] = {}
+        self.now: dict[ObjectKey, dict[str, CurrentTraffic]] = {}
+        """What the slices in force do, by Service and address type."""
+        self.proxy_objects = ProxyObjects()
+        """What says which proxies run on the nodes; read once, before the first plan."""
         self._order: tuple[ObjectKey, ...] | None = None
+        self.node_proxies = self._node_proxies()
         self.cluster_state: ClusterState = self._cluster_state()
         """As of the last update."""
         subscribe_affected_services(cache, self._mark_stale)
@@ -83,6 +91,7 @@ class LivePlans:
         A caller may stop in between and continue with another call.
         """
         if self._nodes_changed or self._demand_changed:
+            self.node_proxies = self._node_proxies()
             before, self.cluster_state = self.cluster_state, self._cluster_state(before=self.cluster_state)
             if before.affects_all_services(self.cluster_state):
                 self._stale.update(self._plans)
@@ -113,7 +122,22 @@ class LivePlans:
             zones = {node.metadata.name: node_zone(node) for node in cache.nodes}
         # Pods are watched: where the cache has none, the cluster has none.
         return build_cluster_state(
-            cache.nodes, zones, options=self._options, configuration=self._configuration, pods_known=True
+            cache.nodes,
+            zones,
+            configuration=self._configuration,
+            pods_known=True,
+            node_proxies=self.node_proxies,
+        )
+
+    def _node_proxies(self) -> NodeProxies:
+        found = self.proxy_objects
+        return find_node_proxies(
+            sorted(self._cache.nodes, key=lambda node: node.metadata.name),
+            options=self._options,
+            daemon_sets=found.daemon_sets,
+            pods=found.pods,
+            config_maps=found.config_maps,
+            missing=found.unread,
         )
 
     def _in_order(self, keys: Collection[ObjectKey]) -> list[ObjectKey]:
@@ -136,19 +160,28 @@ class LivePlans:
             if self._plans.pop(key, None) is not None:
                 self._order = None
             self._views.pop(key, None)
+            self.now.pop(key, None)
             return _changes(before, ())
+        slices = sorted(cache.slices_of(*key), key=lambda each: each.metadata.name)
         plan = plan_service(
             with_what_if(service, self._options),
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
-            slices=sorted(cache.slices_of(*key), key=lambda each: each.metadata.name),
+            slices=slices,
             cluster_state=self.cluster_state,
             taken=_Names(cache, key[0]),
         )
         if key not in self._plans:
             self._order = None
         self._plans[key] = plan
-        after = self._views[key] = tuple(decisions_document([plan])["decisions"])
+        self.now[key] = traffic_now(
+            service,
+            slices=slices,
+            demand=self.cluster_state.demand,
+            node_proxies=self.node_proxies,
+            gates=self._configuration.gates,
+        )
+        after = self._views[key] = tuple(decisions_document([plan], now=self.now)["decisions"])
         return _changes(before, after)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 import click
 
+from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
-from zoneward.routing.selection.endpoint_selection import CONSUMERS, ZONEWARD
 
 Color = Literal["auto", "always", "never"]
 
@@ -29,7 +29,7 @@ class Options:
     upstream: bool = False
     config: str | None = None
     what_if: str | None = None
-    consumer: str = ZONEWARD.name
+    proxy: str | None = None
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0
@@ -43,7 +43,11 @@ _WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ",
 _WHAT_IF: Final = click.option(
     "--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."
 )
-_CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
+_PROXY_HELP: Final = (
+    "The kind of proxy on all nodes, instead of what is detected: kube-proxy-1.21 to kube-proxy-1.36, cilium-1.18 or"
+    " cilium-1.18-service-topology (1.11 to 1.20), kube-router, kube-proxy-windows, zoneward; or what it honors:"
+    " current, zone-slices, zone-hints, annotation, no-hints."
+)
 _INPUT: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
@@ -57,8 +61,8 @@ _INPUT: Final = (
 )  # fmt: skip
 _DECIDING: Final = (
     _WHAT_IF,
-    click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
-                 help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
+    click.option("--proxy", "--consumer", "proxy", type=click.Choice(list(PROXY_KINDS)), metavar="NAME",
+                 help=_PROXY_HELP),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

@@ -54,18 +54,28 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     measured = combine_measurements(_documents(measured_in))
     planned = plan_services(options)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
+    now = planned.now() if output in ("json", "table", "wide") else {}
     print_notes(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
-        _write(to_json(decisions_document(plans, measured=measured, zones=demand.zones)))
+        _write(to_json(decisions_document(plans, now=now, measured=measured, zones=demand.zones)))
     elif output in ("table", "wide"):
         from zoneward.report.plan_table import plan_table
         from zoneward.report.terminal_text import render_text
 
         wide = output == "wide"
         width = table_width(wide=wide)
-        table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide, measured=measured)
+        table = plan_table(
+            plans,
+            demand=demand,
+            configuration=configuration,
+            now=now,
+            node_proxies=planned.node_proxies,
+            width=width,
+            wide=wide,
+            measured=measured,
+        )
         click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
         from zoneward.report.plan_json import to_json

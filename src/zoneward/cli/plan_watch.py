@@ -15,12 +15,14 @@ from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
+from zoneward.cli.planned_services import proxy_notes
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
 from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+from zoneward.client.proxy_objects import list_proxy_objects
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
@@ -96,6 +98,8 @@ async def _watch(
 ) -> None:
     async with Transport(access) as transport:
         health = WatchHealth(transport, clock=time.monotonic)
+        if options.proxy is None:
+            plans.proxy_objects = await list_proxy_objects(transport)
         view = watch_view(output, plans, cache, options, server=redacted_server(access))
         await run_until_first_ends(
             run_informers(
@@ -128,6 +132,7 @@ async def _plan(
         plans.begin()
         changed.clear()
         await _update(plans, view)
+        print_notes(options, proxy_notes(plans.node_proxies))
         await view.show_complete()
     # Most objects of now will stay: the garbage collector need not search them.
     freeze_objects()
@@ -267,6 +272,8 @@ class WatchText(_WatchStream):
             [plans[key] for key in plans.order],
             demand=plans.cluster_state.demand,
             configuration=plans.cluster_state.configuration,
+            now=plans.now,
+            node_proxies=plans.node_proxies,
             width=width,
             wide=self._wide,
         )
@@ -354,6 +361,8 @@ class WatchScreen:
             status=self._status(),
             demand=plans.cluster_state.demand,
             configuration=plans.cluster_state.configuration,
+            now=plans.now,
+            node_proxies=plans.node_proxies,
             terminal=Terminal(width, height, wants_color(self._options)),
             wide=self._wide,
         )

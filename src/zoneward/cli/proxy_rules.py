@@ -12,7 +12,6 @@ from zoneward.cli.options import Options
 from zoneward.cli.output import print_line
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
-from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted
@@ -28,7 +27,7 @@ from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.selection.endpoint_selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, proxy_name_of
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
@@ -102,7 +101,7 @@ def _node_services(
     this = ProxyNode(name=node.metadata.name, zone=node_zone(node))
     wanted: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
     for service in snapshot.services:
-        if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
+        if proxy_name_of(service) != settings.proxy_name:
             continue
         where, left_out = f"Service {service.metadata.namespace}/{service.metadata.name}", dict[str, None]()
         try:

@@ -26,7 +26,7 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
 
     \b
     zoneward route --sample --node worker-a2
-    zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
+    zoneward route -f cluster.json --node n1 --what-if PreferSameNode --proxy kube-proxy-1.33
     """
     from zoneward.cli.planned_services import plan_services
     from zoneward.report.plan_json import to_json
@@ -64,12 +64,12 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
     )
 
     zone = node_zone(find_node(planned.snapshot, node))
-    consumer, gates = planned.cluster_state.consumer_of(node), planned.configuration.gates
+    gates = planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
         if not is_proxied(plan.service):
             continue
-        policies = policies_of(plan.service, gates)
+        policies, consumer = policies_of(plan.service, gates), planned.cluster_state.consumer_on(node, plan.service)
         honored = honored_hints(plan.service, consumer, gates)
         for address_type, slices in _slices(planned, plan, as_is=as_is):
             groups, weights = slice_groups(slices, consumer, gates), usable_zone_weights(slices, honored)
@@ -103,7 +103,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                         weights=selection.weights,
                     )
                 )
-    return NodeRoutes(node=node, zone=zone, ports=tuple(ports))
+    return NodeRoutes(node=node, zone=zone, proxy=planned.node_proxies.on(node).title, ports=tuple(ports))
 
 
 def _slices(

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     help="Replace names, namespaces, addresses and values of labels; decisions stay the same.",
 )
 def command(*, options: Options, to: str, anonymize: bool) -> None:
-    """Save the Services, Nodes, Pods and EndpointSlices of a cluster to one file that -f reads, with only the fields
-    that Zoneward reads. With some Services selected, it saves only what these need.
+    """Save the Services, Nodes, Pods and EndpointSlices of a cluster, and what says which proxies run on the nodes, to
+    one file that -f reads, with only the fields that Zoneward reads. With some Services selected, it saves only what
+    these need.
 
     \b
     zoneward snapshot -f DIRECTORY -o cluster.json.gz
@@ -92,11 +93,13 @@ def _compressed(file: IO[bytes]) -> Iterator[GzipFile]:
 
 
 def _summary(snapshot: "Snapshot", where: str) -> str:
-    counts = (
+    counts: tuple[tuple[int, str], ...] = (
         (len(snapshot.services), "Service"),
         (len(snapshot.nodes), "Node"),
         (len(snapshot.pods), "Pod"),
         (len(snapshot.slices), "EndpointSlice"),
     )
+    proxies = ((len(snapshot.daemon_sets), "DaemonSet"), (len(snapshot.config_maps), "ConfigMap"))
+    counts += tuple(each for each in proxies if each[0])
     objects = ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts)
     return f"{objects} written to {where}"

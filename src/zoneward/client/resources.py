@@ -7,6 +7,8 @@ import msgspec
 
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
+    ConfigMap,
+    DaemonSet,
     EndpointPort,
     Endpoints,
     EndpointSlice,
@@ -17,9 +19,11 @@ from zoneward.kube.objects import (
     NodeCondition,
     NodeMeta,
     ObjectKey,
+    PlainMeta,
     Pod,
     PodMeta,
     PodStatus,
+    ProxyPod,
     Service,
 )
 from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject
@@ -84,11 +88,27 @@ class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", om
     ports: tuple[EndpointPort, ...] | None = None
 
 
+class LiveProxyMeta(PlainMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    resource_version: str | None = None
+
+
+class LiveDaemonSet(DaemonSet, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """A DaemonSet with its resourceVersion."""
+
+    metadata: LiveProxyMeta = LiveProxyMeta()
+
+
+class LiveProxyPod(ProxyPod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """A Pod with its programs and its resourceVersion."""
+
+    metadata: LivePodMeta = LivePodMeta()
+
+
 # --- resources --------------------------------------------------------------------------------------------------------
 
 CachedObject = Service | LiveNode | LivePod | EndpointSlice
 """The kinds that an informer cache keeps."""
-WatchedObject = CachedObject | RawEndpointSlice | Lease | WorkloadObject
+WatchedObject = CachedObject | RawEndpointSlice | Lease | LiveDaemonSet | LiveProxyPod | WorkloadObject
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
 WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
@@ -212,6 +232,8 @@ AnyWatchedResource = (
     | WatchedResource[EndpointSlice]
     | WatchedResource[RawEndpointSlice]
     | WatchedResource[Lease]
+    | WatchedResource[LiveDaemonSet]
+    | WatchedResource[LiveProxyPod]
 )
 CACHED_RESOURCES: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, NODES, PODS, SLICES)
 """The kinds that an informer cache keeps."""
@@ -224,6 +246,23 @@ LEASES: Final[WatchedResource[Lease]] = WatchedResource(
     lists=msgspec.json.Decoder(ListOf[Lease]),
     events=msgspec.json.Decoder(EventOf[Lease]),
 )
+DAEMON_SETS: Final[WatchedResource[LiveDaemonSet]] = WatchedResource(
+    "DaemonSet",
+    "apps/v1",
+    "daemonsets",
+    LiveDaemonSet,
+    lists=msgspec.json.Decoder(ListOf[LiveDaemonSet]),
+    events=msgspec.json.Decoder(EventOf[LiveDaemonSet]),
+)
+PROXY_PODS: Final[WatchedResource[LiveProxyPod]] = WatchedResource(
+    "Pod",
+    "v1",
+    "pods",
+    LiveProxyPod,
+    lists=msgspec.json.Decoder(ListOf[LiveProxyPod]),
+    events=msgspec.json.Decoder(EventOf[LiveProxyPod]),
+)
+CONFIG_MAPS: Final = ApiResource("ConfigMap", "v1", "configmaps", ConfigMap)
 
 
 def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:

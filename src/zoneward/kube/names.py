@@ -8,6 +8,9 @@ from typing import Final
 # Nodes and zones.
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"
+OS_LABEL: Final = "kubernetes.io/os"
+WINDOWS: Final = "windows"
+"""The value of `OS_LABEL` of a Node whose kube-proxy honors no hints."""
 NODE_EXCLUDED_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",

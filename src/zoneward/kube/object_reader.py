@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,7 +16,24 @@ from zoneward.kube import json_documents, yaml_documents
 from zoneward.kube.input_checks import check_object
 from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText, show
 from zoneward.kube.json_documents import simplify_json
-from zoneward.kube.objects import KINDS, Object
+from zoneward.kube.objects import (
+    KINDS,
+    PROXY_OBJECT_KINDS,
+    ConfigMap,
+    DaemonSet,
+    Object,
+    PlainMeta,
+    Pod,
+    ProxyObject,
+    ProxyPod,
+)
+from zoneward.kube.proxy_programs import (
+    is_proxy_config_map,
+    is_proxy_pod,
+    reduce_config_map,
+    reduce_daemon_set,
+    reduce_pod,
+)
 from zoneward.kube.struct_decoder import (
     FieldTree,
     array_items,
@@ -27,13 +44,15 @@ from zoneward.kube.struct_decoder import (
     object_title,
 )
 from zoneward.kube.text_encoding import decode_text
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject, read_workload_object
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
 
 __all__ = ["InputError", "object_title", "read_objects"]
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
 _STRUCTS: Final = tuple(KINDS.values())
+_PROXY_STRUCTS: Final = tuple(PROXY_OBJECT_KINDS.values())
+_READ: Final[tuple[type[Object | ProxyObject], ...]] = (*_STRUCTS, *_PROXY_STRUCTS)
 _BLANK: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*(?:---[ \t]*\r?\n\s*(?=[{\[]))?")
 """What may stand before a JSON document; before a YAML document only blanks, for the parser counts on the rest. Files
 that were put together have a byte order mark where each begins."""
@@ -41,9 +60,9 @@ _NOT_JSON_AFTER: Final = 1 << 20
 """A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
 
 
-def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object | WorkloadObject]:
-    """The Services, Nodes, Pods and EndpointSlices in the data, and workloads with what belongs to them, in the order
-    in which they stand there.
+def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[AnyObject]:
+    """The Services, Nodes, Pods and EndpointSlices in the data, what says which proxies run on the nodes, and
+    workloads with what belongs to them, in the order in which they stand there.
 
     JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
     ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
@@ -113,9 +132,9 @@ def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> It
 # --- documents to objects ---------------------------------------------------------------------------------------------
 
 
-def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object | WorkloadObject]:
+def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
     """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises FieldMismatch."""
-    if isinstance(value, _STRUCTS):
+    if isinstance(value, _READ):
         yield value
         return
     if isinstance(value, FieldMismatch):
@@ -129,10 +148,15 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
     if (version, kind) in KINDS:
         yield _struct(value, KINDS[version, kind])
         return
-    if (version, kind) in WORKLOAD_KINDS:
-        found = read_workload_object(value, WORKLOAD_KINDS[version, kind])
+    if (version, kind) in PROXY_OBJECT_KINDS:
+        found = _proxy_object(value, PROXY_OBJECT_KINDS[version, kind])
         if found is not None:
             yield found
+            return
+    if (version, kind) in WORKLOAD_KINDS:
+        workload = read_workload_object(value, WORKLOAD_KINDS[version, kind])
+        if workload is not None:
+            yield workload
             return
     if kind.endswith("List"):
         item = (None, None) if kind == "List" else (version, kind.removesuffix("List"))
@@ -146,9 +170,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
     skipped[f"{version}/{kind}"] += 1
 
 
-def _each(
-    items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]
-) -> Iterator[Object | WorkloadObject]:
+def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
     for index, item in enumerate(items):
         try:
             yield from _objects(item, default, skipped)
@@ -159,10 +181,52 @@ def _each(
 def _struct(value: object, kind: type[Object]) -> Object:
     obj = decode_object(value, kind)
     try:
-        return check_object(obj)
+        obj = check_object(obj)
     except FieldMismatch as misfit:
         misfit.subject = object_title(obj)
         raise
+    if isinstance(obj, Pod) and is_proxy_pod(obj.metadata.namespace, obj.metadata.name):
+        return _proxy_pod(value, obj)
+    return obj
+
+
+def _proxy_pod(value: object, pod: Pod) -> Pod:
+    """The same with its programs, where these can be read."""
+    try:
+        return reduce_pod(_decode_leniently(value, ProxyPod))
+    except msgspec.ValidationError:
+        return pod
+
+
+def _proxy_object(value: object, kind: type[ProxyObject]) -> ProxyObject | None:
+    """None for one that says nothing about the nodes' proxies. What cannot be read says nothing: it is no mistake in an
+    object that nobody needs.
+    """
+    try:
+        meta = _decode_leniently(value, _Named).metadata
+        if kind is ConfigMap and not is_proxy_config_map(meta.namespace, meta.name):
+            return None
+        found = _decode_leniently(value, kind)
+    except msgspec.ValidationError:
+        return None
+    return reduce_daemon_set(found) if isinstance(found, DaemonSet) else reduce_config_map(found)
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    """The name of an object whose other fields may not be needed."""
+
+    metadata: PlainMeta = PlainMeta()
+
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def _decode_leniently(value: object, kind: type[_T]) -> _T:
+    """Raises msgspec.ValidationError."""
+    try:
+        return msgspec.json.decode(value, type=kind) if isinstance(value, msgspec.Raw) else msgspec.convert(value, kind)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.ValidationError(str(error)) from None
 
 
 def _take(place: str, item: object) -> object:
@@ -173,8 +237,12 @@ def _take(place: str, item: object) -> object:
     """
     try:
         head = object_head(item)
-        kind = KINDS.get((head.api_version or "", head.kind or ""))
-        return item if kind is None else _struct(item, kind)
+        known = head.api_version or "", head.kind or ""
+        if known in PROXY_OBJECT_KINDS:
+            found = _proxy_object(item, PROXY_OBJECT_KINDS[known])
+            # What is not read is still counted: all that is left of it is what it is.
+            return found if found is not None else {"apiVersion": known[0], "kind": known[1]}
+        return item if known not in KINDS else _struct(item, KINDS[known])
     except FieldMismatch as misfit:
         if place.startswith("["):
             raise misfit.inside(place) from None
@@ -186,7 +254,7 @@ def _take(place: str, item: object) -> object:
 # A document's kind may come last, so all fields of all kinds are kept until it does.
 _WANTED: Final[FieldTree] = reduce(
     lambda one, kind: merge_trees(one, field_tree(kind)) or {},
-    (*_STRUCTS, *WORKLOAD_KINDS.values()),
+    (*_STRUCTS, ProxyPod, *_PROXY_STRUCTS, *WORKLOAD_KINDS.values()),
     {"apiVersion": None, "kind": None},
 )
 _WANTED["items"] = _WANTED

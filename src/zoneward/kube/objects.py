@@ -170,10 +170,15 @@ class NodeAddress(_Object, frozen=True, gc=False):
     address: str = ""
 
 
+class NodeInfo(_Object, frozen=True, gc=False):
+    kubelet_version: str = ""
+
+
 class NodeStatus(_Object, frozen=True, gc=False):
     allocatable: Allocatable | None = None
     conditions: tuple[NodeCondition, ...] | None = None
     addresses: tuple[NodeAddress, ...] | None = None
+    node_info: NodeInfo | None = None
 
 
 class Node(_Object, frozen=True, gc=False):
@@ -240,6 +245,89 @@ class Pod(_Object, frozen=True, gc=False):
 def has_address(pod: Pod) -> bool:
     """Whether a Pod has an address of any family, without which no slice lists it."""
     return bool(pod.status.pod_ips or pod.status.pod_ip)
+
+
+# --- the proxies of nodes ---------------------------------------------------------------------------------------------
+
+
+class ProgramContainer(Container, frozen=True, gc=False):
+    """A container with the program that runs in it: `zoneward.kube.proxy_programs`."""
+
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+
+
+class ProxyPodSpec(PodSpec, frozen=True, gc=False):
+    containers: tuple[ProgramContainer, ...] | None = None
+
+
+class ProxyPod(Pod, frozen=True, gc=False):
+    """A Pod in which a node's proxy runs. Of all other Pods nobody reads the programs."""
+
+    spec: ProxyPodSpec = ProxyPodSpec()
+
+
+class NodeSelectorRequirement(_Object, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(_Object, frozen=True, gc=False):
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(_Object, frozen=True, gc=False):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class NodeAffinity(_Object, frozen=True, gc=False):
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(_Object, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+
+
+class DaemonPodSpec(_Object, frozen=True, gc=False):
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    containers: tuple[ProgramContainer, ...] | None = None
+
+
+class DaemonPodTemplate(_Object, frozen=True, gc=False):
+    spec: DaemonPodSpec = DaemonPodSpec()
+
+
+class DaemonSetSpec(_Object, frozen=True, gc=False):
+    template: DaemonPodTemplate = DaemonPodTemplate()
+
+
+class PlainMeta(_Object, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+
+
+class DaemonSet(_Object, frozen=True, gc=False):
+    metadata: PlainMeta = PlainMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class ConfigMap(_Object, frozen=True, gc=False):
+    metadata: PlainMeta = PlainMeta()
+    data: dict[str, str] | None = None
+
+
+ProxyObject = DaemonSet | ConfigMap
+"""What says which proxies run on the nodes, beside Nodes and Pods."""
+PROXY_OBJECT_KINDS: Final[dict[tuple[str, str], type[ProxyObject]]] = {
+    ("apps/v1", "DaemonSet"): DaemonSet,
+    ("v1", "ConfigMap"): ConfigMap,
+}
+"""Few objects of these kinds are read (`zoneward.kube.proxy_programs`), the others are skipped and counted."""
 
 
 # --- EndpointSlice ----------------------------------------------------------------------------------------------------

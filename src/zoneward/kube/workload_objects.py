@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.kube.input_checks import DEFAULT_NAMESPACE
-from zoneward.kube.objects import Int32
+from zoneward.kube.objects import Int32, NodeAffinity, NodeSelector, NodeSelectorRequirement, Object, ProxyObject
 
 
 class _WorkloadPart(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -23,25 +23,6 @@ class WorkloadMeta(_WorkloadPart, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
     resource_version: str | None = None
-
-
-class NodeSelectorRequirement(_WorkloadPart, frozen=True, gc=False):
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] | None = None
-
-
-class NodeSelectorTerm(_WorkloadPart, frozen=True, gc=False):
-    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
-    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
-
-
-class NodeSelector(_WorkloadPart, frozen=True, gc=False):
-    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
-
-
-class NodeAffinity(_WorkloadPart, frozen=True, gc=False):
-    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 # --- pod templates ----------------------------------------------------------------------------------------------------
@@ -183,6 +164,8 @@ class PersistentVolume(_WorkloadPart, frozen=True, gc=False):
 
 Workload = Deployment | StatefulSet
 WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | PersistentVolume
+AnyObject = Object | ProxyObject | WorkloadObject
+"""Every object that is read from files."""
 WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
     ("apps/v1", "Deployment"): Deployment,
     ("apps/v1", "StatefulSet"): StatefulSet,

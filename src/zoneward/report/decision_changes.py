@@ -60,6 +60,7 @@ def _describe_differences(old: DecisionView | None, new: DecisionView) -> list[s
     parts = [
         _step("endpoints", str(old.endpoints) if old else None, str(new.endpoints)),
         _step("in zone", _percent(old.in_zone_traffic) if old else None, _percent(new.in_zone_traffic)),
+        _step("now", _now(old) if old else None, _now(new)) if new.now or (old and old.now) else "",
         _step("dropped", _percent(old.dropped_traffic) if old else "0%", _percent(new.dropped_traffic or 0.0)),
         _step("worst", _percent(old.max_overload, "+") if old else None, _percent(new.max_overload, "+")),
         _step("slices", _slices(old) if old else None, _slices(new)),
@@ -91,6 +92,13 @@ def _located(view: DecisionView) -> dict[str, int]:
 
 def _percent(share: float | None, sign: str = "") -> str:
     return "-" if share is None else f"{sign}{share:.0%}"
+
+
+def _now(view: DecisionView) -> str:
+    """The shares of traffic in its zone and the worst overload that the slices in force give."""
+    if view.now is None:
+        return "-"
+    return f"{_percent(view.now.in_zone_traffic)} {_percent(view.now.max_overload, '+')}"
 
 
 def _slices(view: DecisionView) -> str:

@@ -1,18 +1,22 @@
 """The decisions of a plan as the JSON that scripts rely on (``plan -o json``)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
-from zoneward.kube.objects import Condition, ServiceEvent
+from zoneward.advice.now import CurrentTraffic
+from zoneward.kube.objects import Condition, ObjectKey, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
+
+_NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 
 
 class JsonView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -79,12 +83,30 @@ class MeasuringView(JsonView, frozen=True, gc=False):
     incomplete_nodes: tuple[str, ...]
 
 
+class NowZoneView(JsonView, frozen=True, gc=False):
+    """One zone today: the endpoints that its proxies use, and the load of those located there over a fair one."""
+
+    consumed: int
+    load: float | None
+
+
+class NowView(JsonView, frozen=True, gc=False):
+    """What the slices in the cluster do today. ``proxies`` counts the nodes from which traffic starts by the kind of
+    their proxy. The other figures are null and empty for a Service that proxies ignore.
+    """
+
+    in_zone_traffic: float | None
+    max_overload: float | None
+    zones: dict[str, NowZoneView]
+    proxies: dict[str, int]
+
+
 class DecisionView(JsonView, frozen=True, gc=False):
     """One Service in one address family.
 
     ``groups`` is null where no slice groups are made, ``weights`` (the shares of each zone's traffic for the endpoints
-    of each zone) where there are none, the shares and overloads where nothing can be predicted.
-    ``measured`` is absent without measurements, and null where they hold no connection.
+    of each zone) where there are none, the shares and overloads where nothing can be predicted. ``now`` is null where
+    the input has no slices of it. ``measured`` is absent without measurements, and null where they hold no connection.
     """
 
     namespace: str
@@ -105,6 +127,7 @@ class DecisionView(JsonView, frozen=True, gc=False):
     max_overload: float | None
     mean_overload: float | None
     moved: int
+    now: NowView | None
     slices: SlicesView
     replaced_slices: tuple[str, ...]
     other_slices: tuple[str, ...]
@@ -123,11 +146,16 @@ class SkippedView(JsonView, frozen=True, gc=False):
 
 
 def decisions_document(
-    plans: Iterable[ServicePlan], *, measured: TrafficMeasurements | None = None, zones: Iterable[str] = ()
+    plans: Iterable[ServicePlan],
+    *,
+    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]] = _NOTHING_KNOWN,
+    measured: TrafficMeasurements | None = None,
+    zones: Iterable[str] = (),
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
-    With ``measured`` also ``"measured"``, which names its sources; ``zones`` are those of the cluster.
+    ``now`` has what slices in force do, by namespace and name of the Service and by address type. With ``measured``
+    also ``"measured"``, which names its sources; ``zones`` are those of the cluster.
     """
     decisions: list[DecisionView] = []
     skipped: list[SkippedView] = []
@@ -135,7 +163,10 @@ def decisions_document(
         meta = plan.service.metadata
         if not plan.families:
             skipped.append(SkippedView(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
-        decisions.extend(_decision(plan, family, measured) for family in plan.families)
+        current = now.get((meta.namespace, meta.name), {})
+        decisions.extend(
+            _decision(plan, family, current.get(family.address_type), measured) for family in plan.families
+        )
     document: dict[str, Any] = {"decisions": decisions, "skipped": skipped}
     return document if measured is None else {"measured": _measuring(measured, zones), **document}
 
@@ -165,7 +196,9 @@ def _allocation(decision: Decision) -> dict[str, dict[str, int]] | None:
     return allocation.by_zone() if decision.heuristic == BALANCED.name else allocation.as_map()
 
 
-def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None) -> DecisionView:
+def _decision(
+    plan: ServicePlan, family: FamilyPlan, now: CurrentTraffic | None, measured: TrafficMeasurements | None
+) -> DecisionView:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
     return DecisionView(
@@ -187,6 +220,7 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasuremen
         max_overload=round_share(traffic.max_overload) if traffic else None,
         mean_overload=round_share(traffic.mean_overload) if traffic else None,
         moved=decision.moved,
+        now=_now(now) if now is not None else None,
         slices=count_slices(plan, family),
         replaced_slices=tuple(each.metadata.name for each in family.replaced),
         other_slices=tuple(each.metadata.name for each in family.others),
@@ -194,6 +228,17 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasuremen
         events=plan.events if family.address_type == plan.worst_family else (),
         conditions=plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
+    )
+
+
+def _now(now: CurrentTraffic) -> NowView:
+    traffic = now.traffic
+    zones = traffic.zones.items() if traffic is not None else ()
+    return NowView(
+        in_zone_traffic=round_share(traffic.in_zone) if traffic is not None else None,
+        max_overload=round_share(traffic.max_overload) if traffic is not None else None,
+        zones={zone: NowZoneView(each.consumed, _round_if_any(each.load)) for zone, each in zones},
+        proxies=dict(now.proxies),
     )
 
 

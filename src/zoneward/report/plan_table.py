@@ -1,11 +1,17 @@
 """The table of ``plan``: a line for each Service, made for a person and for 100 columns."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from rich.console import Group, RenderableType
 
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import CurrentTraffic, ignoring_proxies
+from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube import names
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey
 from zoneward.report.plan_json import count_slices
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
@@ -23,6 +29,8 @@ from zoneward.slices.plan import FamilyPlan, ServicePlan
 CLUSTER_WIDE = "cluster-wide"
 """What a Service gets where no other approach does, in all tables."""
 _MOST_ZONE_COLUMNS = 6
+_CHANGE: Final = ">"
+_NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 _DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",
     "Balanced": "zones as far as endpoints carry",
@@ -60,14 +68,18 @@ def plan_table(
     demand: Demand,
     configuration: Configuration,
     width: int,
+    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]] = _NOTHING_KNOWN,
+    node_proxies: NodeProxies | None = None,
     wide: bool = False,
     known_zones: Collection[str] = (),
     measured: TrafficMeasurements | None = None,
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
-    ``wide`` shows the approach and the whole reason, over as many lines as that takes. ``known_zones`` have a column
-    even where no traffic starts. ``measured`` figures stand beside the predicted ones.
+    ``now`` has what slices in force do, by namespace and name of the Service and by address type, ``node_proxies`` the
+    proxies that predictions are for. ``wide`` shows the approach and the whole reason, over as many lines as that
+    takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
+    ones.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -82,21 +94,30 @@ def plan_table(
         place = columns.index("IN ZONE") + 1
         columns[place:place] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
     rows = []
+    has_now = False
     for plan in plans:
+        current = now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
         for family in plan.families:
             traffic = family.traffic
+            today = found.traffic if (found := current.get(family.address_type)) is not None else None
             cells = [_service(plan, family)]
             if wide:
                 cells.append(Text(_approach(family.decision)))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
-            cells.append(_share(traffic.in_zone if traffic else None))
+            in_zone = _from_to(_share(today.in_zone) if today else None, _share(traffic.in_zone if traffic else None))
+            worst = _from_to(
+                _overload(today.max_overload, configuration) if today and today.served else None,
+                _overload(traffic.max_overload if traffic and traffic.served else None, configuration),
+            )
+            has_now = has_now or _CHANGE in in_zone.plain + worst.plain
+            cells.append(in_zone)
             if measured is not None:
                 cells.extend(_measured(plan, family, measured)[: 2 if wide else 1])
-            cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
+            cells.append(worst)
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
                 cells.append(Text(str(family.decision.moved)))
-            goes_to = _goes_to(plan.service, family, short_of, zones=len(demand.zones), whole=wide)
+            goes_to = _goes_to(family, short_of, demand=demand, node_proxies=node_proxies, whole=wide)
             rows.append([*cells, _changes(plan, family), goes_to])
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
@@ -108,10 +129,17 @@ def plan_table(
         width=width,
         whole=wide,
     )
-    parts = [_heading(demand, short_of), table]
+    parts = [_heading(demand, short_of, node_proxies), table]
     if measured is not None:
         parts.append(_measured_from(measured, demand, short_of, wide=wide))
-    return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
+    return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), has_now=has_now, wide=wide))
+
+
+def _from_to(today: StyledText | None, planned: StyledText) -> StyledText:
+    """``34%>97%``: now and as planned; one figure where there is no difference, or nothing in force."""
+    if today is None or today.plain == planned.plain:
+        return planned
+    return today.append(_CHANGE, "dim").append_text(planned)
 
 
 def _measured_from(
@@ -133,7 +161,16 @@ def _measured_from(
     return join_wrapped(lines, "dim")
 
 
-def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
+def _heading(demand: Demand, short: Mapping[str, str], node_proxies: NodeProxies | None) -> StyledText:
+    text = _demand(demand, short)
+    if node_proxies is None or not demand.nodes:
+        return text
+    counts = Counter(node_proxies.on(node.name).title for node in demand.nodes)
+    kinds = [title if len(counts) == 1 else f"{title} on {number}" for title, number in counts.most_common()]
+    return join_wrapped([text, Text("Proxies: ").append(listed(tuple(kinds)))])
+
+
+def _demand(demand: Demand, short: Mapping[str, str]) -> Text:
     text = Text()
     if not demand.zones:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
@@ -148,10 +185,19 @@ def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
     return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
 
 
-def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> StyledText:
+def _legend(
+    plans: Sequence[ServicePlan],
+    configuration: Configuration,
+    *,
+    each_zone: bool,
+    has_now: bool,
+    wide: bool,
+) -> StyledText:
     lines = []
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
+    if has_now:
+        lines.append("34%>97%: now, by the slices in the cluster, and as planned.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
     if any(family.decision.has_slice_groups for plan in plans for family in plan.families):
         lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
@@ -244,9 +290,16 @@ def _changes(plan: ServicePlan, family: FamilyPlan) -> StyledText:
     return text
 
 
-def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> StyledText:
-    """Where traffic goes, and why: the whole reason, or a few words for it. Traffic starts in so many ``zones``."""
-    decision, traffic = family.decision, family.traffic
+def _goes_to(
+    family: FamilyPlan,
+    short: Mapping[str, str],
+    *,
+    demand: Demand,
+    node_proxies: NodeProxies | None,
+    whole: bool,
+) -> StyledText:
+    """Where traffic goes, and why: the whole reason, or a few words for it."""
+    service, decision, traffic = family.service, family.decision, family.traffic
     if service.spec.internal_traffic_policy == "Local":
         text = Text("its own node only", "default")
         if traffic and traffic.dropped:
@@ -259,12 +312,16 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     if not decision.active:
         why = decision.message
         if not whole:
-            why = short_reason(decision, zones=zones)
+            why = short_reason(decision, zones=len(demand.zones))
         return Text("all zones", "yellow").append(f": {why}", "default")
     if family.void_hints is not None:
         why = family.void_hints if whole else "others lack hints"
         return Text("all zones", "yellow").append(f": {why}", "default")
     heuristic = decision.heuristic or ""
+    ignoring = ignoring_proxies(family, node_proxies) if node_proxies is not None else ()
+    if ignoring and sum(number for _, number in ignoring) == len(demand.nodes):
+        why = _why_ignored(tuple(kind for kind, _ in ignoring), whole=whole)
+        return Text("all zones", "yellow").append(f": {why}", "default")
     text = Text(_DESTINATIONS.get(heuristic, f"zone groups: {heuristic}"), "green")
     if whole:
         text.append(f": {decision.message}", "default")
@@ -275,7 +332,19 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
         if empty:
             without = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
             text.append(f"; {without}: all zones", "default")
+    if ignoring and whole:
+        text.append("".join(f"; {counted(number, 'node')}: {kind.title} {kind.about}" for kind, number in ignoring))
+    elif ignoring:
+        number = sum(number for _, number in ignoring)
+        text.append(f"; {counted(number, 'node')} {'ignores' if number == 1 else 'ignore'} it", "yellow")
     return text
+
+
+def _why_ignored(kinds: Sequence[ProxyKind], *, whole: bool) -> str:
+    """Why no proxy does what the slices say, in few words or with what each honors."""
+    if whole:
+        return "; ".join(f"{kind.title} {kind.about}" for kind in kinds)
+    return f"{', '.join(kind.title for kind in kinds)} {'ignore' if len(kinds) > 1 else 'ignores'} it"
 
 
 def short_reason(decision: Decision, *, zones: int) -> str:

@@ -34,16 +34,18 @@ class PortRoute(JsonView, frozen=True, gc=False):
 
 
 class NodeRoutes(JsonView, frozen=True, gc=False):
-    """Everything that one node's proxy selects. ``zone`` is null where the node has none."""
+    """Everything that one node's proxy selects. ``zone`` is null where the node has none; ``proxy`` is its kind."""
 
     node: str
     zone: str | None
+    proxy: str
     ports: tuple[PortRoute, ...]
 
 
 def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
     """A line for each Service port, in ``width`` columns."""
     heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
+    heading.append(f": {route.proxy}")
     rows = []
     dual = {(each.namespace, each.service) for each in route.ports if each.address_type == "IPv6"} & {
         (each.namespace, each.service) for each in route.ports if each.address_type == "IPv4"

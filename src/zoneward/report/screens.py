@@ -1,13 +1,16 @@
 """Screens of a given size that are drawn again and again: ``plan --watch``, and the demo with its log of writes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, takewhile
+from types import MappingProxyType
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import CurrentTraffic
 from zoneward.report.plan_table import plan_table
 from zoneward.report.terminal_text import StyledText, Terminal, Text, join_lines, render_lines
 from zoneward.routing.configuration import Configuration
@@ -32,6 +35,8 @@ def watch_screen(
     configuration: Configuration,
     terminal: Terminal,
     wide: bool,
+    now: Mapping[_Key, Mapping[str, CurrentTraffic]] = MappingProxyType({}),
+    node_proxies: NodeProxies | None = None,
 ) -> list[str]:
     """At most as many lines as the terminal has: the status, the table, and, where there is room, what columns mean.
 
@@ -40,7 +45,15 @@ def watch_screen(
     """
 
     def table_of(shown: Sequence[ServicePlan]) -> tuple[RenderableType, ...]:
-        group = plan_table(shown, demand=demand, configuration=configuration, width=terminal.width, wide=wide)
+        group = plan_table(
+            shown,
+            demand=demand,
+            configuration=configuration,
+            now=now,
+            node_proxies=node_proxies,
+            width=terminal.width,
+            wide=wide,
+        )
         assert isinstance(group, Group)
         heading, table, legend = group.renderables
         return heading, _mark_rows(table, shown, marked), legend

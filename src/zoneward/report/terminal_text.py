@@ -45,7 +45,7 @@ def join_lines(texts: Iterable[str | StyledText], style: str = "") -> StyledText
     return _LINE_END.join(each if isinstance(each, StyledText) else Text(each, style) for each in texts)
 
 
-def join_wrapped(texts: Iterable[str], style: str = "") -> StyledText:
+def join_wrapped(texts: Iterable[str | StyledText], style: str = "") -> StyledText:
     """The same, but lines that are too long continue below."""
     joined = join_lines(texts, style)
     joined.no_wrap = None

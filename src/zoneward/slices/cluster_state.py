@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
-from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, proxy_name_of
 from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
 
 
@@ -27,13 +28,24 @@ class ClusterState:
     consumer: Consumer = ZONEWARD
     consumer_by_node: Mapping[str, Consumer] = field(default_factory=lambda: MappingProxyType({}))
 
-    @cached_property
-    def consumers(self) -> tuple[ConsumerDemand, ...]:
-        """Demand by the kind of proxy that reads the slices where it starts."""
-        return split_demand(self.demand, self.consumer, self.consumer_by_node)
+    labelled_consumer: Consumer = ZONEWARD
+    """That of Services with the label ``service-proxy-name``."""
 
-    def consumer_of(self, node: str) -> Consumer:
+    def consumers_of(self, service: Service) -> tuple[ConsumerDemand, ...]:
+        """Demand by the kind of proxy that reads the slices of a Service where it starts."""
+        if proxy_name_of(service) is not None:
+            return (ConsumerDemand(self.labelled_consumer, self.demand),)
+        return self._consumers
+
+    def consumer_on(self, node: str, service: Service) -> Consumer:
+        """The kind of proxy that serves a Service on a node."""
+        if proxy_name_of(service) is not None:
+            return self.labelled_consumer
         return self.consumer_by_node.get(node, self.consumer)
+
+    @cached_property
+    def _consumers(self) -> tuple[ConsumerDemand, ...]:
+        return split_demand(self.demand, self.consumer, self.consumer_by_node)
 
     def affects_all_services(self, new: "ClusterState") -> bool:
         """Whether every Service needs a new plan when this state becomes the ``new`` one.
@@ -46,5 +58,5 @@ class ClusterState:
             or bool(self.node_zones) != bool(new.node_zones)
             or self.configuration != new.configuration
             or (self.pods_known, self.consumer) != (new.pods_known, new.consumer)
-            or self.consumer_by_node != new.consumer_by_node
+            or (self.consumer_by_node, self.labelled_consumer) != (new.consumer_by_node, new.labelled_consumer)
         )

@@ -88,7 +88,7 @@ class FamilyPlan:
         """What proxies do with these slices. None for a Service that they ignore (headless), and without demand."""
         state = self.cluster_state
         return predict_service_traffic(
-            self.service, self.slices, consumers=state.consumers, gates=state.configuration.gates
+            self.service, self.slices, consumers=state.consumers_of(self.service), gates=state.configuration.gates
         )
 
 

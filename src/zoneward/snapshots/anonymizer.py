@@ -17,9 +17,15 @@ import msgspec
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
 from zoneward.kube.objects import (
+    Affinity,
     Condition,
+    ConfigMap,
     Container,
     ContainerPort,
+    DaemonPodSpec,
+    DaemonPodTemplate,
+    DaemonSet,
+    DaemonSetSpec,
     Endpoint,
     EndpointPort,
     EndpointSlice,
@@ -29,23 +35,41 @@ from zoneward.kube.objects import (
     LoadBalancerIngress,
     LoadBalancerStatus,
     Node,
+    NodeAffinity,
     NodeCondition,
+    NodeInfo,
     NodeMeta,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
     NodeStatus,
     ObjectMeta,
     ObjectReference,
     OwnerReference,
+    PlainMeta,
     Pod,
     PodIP,
     PodMeta,
     PodSpec,
     PodStatus,
+    ProgramContainer,
+    ProxyPod,
+    ProxyPodSpec,
     Service,
     ServicePort,
     ServiceSpec,
     ServiceStatus,
 )
-from zoneward.kube.workload_objects import NodeSelectorRequirement
+from zoneward.kube.proxy_programs import (
+    CONFIG_MAPS,
+    POD_PREFIX,
+    SWITCHES,
+    SYSTEM_NAMESPACE,
+    command_of,
+    find_program,
+    parse_gates,
+    reduce_config_map,
+)
 from zoneward.kube.zone_weights import ZoneWeights, format_zone_weights, parse_zone_weights
 from zoneward.snapshots import public_values
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -80,11 +104,11 @@ def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Sn
     return Snapshot(
         services=tuple(map(anonymizer.service, snapshot.services)),
         nodes=tuple(map(anonymizer.node, snapshot.nodes)),
-        pods=tuple(map(anonymizer.pod, snapshot.pods)),
+        pods=(*map(anonymizer.pod, snapshot.pods), *map(anonymizer.proxy_pod, snapshot.proxy_pods)),
         slices=tuple(map(anonymizer.endpoint_slice, snapshot.slices)),
-        workload_objects=WorkloadAnonymizer(
-            known.name, anonymizer.labels, anonymizer.requirement, snapshot.workload_objects
-        ).objects(),
+        workload_objects=WorkloadAnonymizer(known.name, anonymizer, snapshot.workload_objects).objects(),
+        daemon_sets=tuple(anonymizer.daemon_set(*each) for each in enumerate(snapshot.daemon_sets)),
+        config_maps=tuple(anonymizer.config_map(each) for each in snapshot.config_maps),
         lists_pods=snapshot.lists_pods,
         unread_workloads=snapshot.unread_workloads,
         lists_workloads=snapshot.lists_workloads,
@@ -135,6 +159,8 @@ class _Anonymizer:
 
     def _value(self, key: str, value: str) -> str:
         if key == names.MANAGED_BY_LABEL and value in public_values.MANAGERS:
+            return value
+        if key == names.OS_LABEL and value in ("linux", names.WINDOWS):
             return value
         return self._name(_LABEL_NAMES.get(key, "value"), value)
 
@@ -294,7 +320,11 @@ class _Anonymizer:
         return Node(
             metadata=NodeMeta(name=self._name("node", meta.name), labels=self.labels(meta.labels)),
             status=NodeStatus(
-                allocatable=public_values.kept_amount(status.allocatable), conditions=self._readiness(status.conditions)
+                allocatable=public_values.kept_amount(status.allocatable),
+                conditions=self._readiness(status.conditions),
+                node_info=NodeInfo(kubelet_version=public_values.kept_kubelet_version(info.kubelet_version))
+                if (info := status.node_info) is not None
+                else None,
             )
             if status is not None
             else None,
@@ -356,11 +386,89 @@ class _Anonymizer:
             protocol=self._choice(port.protocol, public_values.TRANSPORTS),
         )
 
+    # --- the proxies of nodes -----------------------------------------------------------------------------------------
+
+    def proxy_pod(self, pod: ProxyPod) -> ProxyPod:
+        """What says which proxy runs on its node, as a Pod of its own that no Service selects."""
+        return ProxyPod(
+            metadata=PodMeta(
+                name=f"{POD_PREFIX}-{self._name('node', pod.spec.node_name)}-{self._name('pod', pod.metadata.name)}",
+                namespace=SYSTEM_NAMESPACE,
+            ),
+            spec=ProxyPodSpec(
+                node_name=self._name("node", pod.spec.node_name), containers=self._programs(pod.spec.containers)
+            ),
+            status=PodStatus(phase="Running"),
+        )
+
+    def daemon_set(self, number: int, each: DaemonSet) -> DaemonSet:
+        spec = each.spec.template.spec
+        affinity = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+        program = find_program(spec.containers)
+        pods = DaemonPodSpec(
+            node_selector=self.labels(spec.node_selector),
+            affinity=Affinity(node_affinity=NodeAffinity(required=self.node_selector(affinity))) if affinity else None,
+            containers=self._programs(spec.containers),
+        )
+        return DaemonSet(
+            metadata=PlainMeta(name=f"{program.program if program else 'other'}-{number}", namespace=SYSTEM_NAMESPACE),
+            spec=DaemonSetSpec(template=DaemonPodTemplate(spec=pods)),
+        )
+
+    def config_map(self, each: ConfigMap) -> ConfigMap:
+        """Its name says what it is, and the settings that are read are everybody's."""
+        known = (each.metadata.name,) if each.metadata.name in CONFIG_MAPS else ("other",)
+        meta = PlainMeta(name=known[0], namespace=SYSTEM_NAMESPACE)
+        found = ConfigMap(metadata=meta, data=each.data)
+        return reduce_config_map(found) or ConfigMap(metadata=meta)
+
+    def _programs(self, containers: tuple[ProgramContainer, ...] | None) -> tuple[ProgramContainer, ...]:
+        found = []
+        for container in containers or ():
+            program = find_program((container,))
+            if program is not None:
+                version = f":v1.{program.minor}.0" if program.minor is not None else ""
+                flags = {name: value for name, value in map(self._flag, program.flags.items()) if value}
+                found.append(
+                    ProgramContainer(
+                        image=program.program + version,
+                        command=command_of(program.program),
+                        args=tuple(f"--{name}={value}" for name, value in sorted(flags.items())) or None,
+                    )
+                )
+        return tuple(found)
+
+    def _flag(self, flag: tuple[str, str]) -> tuple[str, str]:
+        name, value = flag
+        if name == "service-proxy-name":
+            return name, self._value(names.PROXY_NAME_LABEL, value)
+        if name == "feature-gates":
+            return name, ",".join(f"{gate}={str(on).lower()}" for gate, on in parse_gates(value).items())
+        return name, value if value in SWITCHES else ""
+
+    def node_selector(self, selector: NodeSelector) -> NodeSelector:
+        return NodeSelector(
+            node_selector_terms=tuple(
+                NodeSelectorTerm(
+                    match_expressions=tuple(map(self.requirement, term.match_expressions or ())),
+                    match_fields=tuple(map(self._field_requirement, term.match_fields or ())),
+                )
+                for term in selector.node_selector_terms or ()
+            )
+        )
+
     def requirement(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement:
         return NodeSelectorRequirement(
             key=self._key(each.key),
             operator=self._choice(each.operator, public_values.OPERATORS),
             values=tuple(self._value(each.key, value) for value in each.values or ()),
+        )
+
+    def _field_requirement(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement:
+        return NodeSelectorRequirement(
+            key=self._choice(each.key, ("metadata.name",)),
+            operator=self._choice(each.operator, public_values.OPERATORS),
+            values=tuple(self._name("node", value) for value in each.values or ()),
         )
 
     # --- EndpointSlice ------------------------------------------------------------------------------------------------

@@ -14,9 +14,18 @@ from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
 from zoneward.kube.object_reader import read_objects
-from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
+from zoneward.kube.objects import (
+    ConfigMap,
+    DaemonSet,
+    EndpointSlice,
+    Node,
+    Pod,
+    ProxyPod,
+    Service,
+    node_zone,
+)
 from zoneward.kube.struct_decoder import object_title
-from zoneward.kube.workload_objects import PersistentVolume, WorkloadObject
+from zoneward.kube.workload_objects import AnyObject, PersistentVolume, WorkloadObject
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -60,6 +69,9 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    """Those of the nodes' proxies, and `config_maps` with their settings."""
+    config_maps: tuple[ConfigMap, ...] = ()
     workload_objects: tuple[WorkloadObject, ...] = ()
     """Workloads, autoscalers and volumes, which only checks read."""
     skipped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -68,6 +80,8 @@ class Snapshot:
     """Lines to be shown: what was given twice, and what could not be read."""
     lists_pods: bool = False
     """Whether Pods were listed: then no Pods in the snapshot means that the cluster has none."""
+    unread_proxy_objects: tuple[str, ...] = ()
+    """What could not be read of what says which proxies run on the nodes: a line for each kind."""
     unread_workloads: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Kinds of workload objects that could not be listed, each with the reason in a phrase."""
     lists_workloads: bool = False
@@ -76,11 +90,12 @@ class Snapshot:
     @classmethod
     def of(
         cls,
-        objects: Iterable[Object | WorkloadObject],
+        objects: Iterable[AnyObject],
         *,
         skipped: Mapping[str, int] | None = None,
         lists_pods: bool = False,
         warnings: Iterable[str] = (),
+        unread_proxy_objects: tuple[str, ...] = (),
     ) -> "Snapshot":
         """A snapshot of objects that are at hand. Of objects with the same kind and name the later one counts.
 
@@ -89,12 +104,20 @@ class Snapshot:
         builder = _SnapshotBuilder()
         for obj in objects:
             builder.add(obj, "")
-        return builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
+        found = builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
+        return replace(found, unread_proxy_objects=unread_proxy_objects) if unread_proxy_objects else found
 
     @property
     def has_pods(self) -> bool:
-        """Whether it is known which Pods there are. Files without any leave that to EndpointSlices."""
-        return self.lists_pods or bool(self.pods)
+        """Whether it is known which Pods there are. Files without any leave that to EndpointSlices; Pods of nodes'
+        proxies may be there for themselves.
+        """
+        return self.lists_pods or any(not isinstance(pod, ProxyPod) for pod in self.pods)
+
+    @property
+    def proxy_pods(self) -> tuple[ProxyPod, ...]:
+        """The Pods in which nodes' proxies run, as far as their programs are known."""
+        return tuple(pod for pod in self.pods if isinstance(pod, ProxyPod))
 
     def pods_of(self, service: Service) -> tuple[Pod, ...]:
         """The Pods that the Service selects, by its spec or by its mark; none where it has no selector."""
@@ -105,7 +128,9 @@ class Snapshot:
         return self._slices.get((service.metadata.namespace, service.metadata.name), ())
 
     def only(self, services: Iterable[Service]) -> "Snapshot":
-        """What decisions about some of its Services need: their Pods and EndpointSlices, and all Nodes."""
+        """What decisions about some of its Services need: their Pods and EndpointSlices, and all Nodes and their
+        proxies.
+        """
         services = tuple(services)
         pods = {id(pod) for service in services for pod in self.pods_of(service)}
         slices = {id(each) for service in services for each in self.slices_of(service)}
@@ -113,8 +138,11 @@ class Snapshot:
         return Snapshot(
             services=tuple(each for each in self.services if id(each) in wanted),
             nodes=self.nodes,
-            pods=tuple(each for each in self.pods if id(each) in pods),
+            pods=tuple(each for each in self.pods if id(each) in pods or isinstance(each, ProxyPod)),
             slices=tuple(each for each in self.slices if id(each) in slices),
+            daemon_sets=self.daemon_sets,
+            config_maps=self.config_maps,
+            unread_proxy_objects=self.unread_proxy_objects,
             workload_objects=tuple(self._around(services)),
             lists_pods=self.has_pods,
             unread_workloads=self.unread_workloads,
@@ -168,7 +196,8 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
 
 
 def read_cluster(config: "ClientConfig", *, namespace: str | None, workloads: bool = False) -> Snapshot:
-    """Every Node of a live cluster, and the Services, Pods and EndpointSlices of one namespace or of all.
+    """Every Node of a live cluster and what says which proxies run there, and the Services, Pods and EndpointSlices of
+    one namespace or of all.
 
     With ``workloads`` also those, their autoscalers and their volumes, as far as there is permission.
 
@@ -182,6 +211,7 @@ def read_cluster(config: "ClientConfig", *, namespace: str | None, workloads: bo
     from zoneward.client.error_messages import to_input_error
     from zoneward.client.list_pager import ListScope, list_resources
     from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+    from zoneward.client.proxy_objects import list_proxy_objects
     from zoneward.client.resources import CACHED_RESOURCES
     from zoneward.client.transport import Transport
     from zoneward.client.workload_lists import list_workload_objects
@@ -189,14 +219,29 @@ def read_cluster(config: "ClientConfig", *, namespace: str | None, workloads: bo
     async def read() -> Snapshot:
         async with Transport(config) as transport:
             unreadable: list[UnreadableObject] = []
-            objects = await list_resources(
-                transport, CACHED_RESOURCES, ListScope(namespace=namespace), on_unreadable=unreadable.append
+            scope = ListScope(namespace=namespace)
+            proxies = asyncio.create_task(list_proxy_objects(transport))
+            try:
+                objects = await list_resources(transport, CACHED_RESOURCES, scope, on_unreadable=unreadable.append)
+                found = await proxies
+            finally:
+                proxies.cancel()
+            known = {(pod.metadata.namespace, pod.metadata.name) for pod in found.pods}
+            others = (
+                each
+                for each in objects
+                if not isinstance(each, Pod) or (each.metadata.namespace, each.metadata.name) not in known
             )
-            snapshot = Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))
+            snapshot = Snapshot.of(
+                (*others, *found.pods, *found.daemon_sets, *found.config_maps),
+                lists_pods=True,
+                warnings=map(skipped_message, unreadable),
+                unread_proxy_objects=found.unread,
+            )
             if not workloads:
                 return snapshot
-            found, unread = await list_workload_objects(transport, namespace=namespace)
-            return replace(snapshot, workload_objects=found, unread_workloads=unread, lists_workloads=True)
+            read, unread = await list_workload_objects(transport, namespace=namespace)
+            return replace(snapshot, workload_objects=read, unread_workloads=unread, lists_workloads=True)
 
     try:
         return asyncio.run(read())
@@ -208,11 +253,11 @@ class _SnapshotBuilder:
     """Objects by kind and name, each with its source: a file's name, or nothing."""
 
     def __init__(self) -> None:
-        self._things: dict[tuple[type[Object | WorkloadObject], str, str], tuple[Object | WorkloadObject, str]] = {}
+        self._things: dict[tuple[type[AnyObject], str, str], tuple[AnyObject, str]] = {}
         self._warnings: list[str] = []
         self._repeated = 0
 
-    def add(self, obj: Object | WorkloadObject, source: str) -> None:
+    def add(self, obj: AnyObject, source: str) -> None:
         namespace = "" if isinstance(obj, Node) else obj.metadata.namespace
         key = (type(obj), namespace, obj.metadata.name)
         earlier = self._things.get(key)
@@ -236,13 +281,15 @@ class _SnapshotBuilder:
             nodes=tuple(obj for obj in things if isinstance(obj, Node)),
             pods=tuple(obj for obj in things if isinstance(obj, Pod)),
             slices=tuple(obj for obj in things if isinstance(obj, EndpointSlice)),
+            daemon_sets=tuple(obj for obj in things if isinstance(obj, DaemonSet)),
+            config_maps=tuple(obj for obj in things if isinstance(obj, ConfigMap)),
             workload_objects=tuple(obj for obj in things if isinstance(obj, WorkloadObject)),
             skipped=MappingProxyType(dict(skipped)),
             warnings=tuple(warnings),
             lists_pods=lists_pods,
         )
 
-    def _warn(self, obj: Object | WorkloadObject, earlier: str, later: str) -> None:
+    def _warn(self, obj: AnyObject, earlier: str, later: str) -> None:
         self._repeated += 1
         if len(self._warnings) == MAX_WARNINGS:
             return

@@ -26,6 +26,7 @@ KEPT_KEYS: Final = frozenset(
         names.MANAGED_BY_LABEL,
         names.HEADLESS_LABEL,
         names.PROXY_NAME_LABEL,
+        names.OS_LABEL,
         *names.NODE_EXCLUDED_LABELS,
     }
 )
@@ -86,6 +87,15 @@ _CLOUDS: Final = re.compile(
     re.ASCII,
 )
 """Zones and regions that are everybody's, and those that say nothing."""
+
+
+_KUBELET: Final = re.compile(r"(v1\.[0-9]{1,3}\.[0-9]{1,3})(\+(?:k3s|rke2r)[0-9]{1,3})?.*", re.ASCII | re.DOTALL)
+
+
+def kept_kubelet_version(text: str) -> str:
+    """The version, and the distribution that has a proxy of its own; empty for anything else."""
+    found = _KUBELET.fullmatch(text)
+    return f"{found[1]}{found[2] or ''}" if found else ""
 
 
 def is_public_place(name: str) -> bool:

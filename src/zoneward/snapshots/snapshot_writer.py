@@ -16,8 +16,21 @@ import msgspec
 import yaml
 
 from zoneward.client.resources import READY_SINCE
-from zoneward.kube.objects import KINDS, EndpointSlice, Node, Object, Pod, PodMeta, PodStatus, Service
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject
+from zoneward.kube.objects import (
+    KINDS,
+    PROXY_OBJECT_KINDS,
+    ConfigMap,
+    DaemonSet,
+    EndpointSlice,
+    Node,
+    Object,
+    Pod,
+    PodMeta,
+    PodStatus,
+    ProxyObject,
+    Service,
+)
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _PLAIN: Final = re.compile(
@@ -34,9 +47,9 @@ _BOOL_TO_OTHERS: Final = frozenset("yYnN")
 _ASTRAL: Final = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
 SnapshotFormat = Literal["json", "yaml"]
-_HEADS: Final[dict[type[Object | WorkloadObject], dict[str, str]]] = {
+_HEADS: Final[dict[type[AnyObject], dict[str, str]]] = {
     struct: {"apiVersion": version, "kind": kind}
-    for (version, kind), struct in (*KINDS.items(), *WORKLOAD_KINDS.items())
+    for (version, kind), struct in (*KINDS.items(), *PROXY_OBJECT_KINDS.items(), *WORKLOAD_KINDS.items())
 }
 _NO_POD: Final = Pod(metadata=PodMeta(name="no-pods", namespace="default"), status=PodStatus(phase="Succeeded"))
 """Stands in a file for the knowledge that there are no Pods: without one, endpoints would be taken from the slices. It
@@ -58,11 +71,14 @@ def write_snapshot(snapshot: Snapshot, stream: ByteStream, *, form: SnapshotForm
 
 def iter_documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """All objects as documents, one at a time: many do not take more memory than one."""
-    kinds: tuple[tuple[type[Object], tuple[Object, ...]], ...] = (
+    says_none = snapshot.has_pods and len(snapshot.proxy_pods) == len(snapshot.pods)
+    kinds: tuple[tuple[type[Object | ProxyObject], tuple[Object | ProxyObject, ...]], ...] = (
         (Service, snapshot.services),
         (Node, snapshot.nodes),
-        (Pod, snapshot.pods or ((_NO_POD,) if snapshot.has_pods else ())),
+        (Pod, (*snapshot.pods, *((_NO_POD,) if says_none else ()))),
         (EndpointSlice, snapshot.slices),
+        (DaemonSet, snapshot.daemon_sets),
+        (ConfigMap, snapshot.config_maps),
     )
     for struct, things in kinds:
         for obj in things:

@@ -21,16 +21,20 @@ from zoneward.advice.findings.check_cluster import Ignored, check_cluster
 from zoneward.advice.findings.cluster_view import ClusterView
 from zoneward.advice.findings.codes import CODES, Finding
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.kube.objects import (
+    EndpointSlice,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    Service,
+)
 from zoneward.kube.workload_objects import (
     ClaimSource,
     ClaimSpec,
     ClaimTemplate,
     ClaimTemplateMeta,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
     PodAffinity,

@@ -137,6 +137,11 @@ def is_proxied(service: Service) -> bool:
     return service.spec.cluster_ip != names.HEADLESS and service.spec.type != "ExternalName"
 
 
+def proxy_name_of(service: Service) -> str | None:
+    """The name of the proxies that alone serve a Service; None for one of the nodes' usual proxies."""
+    return (service.metadata.labels or {}).get(names.PROXY_NAME_LABEL)
+
+
 def is_externally_accessible(service: Service) -> bool:
     """Whether traffic may come from outside: by node port, load balancer address or external address."""
     spec = service.spec

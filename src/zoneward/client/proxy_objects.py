@@ -1,0 +1,100 @@
+"""Lists what says which proxies run on the nodes. None of it is needed: a missing permission costs a line."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
+from zoneward.client.list_pager import ListScope, list_all
+from zoneward.client.resources import CONFIG_MAPS, DAEMON_SETS, PROXY_PODS
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.kube.json_documents import DECODE_ERRORS
+from zoneward.kube.objects import ConfigMap, DaemonSet, ProxyPod
+from zoneward.kube.proxy_programs import (
+    CILIUM_CONFIG,
+    KUBE_PROXY_CONFIGS,
+    STATIC_POD_SELECTORS,
+    SYSTEM_NAMESPACE,
+    find_program,
+    is_proxy_pod,
+    reduce_config_map,
+    reduce_daemon_set,
+    reduce_pod,
+)
+
+_TIME_LIMIT: Final = 10.0
+"""Seconds for each ConfigMap: no answer may wait long for what nothing depends on."""
+
+
+@dataclass(slots=True)
+class ProxyObjects:
+    """DaemonSets, ConfigMaps and static Pods, with only what is read of them. ``unread``: a line for each kind that
+    could not be read.
+    """
+
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    config_maps: tuple[ConfigMap, ...] = ()
+    pods: tuple[ProxyPod, ...] = ()
+    unread: tuple[str, ...] = field(default=())
+
+
+async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
+    """The DaemonSets of proxies, the ConfigMaps of kube-proxy and Cilium, and the static Pods of kube-proxy."""
+    found = ProxyObjects()
+    lost = [
+        await _unless_refused("DaemonSets", _read_daemon_sets(transport, found)),
+        await _unless_refused("ConfigMaps of proxies", _read_config_maps(transport, found)),
+        await _unless_refused("Pods of kube-proxy", _read_pods(transport, found)),
+    ]
+    found.unread = tuple(line for line in lost if line is not None)
+    return found
+
+
+async def _unless_refused(what: str, reading: Coroutine[Any, Any, None]) -> str | None:
+    try:
+        await reading
+    except NotFound:
+        # A server that does not know the kind has none.
+        return None
+    except CallFailed as error:
+        why = "no permission" if isinstance(error, Forbidden) else error.message
+        return f"{what} cannot be read ({why})"
+    return None
+
+
+async def _read_daemon_sets(transport: ReadTransport, found: ProxyObjects) -> None:
+    # What cannot be decoded says nothing.
+    every = await list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None)
+    found.daemon_sets = tuple(each for one in every if (each := reduce_daemon_set(one)) is not None)
+
+
+async def _read_config_maps(transport: ReadTransport, found: ProxyObjects) -> None:
+    programs = [
+        (each.metadata.namespace, find_program(each.spec.template.spec.containers)) for each in found.daemon_sets
+    ]
+    cilium = {namespace for namespace, each in programs if each is not None and each.program == "cilium"}
+    places = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
+    places += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
+    config_maps = await asyncio.gather(*(_read_config_map(transport, *place) for place in places))
+    found.config_maps = tuple(each for each in config_maps if each is not None)
+
+
+async def _read_config_map(transport: ReadTransport, namespace: str, name: str) -> ConfigMap | None:
+    try:
+        data = await transport.get(CONFIG_MAPS.path(namespace=namespace, name=name), timeout=_TIME_LIMIT)
+        return reduce_config_map(msgspec.json.decode(data, type=ConfigMap))
+    except (NotFound, *DECODE_ERRORS):
+        return None
+
+
+async def _read_pods(transport: ReadTransport, found: ProxyObjects) -> None:
+    pods: dict[str, ProxyPod] = {}
+    for selector in STATIC_POD_SELECTORS:
+        scope = ListScope(namespace=SYSTEM_NAMESPACE, label_selector=selector)
+        for pod in await list_all(transport, PROXY_PODS, scope, on_unreadable=lambda _unreadable: None):
+            if is_proxy_pod(pod.metadata.namespace, pod.metadata.name):
+                pods[pod.metadata.name] = reduce_pod(pod)
+    found.pods = tuple(pods.values())
