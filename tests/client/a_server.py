@@ -206,10 +206,10 @@ class AServer:
     def _begin(self, path: str, query: Mapping[str, str]) -> tuple[str, str]:
         self.asked.append((path, dict(query)))
         parts = path.split("/")
-        status = self.refusals.get(parts[-1])
-        if status or parts[-1] not in self.objects:
-            # A real one does not know every kind either.
-            _refuse(status or 404, path)
+        if status := self.refusals.get(parts[-1]):
+            _refuse(status, path)
+        if parts[-1] not in KINDS:
+            _refuse(404, path)
         return parts[-1], parts[-2] if parts[-3] == "namespaces" else ""
 
     def _listed(self, plural: str, namespace: str) -> list[Object]:

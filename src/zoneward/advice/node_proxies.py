@@ -28,13 +28,11 @@ from zoneward.advice.proxy_kinds import (
     cilium,
     kube_proxy,
 )
-from zoneward.kube import names
+from zoneward.kube import names, node_selector
 from zoneward.kube.objects import (
     ConfigMap,
     DaemonSet,
     Node,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     ProxyPod,
     Service,
 )
@@ -58,9 +56,13 @@ _RANKS: Final[Mapping[Program, int]] = {"zoneward": 0, "cilium": 1, "kube-router
 
 @dataclass(frozen=True, slots=True)
 class ProxyDemand:
-    """Demand by the kind of proxy: for predictions, and the nodes where it starts by the kind's title."""
+    """Demand by the kind of proxy: for predictions, and the number of nodes where it starts, by kind and by title.
+
+    The most common kind comes first.
+    """
 
     consumers: tuple[ConsumerDemand, ...]
+    kinds: Mapping[ProxyKind, int]
     nodes: Mapping[str, int]
 
 
@@ -86,12 +88,15 @@ class NodeProxies:
     def split(self, demand: Demand, service: Service) -> ProxyDemand:
         """Demand for a Service. It is split once for all Services."""
         if proxy_name_of(service) is not None:
-            nodes = {self.labelled.title: len(demand.nodes)}
-            return ProxyDemand((ConsumerDemand(self.labelled.consumer, demand),), nodes)
+            kind, number = self.labelled, len(demand.nodes)
+            return ProxyDemand((ConsumerDemand(kind.consumer, demand),), {kind: number}, {kind.title: number})
         if not self._split or self._split[0][0] is not demand:
             consumers = split_demand(demand, self.default.consumer, self.consumer_by_node)
-            titles = Counter(self.on(node.name).title for node in demand.nodes)
-            self._split[:] = [(demand, ProxyDemand(consumers, titles))]
+            kinds = dict(Counter(self.on(node.name) for node in demand.nodes).most_common())
+            titles = Counter[str]()
+            for kind, number in kinds.items():
+                titles[kind.title] += number
+            self._split[:] = [(demand, ProxyDemand(consumers, kinds, titles))]
         return self._split[0][1]
 
     @cached_property
@@ -255,46 +260,6 @@ def _from_kubelet(node: Node) -> tuple[_Found | None, bool]:
 
 def selects_node(daemon_set: DaemonSet, node: Node) -> bool:
     """Whether the Pods of a DaemonSet may run on a node, by ``nodeSelector`` and required node affinity."""
-    spec, labels = daemon_set.spec.template.spec, node.metadata.labels or {}
-    if not (spec.node_selector or {}).items() <= labels.items():
-        return False
+    spec = daemon_set.spec.template.spec
     required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-    if required is None:
-        return True
-    return any(_matches(term, node) for term in required.node_selector_terms or ())
-
-
-def _matches(term: NodeSelectorTerm, node: Node) -> bool:
-    """An empty term matches no node, as in the API."""
-    fields, labels = {"metadata.name": node.metadata.name}, node.metadata.labels or {}
-    return bool(term.match_expressions or term.match_fields) and all(
-        _meets(each, values)
-        for requirements, values in ((term.match_expressions, labels), (term.match_fields, fields))
-        for each in requirements or ()
-    )
-
-
-def _meets(requirement: NodeSelectorRequirement, values: Mapping[str, str]) -> bool:
-    value, allowed = values.get(requirement.key), requirement.values or ()
-    match requirement.operator:
-        case "In":
-            return value is not None and value in allowed
-        case "NotIn":
-            return value is None or value not in allowed
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            if value is None or len(allowed) != 1 or not (value.isdecimal() and allowed[0].isdecimal()):
-                return False
-            more = _compare(value, allowed[0])
-            return more > 0 if requirement.operator == "Gt" else more < 0
-        case _:
-            return False
-
-
-def _compare(one: str, other: str) -> int:
-    """Numbers of any length: Python reads none of thousands of digits."""
-    one, other = one.lstrip("0"), other.lstrip("0")
-    return (len(one), one) > (len(other), other) or -((len(one), one) < (len(other), other))
+    return node_selector.selects_node(node, labels=spec.node_selector, required=required)

@@ -1,6 +1,5 @@
 """What the slices in force do today, through the proxies that run on the nodes."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import Demand
-from zoneward.routing.selection.endpoint_selection import Consumer, honored_hints, is_proxied, proxy_name_of
+from zoneward.routing.selection.endpoint_selection import Consumer, honored_hints, is_proxied
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.slices.plan import FamilyPlan
 
@@ -54,14 +53,11 @@ def ignoring_proxies(family: FamilyPlan, node_proxies: NodeProxies) -> tuple[tup
     decision, state = family.decision, family.cluster_state
     if not decision.active or not is_proxied(family.service):
         return ()
-    if proxy_name_of(family.service) is not None:
-        kinds = Counter({node_proxies.labelled: len(state.demand.nodes)})
-    else:
-        kinds = Counter(node_proxies.on(node.name) for node in state.demand.nodes)
+    kinds = node_proxies.split(state.demand, family.service).kinds
     gates = state.configuration.gates
     return tuple(
         (kind, number)
-        for kind, number in kinds.most_common()
+        for kind, number in kinds.items()
         if not _reads(family.service, kind.consumer, gates, needs_groups=decision.has_slice_groups)
     )
 

@@ -117,7 +117,6 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     )
 
     snapshot = selected.snapshot
-    proxies = selected.node_proxies
     services = tuple(
         view_service(
             service,
@@ -125,7 +124,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
             pods=snapshot.pods_of(service),
             slices=snapshot.slices_of(service),
             cluster_state=selected.cluster_state,
-            node_proxies=proxies,
+            node_proxies=selected.node_proxies,
         )
         for service in selected.services
     )
@@ -134,7 +133,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         nodes=snapshot.nodes,
         cluster_state=selected.cluster_state,
         services=services,
-        node_proxies=proxies,
+        node_proxies=selected.node_proxies,
         workloads=tuple(each for each in objects if isinstance(each, Workload)),
         autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
         claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),

@@ -108,7 +108,7 @@ class LiveProxyPod(ProxyPod, frozen=True, gc=False, rename="camel", omit_default
 
 CachedObject = Service | LiveNode | LivePod | EndpointSlice
 """The kinds that an informer cache keeps."""
-WatchedObject = CachedObject | RawEndpointSlice | Lease | WorkloadObject | LiveDaemonSet | LiveProxyPod
+WatchedObject = CachedObject | RawEndpointSlice | Lease | LiveDaemonSet | LiveProxyPod | WorkloadObject
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
 WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)

@@ -44,7 +44,7 @@ from zoneward.kube.struct_decoder import (
     object_title,
 )
 from zoneward.kube.text_encoding import decode_text
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject, read_workload_object
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject, read_workload_object
 
 __all__ = ["InputError", "object_title", "read_objects"]
 
@@ -60,11 +60,9 @@ _NOT_JSON_AFTER: Final = 1 << 20
 """A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
 
 
-def read_objects(
-    source: str, data: bytes | bytearray, *, skipped: Counter[str]
-) -> Iterator[Object | ProxyObject | WorkloadObject]:
-    """The Services, Nodes, Pods and EndpointSlices in the data, what says which proxies run on the nodes, and workloads
-    with what belongs to them, in the order in which they stand there.
+def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[AnyObject]:
+    """The Services, Nodes, Pods and EndpointSlices in the data, what says which proxies run on the nodes, and
+    workloads with what belongs to them, in the order in which they stand there.
 
     JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
     ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
@@ -134,7 +132,7 @@ def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> It
 # --- documents to objects ---------------------------------------------------------------------------------------------
 
 
-def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object | ProxyObject | WorkloadObject]:
+def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
     """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises FieldMismatch."""
     if isinstance(value, _READ):
         yield value
@@ -150,16 +148,15 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
     if (version, kind) in KINDS:
         yield _struct(value, KINDS[version, kind])
         return
-    found: ProxyObject | WorkloadObject | None
     if (version, kind) in PROXY_OBJECT_KINDS:
         found = _proxy_object(value, PROXY_OBJECT_KINDS[version, kind])
         if found is not None:
             yield found
             return
     if (version, kind) in WORKLOAD_KINDS:
-        found = read_workload_object(value, WORKLOAD_KINDS[version, kind])
-        if found is not None:
-            yield found
+        workload = read_workload_object(value, WORKLOAD_KINDS[version, kind])
+        if workload is not None:
+            yield workload
             return
     if kind.endswith("List"):
         item = (None, None) if kind == "List" else (version, kind.removesuffix("List"))
@@ -173,9 +170,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
     skipped[f"{version}/{kind}"] += 1
 
 
-def _each(
-    items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]
-) -> Iterator[Object | ProxyObject | WorkloadObject]:
+def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
     for index, item in enumerate(items):
         try:
             yield from _objects(item, default, skipped)

@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
-from zoneward.kube.objects import KINDS, Node, Object, ProxyObject
+from zoneward.kube.objects import KINDS, Node, Object
 from zoneward.kube.text_encoding import is_half_a_pair
-from zoneward.kube.workload_objects import PersistentVolume, WorkloadObject
+from zoneward.kube.workload_objects import AnyObject, PersistentVolume
 
 FieldTree = dict[str, "FieldTree | None"]
 """The fields that are read of a mapping, or of each mapping in a list, and what is read of them; None: all of it."""
@@ -112,7 +112,7 @@ def _decoded(value: object, kind: type[Object]) -> Object:
         raise _misfit(str(error), kind, value) from None
 
 
-def object_title(obj: Object | ProxyObject | WorkloadObject) -> str:
+def object_title(obj: AnyObject) -> str:
     """``Kind namespace/name``, or ``Kind name`` of what is in no namespace."""
     namespace = None if isinstance(obj, Node) else obj.metadata.namespace
     return _title(type(obj), namespace, obj.metadata.name)

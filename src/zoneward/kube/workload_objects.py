@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.kube.input_checks import DEFAULT_NAMESPACE
-from zoneward.kube.objects import Int32, NodeAffinity, NodeSelector, NodeSelectorRequirement
+from zoneward.kube.objects import Int32, NodeAffinity, NodeSelector, NodeSelectorRequirement, Object, ProxyObject
 
 
 class _WorkloadPart(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -164,6 +164,8 @@ class PersistentVolume(_WorkloadPart, frozen=True, gc=False):
 
 Workload = Deployment | StatefulSet
 WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | PersistentVolume
+AnyObject = Object | ProxyObject | WorkloadObject
+"""Every object that is read from files."""
 WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
     ("apps/v1", "Deployment"): Deployment,
     ("apps/v1", "StatefulSet"): StatefulSet,

@@ -106,11 +106,9 @@ def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Sn
         nodes=tuple(map(anonymizer.node, snapshot.nodes)),
         pods=(*map(anonymizer.pod, snapshot.pods), *map(anonymizer.proxy_pod, snapshot.proxy_pods)),
         slices=tuple(map(anonymizer.endpoint_slice, snapshot.slices)),
+        workload_objects=WorkloadAnonymizer(known.name, anonymizer, snapshot.workload_objects).objects(),
         daemon_sets=tuple(anonymizer.daemon_set(*each) for each in enumerate(snapshot.daemon_sets)),
         config_maps=tuple(anonymizer.config_map(each) for each in snapshot.config_maps),
-        workload_objects=WorkloadAnonymizer(
-            known.name, anonymizer.labels, anonymizer.requirement, snapshot.workload_objects
-        ).objects(),
         lists_pods=snapshot.lists_pods,
         unread_workloads=snapshot.unread_workloads,
         lists_workloads=snapshot.lists_workloads,
@@ -412,7 +410,7 @@ class _Anonymizer:
         program = find_program(spec.containers)
         pods = DaemonPodSpec(
             node_selector=self.labels(spec.node_selector),
-            affinity=Affinity(node_affinity=NodeAffinity(required=self._node_selector(affinity))) if affinity else None,
+            affinity=Affinity(node_affinity=NodeAffinity(required=self.node_selector(affinity))) if affinity else None,
             containers=self._programs(spec.containers),
         )
         return DaemonSet(
@@ -451,7 +449,7 @@ class _Anonymizer:
             return name, ",".join(f"{gate}={str(on).lower()}" for gate, on in parse_gates(value).items())
         return name, value if value in SWITCHES else ""
 
-    def _node_selector(self, selector: NodeSelector) -> NodeSelector:
+    def node_selector(self, selector: NodeSelector) -> NodeSelector:
         return NodeSelector(
             node_selector_terms=tuple(
                 NodeSelectorTerm(

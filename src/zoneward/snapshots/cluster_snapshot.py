@@ -19,15 +19,13 @@ from zoneward.kube.objects import (
     DaemonSet,
     EndpointSlice,
     Node,
-    Object,
     Pod,
-    ProxyObject,
     ProxyPod,
     Service,
     node_zone,
 )
 from zoneward.kube.struct_decoder import object_title
-from zoneward.kube.workload_objects import PersistentVolume, WorkloadObject
+from zoneward.kube.workload_objects import AnyObject, PersistentVolume, WorkloadObject
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -63,9 +61,6 @@ class PodIndex:
         return tuple(pod for pod in min(found, key=len) if selector.items() <= (pod.metadata.labels or {}).items())
 
 
-_SnapshotObject = Object | ProxyObject | WorkloadObject
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """All objects of a cluster that are known, each once, in the order in which they were given."""
@@ -95,7 +90,7 @@ class Snapshot:
     @classmethod
     def of(
         cls,
-        objects: Iterable[_SnapshotObject],
+        objects: Iterable[AnyObject],
         *,
         skipped: Mapping[str, int] | None = None,
         lists_pods: bool = False,
@@ -224,7 +219,7 @@ def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None, wo
     async def read() -> Snapshot:
         async with Transport(config) as transport:
             unreadable: list[UnreadableObject] = []
-            objects: list[Object] = []
+            objects: list[AnyObject] = []
             resources = CACHED_RESOURCES
             proxies = asyncio.create_task(list_proxy_objects(transport))
             try:
@@ -263,11 +258,11 @@ class _SnapshotBuilder:
     """Objects by kind and name, each with its source: a file's name, or nothing."""
 
     def __init__(self) -> None:
-        self._things: dict[tuple[type[_SnapshotObject], str, str], tuple[_SnapshotObject, str]] = {}
+        self._things: dict[tuple[type[AnyObject], str, str], tuple[AnyObject, str]] = {}
         self._warnings: list[str] = []
         self._repeated = 0
 
-    def add(self, obj: _SnapshotObject, source: str) -> None:
+    def add(self, obj: AnyObject, source: str) -> None:
         namespace = "" if isinstance(obj, Node) else obj.metadata.namespace
         key = (type(obj), namespace, obj.metadata.name)
         earlier = self._things.get(key)
@@ -299,7 +294,7 @@ class _SnapshotBuilder:
             lists_pods=lists_pods,
         )
 
-    def _warn(self, obj: _SnapshotObject, earlier: str, later: str) -> None:
+    def _warn(self, obj: AnyObject, earlier: str, later: str) -> None:
         self._repeated += 1
         if len(self._warnings) == MAX_WARNINGS:
             return

@@ -30,7 +30,7 @@ from zoneward.kube.objects import (
     ProxyObject,
     Service,
 )
-from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject
+from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _PLAIN: Final = re.compile(
@@ -47,7 +47,7 @@ _BOOL_TO_OTHERS: Final = frozenset("yYnN")
 _ASTRAL: Final = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
 
 SnapshotFormat = Literal["json", "yaml"]
-_HEADS: Final[dict[type[Object | ProxyObject | WorkloadObject], dict[str, str]]] = {
+_HEADS: Final[dict[type[AnyObject], dict[str, str]]] = {
     struct: {"apiVersion": version, "kind": kind}
     for (version, kind), struct in (*KINDS.items(), *PROXY_OBJECT_KINDS.items(), *WORKLOAD_KINDS.items())
 }

@@ -4,10 +4,10 @@ Objects are built anew, as in `zoneward.snapshots.anonymizer`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from zoneward.kube import names
-from zoneward.kube.objects import NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from zoneward.kube.objects import NodeAffinity, NodeSelector, NodeSelectorRequirement
 from zoneward.kube.workload_objects import (
     AutoscalerSpec,
     ClaimSource,
@@ -40,23 +40,26 @@ from zoneward.kube.workload_objects import (
 from zoneward.snapshots.pseudonyms import NameKind
 
 _TOPOLOGY_KEYS: Final = (names.ZONE_LABEL, "kubernetes.io/hostname", names.REGION_LABEL)
-_NODE_NAME: Final = "metadata.name"
 _KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
-_Labels = Callable[[Mapping[str, str] | None], dict[str, str] | None]
 _MOST_ORDINALS: Final = 10_000
 
 
+class Selectors(Protocol):
+    """Replaces what labels say, wherever they stand."""
+
+    def labels(self, labels: Mapping[str, str] | None) -> dict[str, str] | None: ...
+    def requirement(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement: ...
+    def node_selector(self, selector: NodeSelector) -> NodeSelector: ...
+
+
 class WorkloadAnonymizer:
-    """Builds the same objects with other names. ``labels`` and ``requirement`` replace what the names of labels say."""
+    """Builds the same objects with other names."""
 
     def __init__(
-        self,
-        name: Callable[[NameKind, str], str],
-        labels: _Labels,
-        requirement: Callable[[NodeSelectorRequirement], NodeSelectorRequirement],
-        objects: Iterable[WorkloadObject],
+        self, name: Callable[[NameKind, str], str], selectors: Selectors, objects: Iterable[WorkloadObject]
     ) -> None:
-        self._name, self._labels, self._requirement = name, labels, requirement
+        self._name, self._labels, self._requirement = name, selectors.labels, selectors.requirement
+        self._node_selector = selectors.node_selector
         self._objects = tuple(objects)
         self._claims: dict[tuple[str, str], tuple[str, str, int]] = {}
         """Template, StatefulSet and ordinal of claims, by which they are found."""
@@ -105,7 +108,7 @@ class WorkloadAnonymizer:
                 return PersistentVolumeClaim(metadata=meta, spec=ClaimSpec(volume_name=volume))
             case PersistentVolume():
                 affinity = each.spec.node_affinity
-                required = self._node_selector(affinity.required) if affinity is not None else None
+                required = self._node_selector(affinity.required) if affinity and affinity.required else None
                 return PersistentVolume(
                     metadata=WorkloadMeta(name=self._name("volume", each.metadata.name)),
                     spec=VolumeSpec(
@@ -154,7 +157,9 @@ class WorkloadAnonymizer:
     def _affinity(self, affinity: TemplateAffinity) -> TemplateAffinity:
         nodes = affinity.node_affinity
         return TemplateAffinity(
-            node_affinity=NodeAffinity(required=self._node_selector(nodes.required)) if nodes is not None else None,
+            node_affinity=NodeAffinity(required=self._node_selector(nodes.required) if nodes.required else None)
+            if nodes is not None
+            else None,
             pod_affinity=self._pod_affinity(affinity.pod_affinity),
             pod_anti_affinity=self._pod_affinity(affinity.pod_anti_affinity),
         )
@@ -184,31 +189,10 @@ class WorkloadAnonymizer:
             else None,
         )
 
-    def _node_selector(self, selector: NodeSelector | None) -> NodeSelector | None:
-        if selector is None or selector.node_selector_terms is None:
-            return selector
-        return NodeSelector(
-            node_selector_terms=tuple(
-                NodeSelectorTerm(
-                    match_expressions=self._requirements(term.match_expressions),
-                    match_fields=tuple(map(self._field, term.match_fields)) if term.match_fields is not None else None,
-                )
-                for term in selector.node_selector_terms
-            )
-        )
-
     def _requirements(
         self, requirements: tuple[NodeSelectorRequirement, ...] | None
     ) -> tuple[NodeSelectorRequirement, ...] | None:
         return None if requirements is None else tuple(map(self._requirement, requirements))
-
-    def _field(self, each: NodeSelectorRequirement) -> NodeSelectorRequirement:
-        """``metadata.name`` is the only field that there is."""
-        return NodeSelectorRequirement(
-            key=each.key if each.key == _NODE_NAME else "other",
-            operator=each.operator if each.operator in ("In", "NotIn") else "Other",
-            values=tuple(self._name("node", value) for value in each.values or ()),
-        )
 
 
 def _topology_key(key: str) -> str:

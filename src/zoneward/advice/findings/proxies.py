@@ -12,11 +12,12 @@ from zoneward.advice.findings.codes import (
     Finding,
     FindingObject,
 )
+from zoneward.advice.node_proxies import NodeProxies
+from zoneward.advice.now import ignoring_proxies
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand
 from zoneward.routing.rules import counted
 from zoneward.routing.selection.endpoint_selection import honored_hints, is_proxied
 
@@ -38,38 +39,35 @@ def proxy_findings(view: ClusterView) -> Iterator[Finding]:
         parts = (f"{kind.title} on {counted(number, 'node')}" for kind, number in kinds.most_common())
         message = f"{', '.join(parts)}: the same Service is routed in different ways, by the node of the client"
         yield PROXY_SKEW.finding(CLUSTER, message)
+    gates = view.cluster_state.configuration.gates
     for service in view.services:
-        yield from _unhonored(service, kinds, view.cluster_state.configuration.gates)
+        yield from _unhonored(service, proxies, view.cluster_state.demand, gates)
 
 
-def _unhonored(view: ServiceView, kinds: Counter[ProxyKind], gates: FeatureGates) -> Iterator[Finding]:
+def _unhonored(view: ServiceView, proxies: NodeProxies, demand: Demand, gates: FeatureGates) -> Iterator[Finding]:
     """At most one finding a Service: both families have the same proxies."""
-    if not is_proxied(view.service):
-        return
     for family, heuristic in view.asking_families():
-        if not family.decision.active:
-            continue
+        # Proxies that ignore all hints are findings about their nodes.
         lost = {
-            kind: what
-            for kind in kinds
-            if kind.consumer.zone_hints != "never"
-            and (what := _ignored(view.plan.service, family.decision, heuristic, kind, gates))
+            kind: number
+            for kind, number in ignoring_proxies(family, proxies)
+            if family.decision.has_slice_groups or kind.consumer.zone_hints != "never"
         }
+        what = "slice groups" if family.decision.has_slice_groups else "hints for zones of such a Service"
+        if not lost and heuristic.node_hints and family.decision.active and is_proxied(view.service):
+            lost = _ignoring_node_hints(view.plan.service, proxies, demand, gates)
+            what = "hints for nodes"
         if lost:
-            nodes = sum(kinds[kind] for kind in lost)
             titles = ", ".join(sorted(kind.title for kind in lost))
-            message = f"{heuristic.name}: {titles} on {counted(nodes, 'node')} ignores {next(iter(lost.values()))}"
+            message = f"{heuristic.name}: {titles} on {counted(sum(lost.values()), 'node')} ignores {what}"
             yield PROXY_IGNORES_SETTING.finding(view.object, message)
             return
 
 
-def _ignored(
-    service: Service, decision: Decision, heuristic: Heuristic, kind: ProxyKind, gates: FeatureGates
-) -> str | None:
-    """What of a decision a kind of proxy ignores."""
-    if decision.has_slice_groups:
-        return "slice groups" if kind.consumer.zone_slices == "ignored" else None
-    honored = honored_hints(service, kind.consumer, gates)
-    if not honored.zones:
-        return "hints for zones of such a Service"
-    return "hints for nodes" if heuristic.node_hints and not honored.nodes else None
+def _ignoring_node_hints(
+    service: Service, proxies: NodeProxies, demand: Demand, gates: FeatureGates
+) -> dict[ProxyKind, int]:
+    """By kind of proxy, the nodes where hints for zones count and those for nodes do not."""
+    kinds = proxies.split(demand, service).kinds
+    honored = {kind: honored_hints(service, kind.consumer, gates) for kind in kinds}
+    return {kind: kinds[kind] for kind, found in honored.items() if found.zones and not found.nodes}

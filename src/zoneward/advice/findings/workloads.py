@@ -14,14 +14,9 @@ from zoneward.advice.findings.codes import (
 )
 from zoneward.advice.findings.overload import overload_now, overload_planned
 from zoneward.kube import names
-from zoneward.kube.label_selector import Requirement
-from zoneward.kube.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, node_zone
-from zoneward.kube.workload_objects import (
-    PodAffinity,
-    PodSelector,
-    StatefulSet,
-    Workload,
-)
+from zoneward.kube.node_selector import meets, selects_node
+from zoneward.kube.objects import NodeSelector, ObjectKey, node_zone
+from zoneward.kube.workload_objects import PodAffinity, PodSelector, StatefulSet, Workload
 from zoneward.routing.demand import is_node_ready
 from zoneward.routing.rules import counted, listed
 
@@ -103,27 +98,7 @@ def _affinity(workload: Workload, services: tuple[ServiceView, ...], zones: "_Zo
 
 
 def _selects(selector: PodSelector, labels: Mapping[str, str]) -> bool:
-    return (selector.match_labels or {}).items() <= labels.items() and _hold(selector.match_expressions, labels)
-
-
-def _hold(requirements: tuple[NodeSelectorRequirement, ...] | None, labels: Mapping[str, str]) -> bool:
-    return all(_requirement(each).matches(labels) for each in requirements or ())
-
-
-def _requirement(each: NodeSelectorRequirement) -> Requirement:
-    """As ``kubectl -l`` has it. An operator that does not exist matches nothing."""
-    values = each.values or ()
-    match each.operator:
-        case "In" | "NotIn":
-            return Requirement(each.key, frozenset(values), wanted=each.operator == "In")
-        case "Exists" | "DoesNotExist":
-            return Requirement(each.key, None, wanted=each.operator == "Exists")
-        case "Gt" | "Lt" if len(values) == 1 and values[0].isascii() and values[0].isdigit() and len(values[0]) < 20:
-            return Requirement(
-                each.key, None, wanted=True, limit=(">" if each.operator == "Gt" else "<", int(values[0]))
-            )
-        case _:
-            return Requirement(each.key, frozenset(), wanted=True)
+    return (selector.match_labels or {}).items() <= labels.items() and meets(selector.match_expressions, labels)
 
 
 class _Zones:
@@ -144,11 +119,7 @@ class _Zones:
         """Zones with demand in which no ready Node matches."""
         key = required, tuple(sorted(labels.items()))
         if key not in self._closed:
-            open_ = {
-                node_zone(node)
-                for node in self._nodes
-                if labels.items() <= (node.metadata.labels or {}).items() and _matches(required, node)
-            }
+            open_ = {node_zone(node) for node in self._nodes if selects_node(node, labels=labels, required=required)}
             self._closed[key] = tuple(zone for zone in self.all if zone not in open_)
         return self._closed[key]
 
@@ -157,19 +128,6 @@ class _Zones:
         volume = self._claims.get((namespace, claim))
         required = self._volumes.get(volume) if volume else None
         return (volume, self.closed_by(required, {})) if volume and required is not None else None
-
-
-def _matches(required: NodeSelector | None, node: Node) -> bool:
-    """Whether a Node matches one of the terms; an empty term matches none, as in the API."""
-    return required is None or any(_term_matches(term, node) for term in required.node_selector_terms or ())
-
-
-def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    return _hold(term.match_expressions, node.metadata.labels or {}) and _hold(
-        term.match_fields, {_NODE_NAME: node.metadata.name}
-    )
 
 
 def _in_zones(zones: tuple[str, ...]) -> str:
