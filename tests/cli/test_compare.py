@@ -37,7 +37,7 @@ def test_json_has_every_approach_for_every_service(zoneward: Commands) -> None:
 
 
 def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
-    found = document(zoneward, "shop/cart", "shop/catalog", "--only", "local")
+    found = document(zoneward, "shop/cart", "shop/catalog", "--only", "local", "--proxy", "zoneward")
     parts = [(service["endpoints"], service["approaches"][0]) for service in found["services"]]
     weight = sum(endpoints for endpoints, _ in parts)
     total = found["total"][1]
@@ -92,7 +92,7 @@ def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> Non
 
 
 def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(zoneward: Commands) -> None:
-    result = zoneward("compare", "--sample", "-n", "shop", "cart")
+    result = zoneward("compare", "--sample", "--proxy", "zoneward", "-n", "shop", "cart")
     proxies, head, _, *lines = result.out.splitlines()
     assert proxies == "Proxies: zoneward on 22 nodes"
     assert head.split() == ["SERVICE", "APPROACH", "IN", "ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE"]
@@ -100,7 +100,7 @@ def test_the_table_has_totals_first_and_marks_the_best_and_what_is_asked_for(zon
     (start,) = (number for number, line in enumerate(lines) if line.startswith("shop/cart"))
     blocks = lines[start:]
     assert next(line for line in blocks if " PreferSameZone " in line).endswith("asked for")
-    service = document(zoneward, "-n", "shop", "cart")["services"][0]
+    service = document(zoneward, "--proxy", "zoneward", "-n", "shop", "cart")["services"][0]
     assert next(line for line in blocks if f" {service['best']} " in line).endswith("best")
     assert next(line for line in blocks if f" {service['better']} " in line).endswith("better")
     assert next(line for line in blocks if " PreferZone " in line).endswith("needs controller")

@@ -115,4 +115,6 @@ def test_several_namespaces_are_listed_one_by_one_and_nodes_once(zoneward: Comma
     assert {path for path in paths if path.endswith("/pods")} == {
         "/api/v1/namespaces/shop/pods",
         "/api/v1/namespaces/payments/pods",
+        # Those of proxies.
+        "/api/v1/namespaces/kube-system/pods",
     }
