@@ -195,7 +195,10 @@ def rounded(traffic: ExpectedTraffic) -> ExpectedTraffic:
 
     def nearly(each: ExpectedTraffic | ExpectedZoneTraffic) -> dict[str, Any]:
         values = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
-        return {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
+        found: dict[str, Any] = {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
+        if isinstance(each, ExpectedZoneTraffic):
+            found["to"] = {zone: round(share, 9) for zone, share in each.to.items()}
+        return found
 
     zones = {name: dataclasses.replace(zone, **nearly(zone)) for name, zone in traffic.zones.items()}
     load = tuple(sorted(round(share, 9) for share in traffic.load))
