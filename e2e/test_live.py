@@ -66,7 +66,7 @@ def test_without_one_permission_the_rule_is_told(
 
 
 def test_each_change_of_a_decision_is_told_once(plane: ControlPlane, tmp_path: Path) -> None:
-    with Watching(plane, tmp_path, "-n", "shop", user="reader") as watch:
+    with Watching(plane, tmp_path, "-n", "shop", "--proxy", "current", user="reader") as watch:
         added, synced = watch.lines
         assert (added["type"], added["decision"]["service"]) == ("ADDED", "cart")
         assert (synced["type"], synced["services"], synced["decisions"]) == ("SYNCED", 1, 1)

@@ -96,7 +96,7 @@ def test_a_zone_that_goes_out_and_comes_back_is_told_with_what_it_does_to_traffi
 
 def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: Commands) -> None:
     """On the cluster as it was left: nothing is left to write, either."""
-    table = zoneward("plan", "-f", shown.saved).out.splitlines()
+    table = zoneward("plan", "-f", shown.saved, "--proxy", "zoneward").out.splitlines()
     start = shown.place("^SERVICE")
     end = shown.place("^4>3", after=start)
     rows = [line.split() for line in shown.lines[start + 2 : end]]
@@ -105,7 +105,9 @@ def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: 
     assert [planned[row[0]] for row in rows] == rows
     assert all(re.fullmatch(r"=\d", row[6]) for row in rows)
     (summary,) = (line for line in shown.lines if "of the traffic stays in its zone" in line)
-    total: Any = json.loads(zoneward("compare", "-f", shown.saved, "--only", "none", "-o", "json").out)["total"]
+    total: Any = json.loads(
+        zoneward("compare", "--proxy", "zoneward", "-f", shown.saved, "--only", "none", "-o", "json").out
+    )["total"]
     assert re.findall(r"(\d+%)", summary) == [f"{row['inZoneTraffic']:.0%}" for row in total]
 
 

@@ -175,7 +175,8 @@ def proxy_notes(node_proxies: NodeProxies) -> Iterator[Note]:
 
 def _notes(snapshot: Snapshot, services: Sequence[Service], node_proxies: NodeProxies) -> Iterator[Note]:
     yield from reading_notes(snapshot)
-    yield from proxy_notes(node_proxies)
+    if services:
+        yield from proxy_notes(node_proxies)
     if not snapshot.has_pods:
         yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")
     if not snapshot.nodes:

@@ -31,8 +31,8 @@ _TIME_LIMIT: Final = 10.0
 
 @dataclass(slots=True)
 class ProxyObjects:
-    """DaemonSets, ConfigMaps and static Pods, with only what is read of them. ``unread``: a line for each kind that
-    could not be read.
+    """DaemonSets, ConfigMaps and static Pods, with only what is read of them. ``unread``: a line for each reason why
+    some could not be read.
     """
 
     daemon_sets: tuple[DaemonSet, ...] = ()
@@ -44,24 +44,30 @@ class ProxyObjects:
 async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
     """The DaemonSets of proxies, the ConfigMaps of kube-proxy and Cilium, and the static Pods of kube-proxy."""
     found = ProxyObjects()
-    lost = [
-        await _unless_refused("DaemonSets", _read_daemon_sets(transport, found)),
-        await _unless_refused("ConfigMaps of proxies", _read_config_maps(transport, found)),
-        await _unless_refused("Pods of kube-proxy", _read_pods(transport, found)),
-    ]
-    found.unread = tuple(line for line in lost if line is not None)
+    lost: dict[str, list[str]] = {}
+    for what, reading in (
+        ("DaemonSets", _read_daemon_sets),
+        ("ConfigMaps of proxies", _read_config_maps),
+        ("static Pods", _read_pods),
+    ):
+        why = await _refusal(reading(transport, found))
+        if why is not None:
+            lost.setdefault(why, []).append(what)
+    found.unread = tuple(f"{' and '.join(kinds)} cannot be read ({why})" for why, kinds in lost.items())
     return found
 
 
-async def _unless_refused(what: str, reading: Coroutine[Any, Any, None]) -> str | None:
+async def _refusal(reading: Coroutine[Any, Any, None]) -> str | None:
+    """Why something could not be read; None where it was."""
     try:
         await reading
     except NotFound:
         # A server that does not know the kind has none.
         return None
+    except Forbidden:
+        return "no permission"
     except CallFailed as error:
-        why = "no permission" if isinstance(error, Forbidden) else error.message
-        return f"{what} cannot be read ({why})"
+        return error.message
     return None
 
 

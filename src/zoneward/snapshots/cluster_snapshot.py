@@ -80,7 +80,7 @@ class Snapshot:
     lists_pods: bool = False
     """Whether Pods were listed: then no Pods in the snapshot means that the cluster has none."""
     unread_proxy_objects: tuple[str, ...] = ()
-    """What could not be read of what says which proxies run on the nodes: a line for each kind."""
+    """What could not be read of what says which proxies run on the nodes: a line for each reason."""
 
     @classmethod
     def of(
