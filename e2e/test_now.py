@@ -1,0 +1,155 @@
+"""What the slices in the cluster do now is where connections go through real kube-proxies, and the proxies of nodes are
+found in what a real API server has of them.
+
+In each of three zones a node stands on one wire with a kube-proxy. The slices are the built-in controller's.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pytest
+import yaml
+from e2e.chances import check_spread
+from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
+from e2e.controllers import decisions
+from e2e.kube_proxy import KubeProxy
+from e2e.nodes import Bed, Namespace
+from e2e.pods import LABELS
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
+from tests.cli.running import SAMPLE
+from tests.contract.api import Object
+from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, ROOT
+
+NAMESPACE: Final = "shop"
+ZONES: Final = "abc"
+CPU: Final = {"a": "2", "b": "6", "c": "4"}
+PODS: Final = {"a": 1, "b": 2, "c": 0}
+WISHES: Final[dict[str, Object]] = {"anywhere": {}, "same-zone": {"distribution": "PreferSameZone"}}
+BESIDE, INSTEAD = PROXY_MODES
+ROLES: Final = {
+    name: yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())["rules"]
+    for name in ("cluster-role", "cluster-role-proxies")
+}
+Shares = dict[str, float]
+"""By address, the share of a node's connections."""
+
+
+def address_of(zone: str, number: int) -> str:
+    return f"10.{ZONES.index(zone) + 1}.0.{number + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``clients`` are Pods to ask from, by zone, ``services`` cluster addresses by name."""
+
+    plane: ControlPlane
+    services: Mapping[str, str]
+    clients: Mapping[str, Namespace]
+    proxies: Mapping[str, KubeProxy]
+
+    def decision(self, service: str, *flags: str) -> Object:
+        (found,) = decisions(self.plane, "-n", NAMESPACE, service, *flags)
+        return found
+
+    def routed(self, zone: str, service: str) -> Shares:
+        flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", "-o", "json", service)
+        document = json.loads(self.plane.zoneward("route", *flags).stdout)
+        assert document["proxy"] == "kube-proxy 1.36"
+        chosen = [each.rpartition(":")[0] for each in document["ports"][0]["cluster"]]
+        return {each: 1 / len(chosen) for each in chosen}
+
+    def serves(self, zone: str, service: str, shares: Shares) -> bool:
+        found = self.proxies[zone].endpoints(self.services[service], 80)
+        return {each.rpartition(":")[0] for each in found} == shares.keys()
+
+
+def kube_proxy_manifest() -> str:
+    """The DaemonSet of the sample cluster, as kubeadm makes it."""
+    documents = yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+    return yaml.safe_dump(next(each for each in documents if each["kind"] == "DaemonSet"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with ExitStack() as running:
+        users = ("reader", "blind")
+        plane = running.enter_context(ControlPlane(users=users, controllers=SLICE_CONTROLLERS))
+        bed, api = running.enter_context(Bed()), plane.api()
+        nodes = {zone: bed.node(f"node-{zone}", pods=[f"10.{at}.0.0/16"]) for at, zone in enumerate(ZONES, start=1)}
+        linux = {"kubernetes.io/os": "linux"}
+        known = (
+            a_node(each.name, zone=zone, cpu=CPU[zone], address=each.addresses[0], labels=linux)
+            for zone, each in nodes.items()
+        )
+        pods = [
+            a_pod(f"{zone}-{at}", namespace=NAMESPACE, node=f"node-{zone}", ips=[address_of(zone, at)], labels=LABELS)
+            for zone, number in PODS.items()
+            for at in range(number)
+        ]
+        api.create_all([a_namespace(NAMESPACE), *known, *pods])
+        created = [api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, **wish))
+                   for name, wish in WISHES.items()]  # fmt: skip
+        (plane.folder / "kube-proxy.yaml").write_text(kube_proxy_manifest())
+        plane.kubectl("apply", "-f", str(plane.folder / "kube-proxy.yaml"))
+        for user, rules in (("reader", [*ROLES["cluster-role"], *ROLES["cluster-role-proxies"]]),
+                            ("blind", ROLES["cluster-role"])):  # fmt: skip
+            plane.allow(user, rules)
+            plane.wait_until_allowed(user, "/api/v1/services")
+        proxies = {zone: KubeProxy(plane, node=node.name, network=node) for zone, node in nodes.items()}
+        yield Cluster(
+            plane,
+            services={each["metadata"]["name"]: each["spec"]["clusterIP"] for each in created},
+            clients={zone: node.pod(f"10.{at}.250.1") for at, (zone, node) in enumerate(nodes.items(), start=1)},
+            proxies={zone: running.enter_context(proxy) for zone, proxy in proxies.items()},
+        )
+
+
+@pytest.mark.parametrize("service", WISHES)
+def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
+    def is_listed() -> bool:
+        return len(cluster.routed("b", service)) == (2 if service == "same-zone" else 3)
+
+    cluster.plane.wait_until(is_listed, what="its slices")
+    now = cluster.decision(service)["now"]
+    demand = {zone: each["demand"] for zone, each in cluster.decision(service)["zones"].items()}
+    load: Counter[str] = Counter()
+    in_zone = 0.0
+    for zone, client in cluster.clients.items():
+        shares = cluster.routed(zone, service)
+        cluster.plane.wait_until(partial(cluster.serves, zone, service, shares), what=f"the proxy of zone {zone}")
+        check_spread(client, cluster.services[service], 80, shares=shares)
+        assert now["zones"][zone]["consumed"] == len(shares)
+        for address, share in shares.items():
+            load[address] += demand[zone] * share
+            in_zone += demand[zone] * share * (address in {address_of(zone, at) for at in range(PODS[zone])})
+    assert now["proxies"] == {"kube-proxy 1.36": 3}
+    assert now["inZoneTraffic"] == pytest.approx(in_zone, abs=1e-4)
+    assert now["maxOverload"] == pytest.approx(max(load.values()) * len(load) - 1, abs=1e-4)
+    assert (now["inZoneTraffic"] > 0.5) is (service == "same-zone")
+
+
+def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
+    seen = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="reader")
+    assert "Proxies: kube-proxy 1.36" in seen.stdout
+    assert seen.stderr == ""
+    blind = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="blind")
+    assert "DaemonSets and ConfigMaps of proxies cannot be read (no permission)" in blind.stderr
+    assert "nothing says which proxy runs on the nodes" in blind.stderr
+
+
+@pytest.mark.parametrize(
+    ("mode", "found"), [(BESIDE, "kube-proxy 1.36"), (INSTEAD, "zoneward")], ids=("beside", "instead")
+)
+def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, found: str) -> None:
+    plane = cluster.plane
+    for folder in (NAMESPACES, mode):
+        plane.kubectl("apply", "--kustomize", str(DEPLOY / folder))
+    try:
+        assert cluster.decision("same-zone")["now"]["proxies"] == {found: 3}
+    finally:
+        plane.kubectl("delete", "--kustomize", str(DEPLOY / mode), "--wait=false")
