@@ -105,7 +105,8 @@ def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: 
     assert [planned[row[0]] for row in rows] == rows
     assert all(re.fullmatch(r"=\d", row[6]) for row in rows)
     (summary,) = (line for line in shown.lines if "of the traffic stays in its zone" in line)
-    total: Any = json.loads(zoneward("compare", "-f", shown.saved, "--only", "none", "--proxy", "zoneward", "-o", "json").out)["total"]
+    flags = ("--only", "none", "--proxy", "zoneward", "-o", "json")
+    total: Any = json.loads(zoneward("compare", "-f", shown.saved, *flags).out)["total"]
     assert re.findall(r"(\d+%)", summary) == [f"{row['inZoneTraffic']:.0%}" for row in total]
 
 
