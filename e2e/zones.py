@@ -27,6 +27,8 @@ from zoneward.sample import cluster
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward")
+_OURS: Final = ("--proxy", "zoneward")
+"""The sample says that kube-proxy runs on its nodes."""
 
 
 class Zones:
@@ -81,11 +83,11 @@ class Zones:
 
     def decisions(self, *flags: str) -> list[Object]:
         """What `plan` says of the cluster as it is."""
-        return list(self._zoneward("plan", "-A", *flags)["decisions"])
+        return list(self._zoneward("plan", "-A", *_OURS, *flags)["decisions"])
 
     def route(self, zone: str) -> Object:
         """What `route` says of the node in a zone, of the slices as they are."""
-        return self._zoneward("route", "-A", "--as-is", "--node", self.nodes[zone])
+        return self._zoneward("route", "-A", *_OURS, "--as-is", "--node", self.nodes[zone])
 
     def measured(self) -> dict[str, Object]:
         """What each zone's proxy has counted."""
