@@ -1,7 +1,7 @@
 """``Balanced`` beside a long search: how much of the score its sets miss, on inputs whose results are kept.
 
 ``balanced_sample.csv`` has 50 inputs of kep for each band of ``simulate --by endpoints``, with what `bench.set_search`
-found.
+found: in 10 seconds, and in 2 up to 20 endpoints, where the answer is the optimum.
 """
 
 import csv
