@@ -368,7 +368,13 @@ def pod_status(workload: Workload, state: State, host: Host | None, addresses: l
 
 
 class CompactDumper(yaml.SafeDumper):
-    """Keys sorted, as kubectl prints them; what is short and holds only plain values goes on one line."""
+    """Keys sorted, as kubectl prints them; what is short and holds only plain values goes on one line.
+
+    What stands twice is written twice: files with aliases are read many times slower (and by fewer tools).
+    """
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
 
 
 def _is_short(*values: Any) -> bool:

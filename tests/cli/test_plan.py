@@ -86,7 +86,7 @@ def test_colour_is_there_when_asked_for_and_only_then(zoneward: Commands, monkey
 
 def test_yaml_is_a_list_that_kubectl_apply_takes(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-o", "yaml")
-    document = yaml.safe_load(result.out)
+    document = yaml.load(result.out, yaml.CSafeLoader)
     assert (document["apiVersion"], document["kind"]) == ("v1", "List")
     for item in document["items"]:
         assert (item["apiVersion"], item["kind"]) == ("discovery.k8s.io/v1", "EndpointSlice")
@@ -108,7 +108,7 @@ def with_built_in_slices(folder: Path, zoneward: Commands) -> Path:
 
 def test_yaml_warns_which_slices_would_have_to_go(zoneward: Commands, tmp_path: Path) -> None:
     built_in = with_built_in_slices(tmp_path, zoneward)
-    names_of = {item["metadata"]["name"] for item in yaml.safe_load(built_in.read_text())["items"]}
+    names_of = {item["metadata"]["name"] for item in yaml.load(built_in.read_text(), yaml.CSafeLoader)["items"]}
     result = zoneward("plan", "-f", SAMPLE, "-f", built_in, "-o", "yaml")
     header = [line for line in result.out.splitlines() if line.startswith("#")]
     assert "every endpoint would be listed" in header[0]
@@ -131,7 +131,7 @@ def test_planning_again_with_the_first_plan_fed_back_changes_nothing(zoneward: C
     first = tmp_path / "slices.yaml"
     first.write_text(zoneward("plan", "--sample", "-o", "yaml").out)
     again = zoneward("plan", "-f", SAMPLE, "-f", first, "-o", "yaml")
-    assert yaml.safe_load(again.out) == yaml.safe_load(first.read_text())
+    assert yaml.load(again.out, yaml.CSafeLoader) == yaml.load(first.read_text(), yaml.CSafeLoader)
     found = decisions(zoneward, "-f", SAMPLE, "-f", first)
     for each in found.values():
         assert not any(each["slices"][change] for change in ("create", "update", "delete")), each["service"]
@@ -201,7 +201,11 @@ def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Pa
 
 
 def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:
-    kept = [each for each in yaml.safe_load_all(SAMPLE.read_text()) if each["kind"] not in ("Pod", "EndpointSlice")]
+    kept = [
+        each
+        for each in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+        if each["kind"] not in ("Pod", "EndpointSlice")
+    ]
     bare = tmp_path / "bare.yaml"
     bare.write_text(yaml.safe_dump_all(kept))
     built_in = with_built_in_slices(tmp_path, zoneward)

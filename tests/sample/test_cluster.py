@@ -54,6 +54,11 @@ def test_the_committed_file_is_what_the_maker_prints() -> None:
     assert made.stdout == sample.cluster().read_bytes(), f"run: python {MAKER} > src/zoneward/sample/cluster.yaml"
 
 
+def test_the_file_makes_no_use_of_aliases() -> None:
+    tokens = yaml.scan(sample.cluster().read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    assert not [token for token in tokens if isinstance(token, yaml.AnchorToken | yaml.AliasToken)]
+
+
 def test_the_file_has_a_path_on_disk() -> None:
     with as_file(sample.cluster()) as path:
         assert path.read_bytes() == sample.cluster().read_bytes()

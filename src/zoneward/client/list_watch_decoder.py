@@ -8,7 +8,7 @@ import msgspec
 
 from zoneward.client.api_errors import UnexpectedResponse, watch_error
 from zoneward.client.resources import AnyWatchedResource, EventOf, ListMetadata, ListOf, WatchedResource, WatchedT
-from zoneward.kube.json_documents import DECODE_ERRORS, decode_json, simplify_json
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.struct_decoder import field_mismatch
 
@@ -52,11 +52,11 @@ def decode_list_page(
     try:
         return resource.lists.decode(data), ()
     except DECODE_ERRORS:
-        page = _PAGES.decode(simplify_json(data))
+        page = decode_json(data, _Page)
     objects, unreadable = [], []
     for item in page.items or ():
         try:
-            objects.append(msgspec.json.decode(item, type=resource.struct))
+            objects.append(decode_json(item, resource.struct))
         except DECODE_ERRORS as error:
             unreadable.append(_unreadable(item, resource, error))
     return ListOf(metadata=page.metadata, items=tuple(objects)), tuple(unreadable)
@@ -78,11 +78,11 @@ def _decode_line(
         if event.type in _CHANGES:
             return event.type, event.object
     # The object of a bookmark has little in it, and that of an ERROR is a Status.
-    other = _EVENTS.decode(simplify_json(line))
+    other = decode_json(line, _Event)
     if other.type not in _CHANGES:
         return other.type, other.object
     try:
-        return other.type, msgspec.json.decode(other.object, type=resource.struct)
+        return other.type, decode_json(other.object, resource.struct)
     except DECODE_ERRORS as error:
         return other.type, _unreadable(other.object, resource, error)
 
@@ -157,8 +157,6 @@ class _ObjectHead(msgspec.Struct, gc=False):
     metadata: dict[str, msgspec.Raw]
 
 
-_PAGES = msgspec.json.Decoder(_Page)
-_EVENTS = msgspec.json.Decoder(_Event)
 _HEADS = msgspec.json.Decoder(_ObjectHead)
 
 

@@ -65,6 +65,9 @@ def decode_json(data: bytes | msgspec.Raw, type_: type[_T]) -> _T:
     """Decode one document, simplified where it has to be. Raises what is in `DECODE_ERRORS`."""
     try:
         return msgspec.json.decode(data, type=type_)
+    except msgspec.ValidationError:
+        # JSON so far, with a value of another type than expected: simplified it is the same value.
+        raise
     except DECODE_ERRORS:
         return msgspec.json.decode(simplify_json(bytes(data)), type=type_)
 
