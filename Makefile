@@ -17,14 +17,16 @@ demo: .venv/base
 
 # PYTHONHASHSEED makes the order of sets of strings the same in every run.
 test: .venv/dev
-	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS)
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m 'not slow'
 
 # Tests properties with random examples for SEARCH_MINUTES (default 10), and prints the seed of a failure.
 search: .venv/dev
 	WORKERS=$(WORKERS) $(BIN)/python -m tests.search
 
-# Tests against a real control plane. The first run needs Go 1.26 to build it (e2e/README.md), and reports if Go is missing.
+# The slow tests, and tests against a real control plane. The first run needs Go 1.26 to build it (e2e/README.md), and
+# reports if Go is missing.
 e2e: .venv/dev nftables
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m slow
 	$(BIN)/python -m e2e.programs
 	$(BIN)/pytest e2e -n 0
 	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 0

@@ -25,7 +25,7 @@ def test_of_a_size_every_placement_is_looked_at() -> None:
     assert next(search({"a": 9, "b": 0, "c": 0}, lambda pods: pods == wanted).more(6)) == wanted
 
 
-@examples(100)
+@examples(50)
 @given(st.lists(st.integers(0, 400), min_size=2, max_size=4), st.lists(st.integers(1, 9), min_size=4, max_size=4))
 def test_where_load_alone_counts_no_smaller_number_of_pods_suffices(counts: list[int], weights: list[int]) -> None:
     """Below 20 % above fair, checked by the least number that each zone needs: n > T r / 1.2."""

@@ -13,7 +13,7 @@ NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
 """What nothing asks for may have no rule at all."""
 
 
-@examples(60)
+@examples(30)
 @given(clusters(most_pods=12))
 def test_the_rule_that_decided_is_one_that_refused_or_one_that_had_to_pass(cluster: Cluster) -> None:
     for family in cluster.plan().families:

@@ -201,7 +201,7 @@ CONTAINERS: Final = st.lists(
 ).map(tuple)
 
 
-@examples(100)
+@examples(50)
 @given(CONTAINERS, CONTAINERS, TEXT, st.dictionaries(st.sampled_from(("config.conf", "enable-service-topology")), TEXT))
 def test_unknown_values_are_no_exception(
     daemon: tuple[ProgramContainer, ...], pod: tuple[ProgramContainer, ...], version: str, data: dict[str, str]

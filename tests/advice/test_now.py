@@ -122,7 +122,7 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float]:
     return load, in_zone
 
 
-@examples(300)
+@examples(150)
 @given(clusters_in_force())
 def test_the_traffic_now_is_what_every_node_routes(drawn: Drawn) -> None:
     demand = compute_demand(drawn.nodes)

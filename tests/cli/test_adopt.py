@@ -18,6 +18,8 @@ from tests.controller.a_built_in import Shop, a_shop
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 
+pytestmark = pytest.mark.slow
+
 WARNINGS = (
     "warning: tools that read spec.selector do not work while a Service is adopted, among them",
     "    kubectl port-forward service/cart, kubectl logs service/cart, kubectl exec service/cart",

@@ -28,6 +28,8 @@ from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 
+pytestmark = pytest.mark.slow
+
 LEASES = "leases.coordination.k8s.io"
 QUICK = (
     "--take-over",

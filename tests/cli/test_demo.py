@@ -13,6 +13,8 @@ import pytest
 from tests.cli.running import Commands
 from tests.cli.test_watch import Terminal
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-m", "zoneward", "demo")
 FAST = ("--speed", "60")
 PATIENCE = 60.0

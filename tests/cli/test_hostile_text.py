@@ -183,7 +183,7 @@ def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
 
 
 @given(st.text(st.characters(categories=["Cc", "Cf", "Zl", "Zp", "Zs", "Co", "Lu", "Ll", "Mn", "So"])))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_text_is_seen_in_one_line_of_as_many_characters(text: str) -> None:
     ways: tuple[Callable[[], str], ...] = (
         lambda: printable(text),

@@ -22,6 +22,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
+pytestmark = pytest.mark.slow
+
 RESOURCES: dict[str, Any] = {each.kind: each for each in (SERVICES, NODES, PODS, SLICES)}
 OBJECTS = [
     each

@@ -20,6 +20,8 @@ import pytest
 import trustme
 import yaml
 
+pytestmark = pytest.mark.slow
+
 ZONEWARD = (sys.executable, "-m", "zoneward")
 PATIENCE = 30.0
 

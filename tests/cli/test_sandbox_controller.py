@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 from tests.cli.running import SAMPLE
 from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
@@ -19,6 +20,8 @@ from zoneward.cli.sandbox_controller import run_built_in_controller
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
+
+pytestmark = pytest.mark.slow
 
 CART = "/api/v1/namespaces/shop/services/cart"
 

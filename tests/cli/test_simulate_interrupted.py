@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pytest
+
+pytestmark = pytest.mark.slow
 
 ZONEWARD = (sys.executable, "-m", "zoneward")
 HUGE = ("simulate", "-d", "uniform:zones=3,inputs=1000000000000", "-a", "random,local")

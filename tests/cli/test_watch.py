@@ -33,6 +33,8 @@ from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.watch_health import WatchHealth
 from zoneward.routing.configuration import Configuration
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-m", "zoneward", "plan", "--watch")
 PATIENCE = 20.0
 

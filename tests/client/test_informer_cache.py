@@ -86,7 +86,7 @@ def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=40), NAMESPACES, LABELS)
 def test_every_question_is_answered_as_by_a_look_at_all_objects(
     changes: list[tuple[CachedObject, bool]], namespace: str, labels: Labels

@@ -39,7 +39,7 @@ def test_what_stands_before_the_mistake_has_been_read() -> None:
         next(reader)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     form=st.sampled_from(sorted(FORMS)),
     documents=DOCUMENTS,

@@ -15,7 +15,7 @@ from zoneward.kube.objects import KINDS
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.snapshot_writer import write_snapshot
 
-MANY: Final = settings(max_examples=120)
+MANY: Final = settings(max_examples=60)
 TAGS: Final = ("", "!!int ", "!!float ", "!!bool ", "!!null ", "!!timestamp ", "!!binary ", "!!set ", "!!omap ", "!x ")
 SCALARS: Final = st.one_of(
     st.sampled_from(

@@ -107,7 +107,7 @@ def test_commas_stand_between_names_and_between_parameters(written: list[str], e
     assert labels(written) == expected
 
 
-@examples(100)
+@examples(50)
 @given(
     st.sampled_from(ALGORITHMS),
     st.fixed_dictionaries(
@@ -151,7 +151,7 @@ def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> N
     ]
 
 
-@examples(60)
+@examples(30)
 @given(
     st.lists(st.sampled_from(ALGORITHMS), min_size=1, unique=True),
     st.dictionaries(st.sampled_from(PARAMETERS), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)),

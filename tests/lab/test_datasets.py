@@ -223,7 +223,7 @@ DATASETS = st.builds(
 )
 
 
-@examples(60)
+@examples(30)
 @given(DATASETS, st.integers(1, 50))
 def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size: int) -> None:
     whole = listed(dataset)
@@ -239,7 +239,7 @@ def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size:
         assert all(dataset.endpoints.low <= each <= dataset.endpoints.high for each in supply)
 
 
-@examples(100)
+@examples(50)
 @given(DATASETS)
 def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: ComputedDataset) -> None:
     whole = listed(replace(dataset, sample=None))

@@ -128,14 +128,14 @@ def bin_of(credit: float) -> int:
     return int(found)
 
 
-@examples(150)
+@examples(75)
 @given(st.floats(-99.99, 100), st.floats(-500_000, -99.99))
 def test_a_credit_is_in_the_bin_of_its_hundredth_and_a_low_one_of_its_thousandth(credit: float, low: float) -> None:
     assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.005 + 1e-9, rel=0)
     assert bin_credit(bin_of(low)) == pytest.approx(low, abs=0.001 * (100 - low), rel=0)
 
 
-@examples(100)
+@examples(50)
 @given(st.lists(st.floats(-500_000, 100), min_size=1))
 def test_no_credit_is_left_out_and_bins_go_down(credits_: list[float]) -> None:
     counts = _histogram(np.array(credits_))

@@ -160,7 +160,7 @@ def unknown_approach_in_force() -> Cluster:
 @given(clusters(), st.sampled_from((False, False, False, True)), st.sampled_from((True, True, True, False)))
 @example(cluster=one_zone_for_five(), upstream=False, pods_known=True)
 @example(cluster=unknown_approach_in_force(), upstream=True, pods_known=True)
-@examples(120)
+@examples(60)
 def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstream: bool, pods_known: bool) -> None:
     if upstream:
         cluster = cluster.with_(configuration=cluster.configuration.as_upstream())
@@ -186,7 +186,7 @@ def plain(value: object) -> str:
 
 
 @given(clusters(), st.booleans())
-@examples(60)
+@examples(30)
 def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopted(
     cluster: Cluster, adopted: bool
 ) -> None:

@@ -36,7 +36,7 @@ def selected(family: FamilyPlan, zone: str) -> int:
     return len(selection.cluster)
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=BALANCED, tidy=True, others=False))
 def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(cluster: Cluster) -> None:
     """In exact fractions, of what proxies select, wherever hints are on."""
@@ -55,7 +55,7 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
             assert Fraction(ready * weight, demand.total) / consumed - 1 < overload_threshold(cluster, family)
 
 
-@examples(80)
+@examples(40)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
     """Where slices say who consumes them, nobody has one."""
@@ -68,7 +68,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
                 assert not (endpoint.hints and names.ZONE_LABEL in (each.metadata.labels or {}))
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
     demand = cluster.cluster_state.demand
@@ -96,7 +96,7 @@ def content(each: EndpointSlice) -> tuple[object, ...]:
     )
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_a_slice_whose_content_does_not_change_is_not_written(cluster: Cluster) -> None:
     before = {each.metadata.name: each for each in cluster.slices}
@@ -126,7 +126,7 @@ def test_from_prefer_same_zone_to_auto_no_zone_stays_at_51_percent() -> None:
     assert only_family(plan).decision.active
 
 
-@examples(100)
+@examples(50)
 @given(clusters(), clusters(history=False, others=False))
 def test_an_event_is_told_only_when_something_changed(cluster: Cluster, other: Cluster) -> None:
     """Whatever the cluster changes into: where conditions and what is in force stay as they were, nothing is told."""
@@ -174,7 +174,7 @@ def own_endpoints(cluster: Cluster) -> list[Endpoint]:
     return endpoints_in(each for family in cluster.plan().families for each in family.changes.after)
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_no_slice_of_ours_has_hints_while_their_gate_is_off(cluster: Cluster) -> None:
     """Hints that stand there from before are removed (KEP-2433 § Test Plan), hints for nodes likewise (KEP-3015)."""

@@ -55,7 +55,7 @@ def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -
             assert (allocation is not None) == (least is not None and least < threshold), (weights, least)
 
 
-@examples(150)
+@examples(75)
 @given(clusters(setting=BALANCED, most_zones=4, most_pods=MOST_ENDPOINTS, tidy=True, others=False))
 def test_hints_are_on_exactly_where_an_assignment_exists(cluster: Cluster) -> None:
     """At any moment of a cluster's life, where nothing but numbers stands against hints."""

@@ -28,6 +28,8 @@ from zoneward.kube.objects import Lease, Service
 from zoneward.kube.proxy_lease import ProgrammedReport
 from zoneward.routing.configuration import Configuration
 
+pytestmark = pytest.mark.slow
+
 NAMESPACE = GOOD[0]
 _NUMBERS = {"leaseDurationSeconds": range(1, 2**31), "leaseTransitions": range(2**31)}
 """What an API server takes in a Lease."""

@@ -31,6 +31,8 @@ from zoneward.report.plan_json import decisions_document
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.slices.plan import ServicePlan
 
+pytestmark = pytest.mark.slow
+
 GOOD: ObjectKey = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000
 _VERSION = "the version"

@@ -16,6 +16,8 @@ from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 from zoneward.slices.plan import ServicePlan
 
+pytestmark = pytest.mark.slow
+
 FIXED: Final = settings(
     max_examples=400,
     derandomize=True,

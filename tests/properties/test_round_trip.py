@@ -59,7 +59,7 @@ def located(endpoints: Sequence[Endpoint]) -> Counter[str | None]:
     return Counter(endpoint.zone for endpoint in endpoints)
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=ZONE_HINTS, others=False))
 def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster) -> None:
     """For each zone: as many endpoints from each zone as allocated; all ready ones where it was allocated none."""
@@ -81,7 +81,7 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
                 assert (located(used), used_rule) == (located(ready), SelectionRule.ALL)
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=SUBSETTING, others=False))
 def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster: Cluster) -> None:
     """As many from each zone as those groups have, by their weights; all ready ones where it consumes none."""
@@ -140,7 +140,7 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
     return +Counter({zone or None: count for zone, count in zip(allocation.zones, row, strict=True)})
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=SUBSETTING, tidy=True, others=False))
 def test_no_endpoint_is_overloaded_by_the_threshold_where_the_algorithm_heeds_one(cluster: Cluster) -> None:
     """local-opt heeds none, and local-shared does not ask a group of zones without endpoints."""
@@ -159,7 +159,7 @@ def test_no_endpoint_is_overloaded_by_the_threshold_where_the_algorithm_heeds_on
                 assert traffic.max_overload < max(threshold, Fraction(1, 1000))
 
 
-@examples(80)
+@examples(40)
 @given(clusters(setting=NODE_HINTS, others=False))
 def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cluster) -> None:
     """KEP-3015: node hints count where every endpoint has one, zone hints where every endpoint has one."""
@@ -230,7 +230,7 @@ def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: st
     return addresses, pod.metadata.name, pod.spec.node_name, node_zones.get(pod.spec.node_name), conditions
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_no_slice_and_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
     """Slices hold exactly the Pods' endpoints, as they are now. Each is updated, left, deleted, replaced, or another's;
@@ -274,7 +274,7 @@ def test_no_slice_and_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
     assert Counter(fates) == Counter(each.metadata.name for each in cluster.slices)
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
     for family in cluster.plan().families:
@@ -296,7 +296,7 @@ def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
             assert traffic.dropped == pytest.approx(0)
 
 
-@examples(80)
+@examples(40)
 @given(clusters(tidy=True, others=False))
 def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> None:
     """A zone consumes every endpoint of every group that it is in, with however little weight."""

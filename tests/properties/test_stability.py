@@ -137,7 +137,7 @@ def test_what_is_no_longer_in_force_is_refused_in_the_same_words_as_before() -> 
     assert off.after(plan).plan().conditions == plan.conditions
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=BALANCED, tidy=True, others=False), st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
 def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, drawn: bytes) -> None:
     """KEP-2433. The tolerance for traffic that leaves its zone is this project's own: here everything is tolerated."""
@@ -198,7 +198,7 @@ def shuffled(cluster: Cluster, random: Random) -> Cluster:
     )
 
 
-@examples(80)
+@examples(40)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random) -> None:
     """Also for rules, messages and conditions, or every sync would write conditions."""

@@ -137,7 +137,7 @@ def opened(each: RawEndpointSlice) -> EndpointSlice:
     return msgspec.json.decode(msgspec.json.encode(each), type=EndpointSlice)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(beginning=beginnings, rest=steps)
 def test_any_changes_end_as_a_fresh_start_would(
     beginning: list[tuple[str, Any, Any]], rest: list[tuple[str, Any, Any]]

@@ -93,7 +93,7 @@ def test_an_endpoint_may_serve_several_zones_and_counts_for_each() -> None:
     assert allocation.by_zone() == {"a": {"a": 1}, "b": {"b": 1, "c": 1}}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.data())
 def test_what_proxies_do_is_what_the_decision_measured(located: list[str], data: st.DataObject) -> None:
     """kube-proxy, which reads hints, and ours, which reads weights, stay within the limit, ours in more of its zone."""

@@ -153,7 +153,7 @@ def updates(draw: st.DrawFn) -> Cluster:
     return cluster
 
 
-@examples(100)
+@examples(50)
 @given(updates())
 def test_a_plan_is_never_more_than_the_tolerance_behind_one_from_nothing(cluster: Cluster) -> None:
     family, fresh = only_family(cluster.plan()), anew(cluster)

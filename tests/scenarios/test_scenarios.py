@@ -14,6 +14,8 @@ from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = scenarios()
 
 

@@ -81,7 +81,7 @@ def test_everything_that_can_be_asked_for_is_compared_once() -> None:
 
 
 @given(cluster=clusters())
-@examples(150)
+@examples(75)
 def test_a_candidate_is_what_a_plan_of_its_own_comes_to(cluster: Cluster) -> None:
     """What approaches have in common is computed once; a plan of each shares nothing."""
     found: dict[str, list[ComparedApproach]] = {}

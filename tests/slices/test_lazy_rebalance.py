@@ -238,7 +238,7 @@ def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGO
     return cluster
 
 
-@examples(80)
+@examples(40)
 @given(updates())
 def test_a_lazy_update_moves_and_overloads_nobody_and_writes_only_where_somebody_came_or_went(cluster: Cluster) -> None:
     """And whoever came is in one of the groups that there were, or in one that a zone needs for itself."""
@@ -258,7 +258,7 @@ def test_a_lazy_update_moves_and_overloads_nobody_and_writes_only_where_somebody
     assert all(zones in before.values() or len(zones) == 1 for zones in map(after.__getitem__, came))
 
 
-@examples(80)
+@examples(40)
 @given(updates())
 def test_laziness_moves_less_than_a_full_rebalance_and_costs_no_more_than_the_tolerance(cluster: Cluster) -> None:
     """It never moves an endpoint that a full rebalance leaves. Traffic is predicted for our own proxies, for both plans
@@ -274,7 +274,7 @@ def test_laziness_moves_less_than_a_full_rebalance_and_costs_no_more_than_the_to
     assert behind <= float(cluster.configuration.subsetting.in_zone_tolerance) + 1e-9
 
 
-@examples(80)
+@examples(40)
 @given(updates(), st.sampled_from(ALGORITHMS))
 def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, algorithm: str) -> None:
     """Counted from slices before and after; half of the updates come with another algorithm."""
@@ -328,7 +328,7 @@ def small_updates(draw: st.DrawFn) -> Cluster:
     return cluster.settled().with_(pods=some_pods())
 
 
-@examples(60)
+@examples(30)
 @given(small_updates())
 def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> None:
     before = groups_in(cluster.slices)

@@ -306,7 +306,7 @@ _HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(_HAPPENINGS)
 def test_nothing_is_honored_that_a_living_node_lacks_and_nothing_is_taken_back(steps: list[Any]) -> None:
     async def run() -> None:

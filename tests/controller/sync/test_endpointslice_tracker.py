@@ -139,7 +139,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.lists(STEPS, max_size=30))
 def test_a_cache_is_stale_until_it_has_read_our_last_write_and_never_after(
     steps: Sequence[tuple[str, str | int, bool]],
@@ -162,7 +162,7 @@ def test_a_cache_is_stale_until_it_has_read_our_last_write_and_never_after(
     assert len(scene.tracker) <= len(scene.there)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=20))
 def test_nothing_that_only_we_wrote_is_news(writes: Sequence[tuple[str, bool]]) -> None:
     scene = Scene()

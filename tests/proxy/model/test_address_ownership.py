@@ -167,7 +167,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(steps=steps, node=st.sampled_from([frozenset[str](), frozenset({NODE})]), data=st.data())
 def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
     steps: list[tuple[str, NodeService | None]], node: frozenset[str], data: st.DataObject

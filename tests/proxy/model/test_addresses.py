@@ -39,7 +39,7 @@ def test_an_address_is_written_as_the_kernel_writes_it_and_all_else_is_none(writ
     assert parse_address(written) == read
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(text=st.sampled_from(TEXTS) | st.text() | st.text("0123456789abcdef:.%/ \n", max_size=20))
 def test_what_is_taken_for_an_address_is_exactly_one(text: str) -> None:
     found = parse_address(text)

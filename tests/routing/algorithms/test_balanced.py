@@ -231,7 +231,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(tuple(demand), tuple(supply), draw(LIMITS), draw(st.sampled_from([SCORE, LOCALITY])))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_overload_is_within_the_limit_and_no_zone_or_endpoint_is_left_out(case: Case) -> None:
     if any(case.supply):
@@ -240,7 +240,7 @@ def test_overload_is_within_the_limit_and_no_zone_or_endpoint_is_left_out(case: 
         assert outcome_of(case, sets).worst <= case.limit + NOISE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_no_other_approach_scores_more_within_the_limit(case: Case) -> None:
     if not any(case.supply) or case.objective != SCORE:
@@ -258,7 +258,7 @@ def test_no_other_approach_scores_more_within_the_limit(case: Case) -> None:
             assert found >= other.score - NOISE, heuristic
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases().filter(lambda case: any(case.supply)), st.randoms(use_true_random=False))
 def test_the_order_of_zones_changes_neither_score_nor_overload(case: Case, random: Random) -> None:
     first = outcome_of(case, decided(case))
@@ -310,7 +310,7 @@ def test_zones_without_endpoints_use_those_of_their_region(objective: int) -> No
 # --- weights of zones -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(cases().filter(lambda case: any(case.supply)))
 def test_weights_reach_the_bound_without_overload(case: Case) -> None:
     case = Case(case.demand, case.supply)

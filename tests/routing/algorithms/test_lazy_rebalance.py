@@ -156,7 +156,7 @@ def updates(draw: st.DrawFn) -> Update:
     return demand, supply, staying, shared, draw(st.sampled_from((Fraction(1, 4), HALF, Fraction(1), Fraction(3))))
 
 
-PROPERTY: Final = settings(max_examples=150, print_blob=True)
+PROPERTY: Final = settings(max_examples=75, print_blob=True)
 
 
 @PROPERTY

@@ -17,7 +17,7 @@ from zoneward.routing.score import MAX_OVERLOAD, MEAN_OVERLOAD
 Input = tuple[list[int], list[int]]
 """Demand and supply of each zone."""
 
-PROPERTY: Final = settings(max_examples=150, print_blob=True)
+PROPERTY: Final = settings(max_examples=75, print_blob=True)
 
 
 @st.composite

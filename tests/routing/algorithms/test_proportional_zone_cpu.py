@@ -137,7 +137,7 @@ def inputs(draw: st.DrawFn, *, all_placed: bool = False) -> Inputs:
     return demand, supply, previous, draw(st.sampled_from((START, KEEP, Fraction(1, 100), Fraction(5))))
 
 
-PROPERTY: Final = settings(max_examples=150, print_blob=True)
+PROPERTY: Final = settings(max_examples=75, print_blob=True)
 
 
 @PROPERTY

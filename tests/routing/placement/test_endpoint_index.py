@@ -107,7 +107,7 @@ GROUPS: tuple[ZoneGroup | None, ...] = (None, own_group("a"), own_group("b"))
 some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.integers(0, 3), st.sampled_from(GROUPS))
 
 
-@examples(100)
+@examples(50)
 @given(st.lists(some, max_size=25), st.booleans())
 def test_an_updated_index_is_the_same_as_a_new_one(
     changes: list[tuple[int, str, bool, int, ZoneGroup | None]], merge_addresses: bool

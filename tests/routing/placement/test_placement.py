@@ -71,7 +71,7 @@ def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
     return [wanted[group, zone] for group in range(GROUPS) for zone in range(ZONES)]
 
 
-@settings(max_examples=200, print_blob=True)
+@settings(max_examples=100, print_blob=True)
 @given(small)
 def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
     located = [each[0] for each in endpoints]
@@ -90,7 +90,7 @@ def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, in
     assert moves(tuple(result)) == min(map(moves, every))
 
 
-@settings(max_examples=100, print_blob=True)
+@settings(max_examples=50, print_blob=True)
 @given(small, st.randoms(use_true_random=False))
 def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, int]], random: Random) -> None:
     names = identities(len(endpoints))
@@ -144,7 +144,7 @@ def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
     return [each for each in found if sum(each) == sum(counts)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(lent())
 def test_as_many_guests_as_possible_stay(given_: tuple[list[int], list[int], int]) -> None:
     counts, before, zones = given_

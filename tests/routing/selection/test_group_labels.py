@@ -53,7 +53,7 @@ def groups(draw: st.DrawFn) -> ZoneGroup:
     return ZoneGroup(zones, tuple(draw(st.lists(WEIGHTS, min_size=len(zones), max_size=len(zones)))))
 
 
-@examples(100)
+@examples(50)
 @given(groups())
 def test_every_group_comes_back_from_its_label_and_annotation(group: ZoneGroup) -> None:
     """Weights to the last digit that groups have; a proxy that knows the label alone gets the one zone it names."""

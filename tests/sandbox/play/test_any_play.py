@@ -66,7 +66,7 @@ def any_plays(draw: st.DrawFn) -> Play:
 
 
 @given(play=any_plays())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play) -> None:
     cluster, world = cluster_of(play), World()
     for _, done in moments(cluster, until=2_000):
