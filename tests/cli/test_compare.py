@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from tests.cli.running import SAMPLE, Commands
@@ -216,3 +217,13 @@ def test_the_processes_end_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatc
     next(found)
     found.close()
     assert multiprocessing.active_children() == []
+
+
+def test_a_page_has_every_service_or_the_top(zoneward: Commands) -> None:
+    for top, number in ((0, 16), (3, 3)):
+        result = zoneward("compare", "-q", "--sample", "-o", "html", "--top", str(top))
+        assert result.status == 0
+        _, _, rest = result.out.partition("\n")
+        groups = list(ElementTree.fromstring(rest).iter("tbody"))
+        assert next("".join(next(group.iter("th")).itertext()) for group in groups) == "TOTAL"
+        assert len(groups) == 1 + number

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -294,3 +295,13 @@ def test_an_unknown_proxy_is_bad_usage(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "--proxy", "kube-proxy-2")
     assert result.status == 2
     assert "--proxy" in result.err
+
+
+def test_a_page_has_every_row_of_the_wide_table_and_asks_for_nothing(zoneward: Commands) -> None:
+    page, wide = (zoneward("plan", "-q", "--sample", "-o", each) for each in ("html", "wide"))
+    assert page.status == 0
+    _, _, rest = page.out.partition("\n")
+    rows = [list(row) for row in next(ElementTree.fromstring(rest).iter("table")).iter("tr")]
+    services = {"".join(row[0].itertext()).split()[0] for row in rows[1:]}
+    assert services == {line.split()[0] for line in wide.out.splitlines() if re.match(r"[a-z-]+/[a-z]", line)}
+    assert not re.search(r"<script|https?:|src=|@import|url\(", page.out)

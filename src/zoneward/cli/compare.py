@@ -42,7 +42,7 @@ _TOP_ON_TERMINAL: Final = 20
     metavar="NUMBER",
     help="Show only the first Services; 0 shows all.  [default: 20 for a table on a terminal, else 0]",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv", "html"]), default="table", show_default=True)
 def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
     """Show every approach and algorithm side by side for each Service: in-zone traffic, overload, slices, writes,
     and the score of KEP-2004. Totals come first. The best one that the cluster can apply is marked.
@@ -74,15 +74,20 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
         shown = _sorted(everything, sort or "name")
     else:
         shown = _sorted(everything, sort or "gain")[:top]
-    if output == "table":
-        from zoneward.report.comparison_report import comparison_table
+    if output in ("table", "html"):
+        from zoneward.report.comparison_report import comparison_parts
         from zoneward.report.terminal_text import render_text
 
-        width = table_width()
-        table = comparison_table(
-            shown, totals, request.abilities, proxies=request.proxies, width=width, is_changed=bool(options.changes)
+        parts = comparison_parts(
+            shown, totals, request.abilities, proxies=request.proxies, is_changed=bool(options.changes)
         )
-        click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
+        if output == "html":
+            page = parts.as_page("Approaches compared", made_by="zoneward compare -o html")
+            sys.stdout.buffer.write(page.encode())
+        else:
+            width = table_width()
+            table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
+            click.echo(table, nl=False, color=True)
     elif output == "json":
         from zoneward.report.comparison_report import comparison_document
         from zoneward.report.plan_json import to_json

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json", "yaml", "slices-json"]),
+    type=click.Choice(["table", "wide", "json", "yaml", "slices-json", "html"]),
     default="table",
     show_default=True,
-    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices.",
+    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; html: a page.",
 )
 @click.option(
     "--measured",
@@ -46,13 +46,15 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     zoneward plan -A --measured measured/
     """
     if measured_in and (watch or output in ("yaml", "slices-json")):
-        raise click.UsageError("--measured: expected -o table, wide or json with it, and no --watch")
+        raise click.UsageError("--measured: expected -o table, wide, json or html with it, and no --watch")
     if watch:
         from zoneward.cli.plan_watch import watch_plans
 
         return watch_plans(options, output)
     if output in ("yaml", "slices-json"):
-        options.changes.refuse("expected -o table, wide or json with it: slices of Pods that do not exist help nobody")
+        options.changes.refuse(
+            "expected -o table, wide, json or html with it: slices of Pods that do not exist help nobody"
+        )
     from zoneward.advice.load_change import plans_before
     from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
@@ -61,30 +63,32 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     planned = plan_services(options)
     before = None if planned.plans_before is None else plans_before(planned.plans_before)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
-    now = planned.now() if output in ("json", "table", "wide") else {}
+    now = {} if output in ("yaml", "slices-json") else planned.now()
     print_notes(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
         _write(to_json(decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)))
-    elif output in ("table", "wide"):
-        from zoneward.report.plan_table import plan_table
+    elif output in ("table", "wide", "html"):
+        from zoneward.report.plan_table import plan_parts
         from zoneward.report.terminal_text import render_text
 
-        wide = output == "wide"
-        width = table_width(wide=wide)
-        table = plan_table(
+        parts = plan_parts(
             plans,
             demand=demand,
             configuration=configuration,
             now=now,
             node_proxies=planned.node_proxies,
-            width=width,
-            wide=wide,
+            wide=output != "table",
             measured=measured,
             before=before,
         )
-        click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
+        if output == "html":
+            _write(parts.as_page("Plan", made_by="zoneward plan -o html").encode())
+        else:
+            width = table_width(wide=output == "wide")
+            table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
+            click.echo(table, nl=False, color=True)
     else:
         from zoneward.report.plan_json import to_json
         from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying

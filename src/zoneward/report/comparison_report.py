@@ -7,13 +7,13 @@ from io import StringIO
 from typing import Any, Final
 
 import msgspec
-from rich.console import Group, RenderableType
 
 from zoneward.advice.recommendations import ClusterAbilities, InForce, Recommendation, familiarity
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import JsonView, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
-from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
+from zoneward.report.table_parts import TableParts
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.slices.comparison import ComparedApproach, ServiceComparison, TrafficNumbers
@@ -308,15 +308,14 @@ def _csv_cell(value: object) -> object:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def comparison_table(
+def comparison_parts(
     comparisons: Sequence[Recommendation],
     totals: Totals,
     abilities: ClusterAbilities,
     *,
     proxies: Mapping[str, int],
-    width: int,
     is_changed: bool = False,
-) -> RenderableType:
+) -> TableParts:
     """Totals, and then some lines for each of the ``comparisons``: what is in force, each approach that would be
     active, and one for those that would not.
 
@@ -345,10 +344,13 @@ def comparison_table(
         )
     if len(comparisons) < totals.services:
         legend.insert(0, f"{len(comparisons)} of {totals.services:,} Services are shown; --top 0 shows all.")
-    return Group(
-        join_wrapped([f"Proxies: {kinds}"]),
-        align_columns(columns, rows, right=_RIGHT, width=width),
-        join_wrapped(legend, "dim"),
+    return TableParts(
+        above=(join_wrapped([f"Proxies: {kinds}"]),),
+        columns=tuple(columns),
+        rows=rows,
+        right=_RIGHT,
+        below=join_wrapped(legend, "dim"),
+        is_grouped=True,
     )
 
 

@@ -1,11 +1,11 @@
-"""The table of ``plan``: a line for each Service, made for a person and for 100 columns."""
+"""The table of ``plan``: a line for each Service, made for a person, and for 100 columns or a page."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 
 from zoneward.advice.load_change import PlansBefore, load_change
 from zoneward.advice.node_proxies import NodeProxies
@@ -15,7 +15,8 @@ from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
 from zoneward.report.plan_json import count_slices
 from zoneward.report.slice_manifests import deleted_slices
-from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
+from zoneward.report.table_parts import TableParts
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -76,7 +77,34 @@ def plan_table(
     measured: TrafficMeasurements | None = None,
     before: PlansBefore | None = None,
 ) -> RenderableType:
-    """What each Service would get, a line each, in ``width`` columns.
+    """`plan_parts` in ``width`` columns."""
+    parts = plan_parts(
+        plans,
+        demand=demand,
+        configuration=configuration,
+        now=now,
+        node_proxies=node_proxies,
+        wide=wide,
+        known_zones=known_zones,
+        measured=measured,
+        before=before,
+    )
+    return parts.for_terminal(width)
+
+
+def plan_parts(
+    plans: Sequence[ServicePlan],
+    *,
+    demand: Demand,
+    configuration: Configuration,
+    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]] = _NOTHING_KNOWN,
+    node_proxies: NodeProxies | None = None,
+    wide: bool = False,
+    known_zones: Collection[str] = (),
+    measured: TrafficMeasurements | None = None,
+    before: PlansBefore | None = None,
+) -> TableParts:
+    """What each Service would get, a line each.
 
     ``now`` has what slices in force do, by namespace and name of the Service and by address type, ``node_proxies`` the
     proxies that predictions are for. ``wide`` shows the approach and the whole reason, over as many lines as that
@@ -130,19 +158,18 @@ def plan_table(
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
-    table = align_columns(
-        (*columns, "TRAFFIC GOES TO"),
-        rows,
-        right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
-        width=width,
-    )
-    parts = [_heading(demand, short_of, node_proxies), table]
-    if measured is not None:
-        parts.append(_measured_from(measured, demand, short_of, wide=wide))
     legend = _legend(
         plans, configuration, each_zone=bool(zones), has_now=has_now, wide=wide, is_changed=before is not None
     )
-    return Group(*parts, legend)
+    if measured is not None:
+        legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
+    return TableParts(
+        above=(_heading(demand, short_of, node_proxies),),
+        columns=(*columns, "TRAFFIC GOES TO"),
+        rows=rows,
+        right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
+        below=legend,
+    )
 
 
 def _from_to(today: StyledText | None, planned: StyledText) -> StyledText:

@@ -1,0 +1,69 @@
+"""Tables as pages: every cell is there, in the style that a terminal gives it, and nothing of it is taken for HTML."""
+
+from xml.etree import ElementTree
+
+from zoneward.report.table_parts import TableParts, styled
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped
+
+NASTY = "</td><script>alert(1)</script>&\"'\x1b[31m\u202e"
+
+
+def parts(*rows: tuple[StyledText, ...], is_grouped: bool = False) -> TableParts:
+    return TableParts(
+        above=(Text("Demand: ").append("a", "bold"),),
+        columns=("SERVICE", "APPROACH", "SCORE", ""),
+        rows=rows,
+        right=("SCORE",),
+        below=join_wrapped(["first", "second"], "dim"),
+        is_grouped=is_grouped,
+    )
+
+
+def shown(page: str) -> list[list[str]]:
+    """The cells of the table, of a page that is XML, too."""
+    doctype, _, rest = page.partition("\n")
+    assert doctype == "<!DOCTYPE html>"
+    table = next(ElementTree.fromstring(rest).iter("table"))
+    return [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
+
+
+def test_a_row_of_a_page_has_what_a_line_of_the_terminal_has() -> None:
+    row = (Text("shop/cart"), Text("local", "green"), Text("97.1"), Text("why").append(" so", "red"))
+    assert shown(parts(row).as_page("Plan", made_by="zoneward plan"))[1:] == [["shop/cart", "local", "97.1", "why so"]]
+
+
+def test_rows_without_a_name_stand_below_the_one_that_has_it() -> None:
+    rows = (
+        (Text("shop/cart"), Text("local"), Text("97.1"), Text()),
+        (Text(), Text("PreferSameZone"), Text("98.0"), Text("best")),
+        (Text("shop/api"), Text("local"), Text("1.0"), Text()),
+    )
+    page = parts(*rows, is_grouped=True).as_page("Compared", made_by="zoneward compare")
+    assert shown(page) == [
+        ["APPROACH", "SCORE", ""],
+        ["shop/cart"],
+        ["local", "97.1", ""],
+        ["PreferSameZone", "98.0", "best"],
+        ["shop/api"],
+        ["local", "1.0", ""],
+    ]
+
+
+def test_without_rows_there_is_a_head_and_what_stands_around_it() -> None:
+    page = parts().as_page("Plan", made_by="zoneward plan")
+    assert shown(page) == [["SERVICE", "APPROACH", "SCORE", ""]]
+    assert "first" in page
+
+
+def test_text_of_others_is_never_html() -> None:
+    row = (Text(NASTY), Text(NASTY, "green"), Text(NASTY), Text(NASTY).append(NASTY, "red"))
+    for is_grouped in (True, False):
+        page = parts(row, is_grouped=is_grouped).as_page(NASTY, made_by="zoneward plan")
+        assert "<script" not in page
+        assert any("alert(1)" in cell for row in shown(page) for cell in row)
+
+
+def test_the_innermost_style_wins_and_default_is_none() -> None:
+    text = Text("", "green").append("a").append("b", "red").append("c", "default")
+    html = '<bdi><span class="green">a</span><span class="red">b</span>c</bdi>'
+    assert styled(text).html == html
