@@ -1,3 +1,4 @@
+import html
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -109,3 +110,18 @@ def test_a_name_in_several_namespaces_needs_its_namespace(zoneward: Commands, tm
     assert result.status == 2
     assert "expected one Service, got 2: a/web, b/web" in result.err
     assert zoneward("explain", "-f", file, "a/web").status == 0
+
+
+def test_with_a_changed_cluster_the_load_stands_against_the_one_before(zoneward: Commands, with_slices: Path) -> None:
+    given = ("explain", "-q", "-f", SAMPLE, "-f", with_slices, "shop/cart")
+    changed = (*given, "--without-zone", "eu-central-1a")
+    (family,) = json.loads(zoneward(*changed, "-o", "json").out)["families"]
+    (decision,) = json.loads(zoneward("plan", "-q", *changed[2:], "-o", "json").out)["decisions"]
+    assert family["planned"]["load"] == decision["load"]
+    assert family["now"]["zones"].keys() == {f"eu-central-1{zone}" for zone in "abc"}, "now is before the change"
+    for form in ("text", "html"):
+        said = " ".join(zoneward(*changed, "-o", form).out.split())
+        assert "its load -87% against the busiest one's before the change" in html.unescape(said)
+        assert "before the change" not in zoneward(*given, "-o", form).out
+    (family,) = json.loads(zoneward(*given, "-o", "json").out)["families"]
+    assert "load" not in family["planned"]

@@ -139,3 +139,22 @@ def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:
         " (control-a1, worker-a1, worker-a2 and 21 more), got 'worker-z9'"
         " (did you mean 'worker-a1', 'worker-a2' or 'worker-a3'?)\n"
     )
+
+
+def test_with_a_changed_cluster_loads_are_shown_against_those_before(zoneward: Commands) -> None:
+    change = ("--without-node", "worker-b1")
+    decisions = json.loads(zoneward("plan", "-q", "--sample", *change, "-o", "json").out)["decisions"]
+    loads = {each["service"]: each["load"] for each in decisions if each["addressType"] == "IPv4"}
+    found = ports(zoneward, "--sample", *change)
+    assert {port["service"] for port in found.values() if port["loadChange"]} >= {"cart", "catalog"}
+    for port in found.values():
+        load = loads[port["service"]]
+        assert port["loadChange"] == (None if load is None else load["change"])
+    table = zoneward("route", "-q", "--sample", "--node", "worker-b2", "--without-zone", "eu-central-1a", "shop/cart")
+    assert " LOAD " in table.out
+    assert " -87% " in table.out
+
+
+def test_without_a_change_no_load_is_shown(zoneward: Commands) -> None:
+    assert not any("loadChange" in port for port in ports(zoneward, "--sample").values())
+    assert "LOAD" not in zoneward("route", "-q", "--sample", "--node", NODE).out

@@ -7,6 +7,7 @@ from typing import Final
 from zoneward.advice.bypass import Bypass, bypasses
 from zoneward.advice.fix_commands import FixSteps, steps_of
 from zoneward.advice.fixes import Fix, aim_of, find_fixes, runs_zoneward
+from zoneward.advice.load_change import LoadChange, PlansBefore, load_change, plans_before
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.service_input import ServiceInput
@@ -53,7 +54,8 @@ class FamilyExplanation:
 
     ``now`` is None where no slices are known. ``deciding`` is the index of the rule that decided. ``built_in`` says why
     the built-in controller, which is the one at work, gives no hints where Zoneward would. ``aim`` is what the
-    ``fixes`` reach, None where nothing is to be fixed.
+    ``fixes`` reach, None where nothing is to be fixed. ``load_change`` is None where the cluster was not changed, or no
+    endpoint has traffic before or after.
     """
 
     now: CurrentTraffic | None
@@ -62,32 +64,47 @@ class FamilyExplanation:
     built_in: str | None
     aim: str | None
     fixes: tuple[VerifiedFix, ...]
+    load_change: LoadChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A Service with all its address families, none for an ExternalName."""
+    """A Service with all its address families, none for an ExternalName. ``is_changed``: options change the cluster."""
 
     service: Service
     families: tuple[FamilyExplanation, ...]
     bypassed_by: tuple[Bypass, ...]
+    is_changed: bool = False
 
 
-def explain_service(given: ServiceInput, *, node_proxies: NodeProxies, actual: Service | None = None) -> Explanation:
-    """Explain one Service. ``actual`` is the Service as it is in the cluster where ``given`` has another setting."""
-    state = given.cluster_state
+def explain_service(
+    given: ServiceInput,
+    *,
+    node_proxies: NodeProxies,
+    actual: Service | None = None,
+    unchanged: ServiceInput | None = None,
+) -> Explanation:
+    """Explain one Service. ``actual`` is the Service as it is in the cluster where ``given`` has another setting,
+    ``unchanged`` the same in the cluster as it was read where ``given`` is in a changed one. ``node_proxies`` are those
+    of the cluster as it was read.
+    """
+    read = unchanged or given
+    state = read.cluster_state
     now = traffic_now(
         actual or given.service,
-        slices=given.slices,
+        slices=read.slices,
         demand=state.demand,
         node_proxies=node_proxies,
         gates=state.configuration.gates,
     )
-    families = tuple(_family(given, family, now.get(family.address_type)) for family in given.plan.families)
-    return Explanation(given.service, families, bypasses(given))
+    before = plans_before([unchanged.plan]) if unchanged is not None else {}
+    families = tuple(_family(given, family, now.get(family.address_type), before) for family in given.plan.families)
+    return Explanation(given.service, families, bypasses(given), is_changed=unchanged is not None)
 
 
-def _family(given: ServiceInput, family: FamilyPlan, now: CurrentTraffic | None) -> FamilyExplanation:
+def _family(
+    given: ServiceInput, family: FamilyPlan, now: CurrentTraffic | None, before: PlansBefore
+) -> FamilyExplanation:
     aim = aim_of(family)
     fixes = find_fixes(given, family.address_type)
     return FamilyExplanation(
@@ -97,6 +114,7 @@ def _family(given: ServiceInput, family: FamilyPlan, now: CurrentTraffic | None)
         built_in=_built_in(given, family),
         aim=aim.about if aim is not None else None,
         fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
+        load_change=load_change(family, before),
     )
 
 

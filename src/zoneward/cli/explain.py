@@ -71,13 +71,22 @@ def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
         names = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in selected.services)
         raise InputError("SERVICE", f"expected one Service, got {len(names)}: {listed(names)}")
     (service,) = selected.services
-    snapshot = selected.snapshot
-    given = ServiceInput(
-        with_what_if(service, options),
-        snapshot.nodes,
-        snapshot.pods_of(service),
-        snapshot.slices_of(service),
-        selected.cluster_state,
-        selected.taken.get(service.metadata.namespace, ()),
+
+    def given(cluster: "SelectedServices") -> ServiceInput:
+        snapshot = cluster.snapshot
+        return ServiceInput(
+            with_what_if(service, options),
+            snapshot.nodes,
+            snapshot.pods_of(service),
+            snapshot.slices_of(service),
+            cluster.cluster_state,
+            cluster.taken.get(service.metadata.namespace, ()),
+        )
+
+    read = selected.unchanged
+    return explain_service(
+        given(selected),
+        node_proxies=(read or selected).node_proxies,
+        actual=service,
+        unchanged=given(read) if read is not None else None,
     )
-    return explain_service(given, node_proxies=selected.node_proxies, actual=service)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zoneward.cli.planned_services import PlannedServices
     from zoneward.kube.objects import Endpoint, EndpointSlice
     from zoneward.report.route_report import NodeRoutes
-    from zoneward.slices.plan import ServicePlan
+    from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
 @click.command("route")
@@ -55,8 +55,12 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
+    import msgspec
+
+    from zoneward.advice.load_change import load_change, plans_before
     from zoneward.cli.cluster_input import find_node
     from zoneward.kube.objects import node_zone
+    from zoneward.report.plan_json import round_share
     from zoneward.report.route_report import NodeRoutes, PortRoute
     from zoneward.routing.selection.endpoint_selection import (
         endpoints_of_port,
@@ -70,13 +74,18 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
 
     zone = node_zone(find_node(planned.snapshot, node))
     gates = planned.configuration.gates
+    before = None if planned.plans_before is None else plans_before(planned.plans_before)
     ports: list[PortRoute] = []
     for plan in planned.plans:
         if not is_proxied(plan.service):
             continue
         policies, consumer = policies_of(plan.service, gates), planned.cluster_state.consumer_on(node, plan.service)
         honored = honored_hints(plan.service, consumer, gates)
-        for address_type, slices in _slices(planned, plan, as_is=as_is):
+        for family, slices in _slices(planned, plan, as_is=as_is):
+            change: float | msgspec.UnsetType | None = msgspec.UNSET
+            if before is not None:
+                loads = load_change(family, before)
+                change = None if loads is None else round_share(loads.change)
             groups, weights = slice_groups(slices, consumer, gates), usable_zone_weights(slices, honored)
             for port in plan.service.spec.ports or ():
                 found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
@@ -94,7 +103,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                     PortRoute(
                         namespace=plan.service.metadata.namespace,
                         service=plan.service.metadata.name,
-                        address_type=address_type,
+                        address_type=family.address_type,
                         port=port.name,
                         port_number=port.port,
                         protocol=port.protocol,
@@ -106,6 +115,7 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
                         has_endpoints=selection.has_any,
                         known=len(found),
                         weights=selection.weights,
+                        load_change=change,
                     )
                 )
     return NodeRoutes(node=node, zone=zone, proxy=planned.node_proxies.on(node).title, ports=tuple(ports))
@@ -113,13 +123,12 @@ def node_routes(planned: "PlannedServices", *, node: str, as_is: bool) -> "NodeR
 
 def _slices(
     planned: "PlannedServices", plan: "ServicePlan", *, as_is: bool
-) -> "Iterable[tuple[str, tuple[EndpointSlice, ...]]]":
+) -> "Iterable[tuple[FamilyPlan, tuple[EndpointSlice, ...]]]":
     if not as_is:
-        return [(family.address_type, family.slices) for family in plan.families]
+        return [(family, family.slices) for family in plan.families]
     slices = planned.snapshot.slices_of(plan.service)
     return [
-        (family.address_type, tuple(each for each in slices if each.address_type == family.address_type))
-        for family in plan.families
+        (family, tuple(each for each in slices if each.address_type == family.address_type)) for family in plan.families
     ]
 
 

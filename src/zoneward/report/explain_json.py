@@ -2,11 +2,13 @@
 
 from typing import Any, Literal
 
+import msgspec
+
 from zoneward.advice.bypass import Bypass
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.advice.now import CurrentTraffic
 from zoneward.report.fix_words import describe_fix
-from zoneward.report.plan_json import JsonView, round_share
+from zoneward.report.plan_json import JsonView, LoadView, load_view, round_share
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
 
@@ -36,7 +38,10 @@ class ExplainedNowView(JsonView, frozen=True, gc=False):
 
 
 class ExplainedPlanView(JsonView, frozen=True, gc=False):
-    """What Zoneward would decide; ``built_in`` is why the built-in controller gives no hints where Zoneward would."""
+    """What Zoneward would decide; ``built_in`` is why the built-in controller gives no hints where Zoneward would.
+
+    ``load`` is absent where no option changes the input; it is null where no endpoint has traffic before or after.
+    """
 
     approach: str
     heuristic: str | None
@@ -47,6 +52,7 @@ class ExplainedPlanView(JsonView, frozen=True, gc=False):
     max_overload: float | None
     zones: dict[str, ExplainedZoneView]
     built_in: str | None
+    load: LoadView | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ExplainedRuleView(JsonView, frozen=True, gc=False):
@@ -136,6 +142,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
             max_overload=round_share(traffic.max_overload) if traffic else None,
             zones=_zones(traffic),
             built_in=family.built_in,
+            load=load_view(family.load_change) if explanation.is_changed else msgspec.UNSET,
         ),
         rules=tuple(
             ExplainedRuleView(rule.rule, rule.passed, rule.detail, place == family.deciding)

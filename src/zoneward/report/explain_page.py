@@ -5,6 +5,7 @@ from typing import Final
 
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
+from zoneward.report.explain_text import describe_load_change
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
 from zoneward.routing.rules import counted
@@ -54,12 +55,13 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         kinds = ", ".join(f"{kind} on {counted(number, 'node')}" for kind, number in family.now.proxies.items())
         yield tag("p", f"{_totals(now)}, through {kinds or 'no node'}.")
         yield _zone_table(now, "Now, by zone")
-    if planned is not None and now is not None and planned.zones == now.zones:
+    if planned is not None and now is not None and planned.zones == now.zones and family.load_change is None:
         yield tag("h2", "Planned")
         yield tag("p", "The same.")
     elif planned is not None:
         yield tag("h2", "Planned")
-        yield tag("p", f"{_totals(planned)}.")
+        load = describe_load_change(family)
+        yield tag("p", f"{_totals(planned)}{f', {load}' if load else ''}.")
         yield _zone_table(planned, "Planned, by zone")
     yield tag("h2", "Why")
     rows = [

@@ -79,15 +79,25 @@ def _tables(family: FamilyExplanation, *, width: int, color: bool) -> str:
         lines = _wrapped(f"{_totals(traffic)}, through {proxies or 'no node'}", width, 9)
         parts = [render_text(join_lines(_labelled("NOW", lines)), color=color, width=width)]
         parts.append(render_text(_zone_table(traffic, width), color=color, width=width))
-    if planned is not None and (
-        traffic is None or _totals(planned) != _totals(traffic) or planned.zones != traffic.zones
-    ):
-        lines = _wrapped(_totals(planned), width, 9)
+    if planned is None:
+        return "".join(parts)
+    same = traffic is not None and _totals(planned) == _totals(traffic) and planned.zones == traffic.zones
+    if same and family.load_change is None:
+        parts.append(render_text(Text("PLANNED", "bold").append("  the same", "default"), color=color, width=width))
+    else:
+        load = describe_load_change(family)
+        lines = _wrapped(f"{_totals(planned)}{f', {load}' if load else ''}", width, 9)
         parts.append(render_text(join_lines(_labelled("PLANNED", lines)), color=color, width=width))
         parts.append(render_text(_zone_table(planned, width), color=color, width=width))
-    elif planned is not None:
-        parts.append(render_text(Text("PLANNED", "bold").append("  the same", "default"), color=color, width=width))
     return "".join(parts)
+
+
+def describe_load_change(family: FamilyExplanation) -> str:
+    """The load after a change of the cluster, against the one before; empty where nothing is to be compared."""
+    if family.load_change is None:
+        return ""
+    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
+    return f"its load {round(family.load_change.change, 2) + 0.0:+.0%} against the busiest one's before the change"
 
 
 def _labelled(label: str, lines: list[StyledText]) -> list[StyledText]:

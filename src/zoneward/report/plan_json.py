@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from zoneward.advice.load_change import PlansBefore, family_before, load_change
+from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
 from zoneward.advice.now import CurrentTraffic
 from zoneward.kube.objects import Condition, ObjectKey, ServiceEvent
 from zoneward.routing.algorithms.heuristics import BALANCED
@@ -266,7 +266,7 @@ def _decision(
         conditions=plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
         before=msgspec.UNSET if before is None else _before(family, before),
-        load=msgspec.UNSET if before is None else _load(family, before),
+        load=msgspec.UNSET if before is None else load_view(load_change(family, before)),
     )
 
 
@@ -287,8 +287,8 @@ def _before(family: FamilyPlan, before: PlansBefore) -> BeforeView | None:
     )
 
 
-def _load(family: FamilyPlan, before: PlansBefore) -> LoadView | None:
-    change = load_change(family, before)
+def load_view(change: LoadChange | None) -> LoadView | None:
+    """The load before and after a change of the cluster; None where nothing is to be compared."""
     if change is None:
         return None
     return LoadView(

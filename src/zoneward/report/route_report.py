@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from rich.console import Group, RenderableType
 
 from zoneward.report.plan_json import JsonView
-from zoneward.report.terminal_text import StyledText, Text, align_columns
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 
 
 class PortRoute(JsonView, frozen=True, gc=False):
@@ -13,7 +14,9 @@ class PortRoute(JsonView, frozen=True, gc=False):
 
     ``cluster`` and ``local`` are null where the traffic policies do not use them; ``known`` counts the endpoints to
     choose from, ``healthy_local`` the ready ones on this node, which a health check node port reports.
-    ``weights`` are those of ``cluster``, null where all are alike.
+    ``weights`` are those of ``cluster``, null where all are alike. ``load_change``: where options change the input, by
+    how much the busiest endpoint of the Service has more load than the busiest one had before; 0.5 is half as much
+    again. It is absent where nothing changes, and null where no endpoint has traffic before or after.
     A proxy rejects traffic without any endpoints, and drops it where it may reach none of them.
     """
 
@@ -31,6 +34,7 @@ class PortRoute(JsonView, frozen=True, gc=False):
     has_endpoints: bool
     known: int
     weights: tuple[float, ...] | None = None
+    load_change: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class NodeRoutes(JsonView, frozen=True, gc=False):
@@ -59,10 +63,20 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
         is_near = each.rule.endswith(("hints", "slices", "weights"))
         style = "green" if is_near else "yellow" if each.rule == "terminating" else ""
         used = Text(f"{len(each.all_reachable)} of {each.known}")
-        rows.append([label, Text(each.rule, style), used, _endpoints(each)])
-    table = align_columns(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width, cut=True)
-    legend = Text("USES: endpoints this node may send to, of all of the port's. More: -o json.", "dim")
-    return Group(heading, table, legend)
+        load = [] if each.load_change is msgspec.UNSET else [_load(each.load_change)]
+        rows.append([label, Text(each.rule, style), used, *load, _endpoints(each)])
+    columns = ["SERVICE PORT", "RULE", "USES", "ENDPOINTS"]
+    legend = ["USES: endpoints this node may send to, of all of the port's. More: -o json."]
+    if any(each.load_change is not msgspec.UNSET for each in route.ports):
+        columns.insert(3, "LOAD")
+        legend.append("LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster.")
+    table = align_columns(columns, rows, right={"USES", "LOAD"}, width=width, cut=True)
+    return Group(heading, table, join_wrapped(legend, "dim"))
+
+
+def _load(change: float | None) -> StyledText:
+    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
+    return Text("-", "dim") if change is None else Text(f"{round(change, 2) + 0.0:+.0%}")
 
 
 def _endpoints(each: PortRoute) -> StyledText:
