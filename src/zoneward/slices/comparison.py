@@ -218,13 +218,20 @@ class _FamilyPlanner:
             family = self._plan(decision, service)
             self._plans[outcome] = family, _SliceNumbers.of(family)
         family, numbers = self._plans[outcome]
-        read = (placed, self._honored(decision, service))
+        honored = self._honored(decision, service)
+        # Where no proxy looks at hints, weights or groups, it does not matter how endpoints get to their slices.
+        read = None if honored is None and not self._reads_groups(service) else (placed, honored)
         if read not in self._traffic:
             self._traffic[read] = replace(family, service=service).traffic
         return _compared(approach, decision, numbers, self._traffic[read])
 
     def _plan(self, decision: Decision, service: Service) -> FamilyPlan:
         return plan_decision(decision, self._endpoints, self._existing, service, self._cluster_state, taken=self._taken)
+
+    def _reads_groups(self, service: Service) -> bool:
+        state = self._cluster_state
+        gate = state.configuration.gates.topology_aware_subsetting
+        return gate and any(each.consumer.zone_slices != "ignored" for each in state.consumers_of(service))
 
     def _honored(self, decision: Decision, service: Service) -> Hashable:
         """Which hints each kind of proxy honors; None where there are none."""

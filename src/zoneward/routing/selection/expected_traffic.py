@@ -4,6 +4,7 @@ Traffic is what Pods send to the Service's own address. It starts in zones (and 
 the proxy there spreads it over what it selects, evenly or by weights. Traffic from outside the cluster is not included.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -240,10 +241,5 @@ def _traffic(
 
 def _selected_by_zone(endpoints: Sequence[Endpoint], picks: Mapping[str, set[int]]) -> dict[str, dict[str, int]]:
     """The number of selected endpoints by the zone whose proxies select them, and by their own."""
-    found: dict[str, dict[str, int]] = {zone: {} for zone in picks}
-    for endpoint in endpoints:
-        place = endpoint.zone or ""
-        for zone, picked in picks.items():
-            if id(endpoint) in picked:
-                found[zone][place] = found[zone].get(place, 0) + 1
-    return {zone: dict(sorted(row.items())) for zone, row in found.items()}
+    place_of = {id(endpoint): endpoint.zone or "" for endpoint in endpoints}
+    return {zone: dict(sorted(Counter(map(place_of.__getitem__, picked)).items())) for zone, picked in picks.items()}
