@@ -28,7 +28,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
@@ -56,7 +56,7 @@ def cluster_state(
     configuration = configuration if configuration is not None else Configuration()
     nodes = tuple(nodes)
     return ClusterState(
-        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
+        demand=demand_of(nodes, configuration),
         node_zones={node.metadata.name: node_zone(node) for node in nodes},
         configuration=configuration,
         pods_known=pods_known,

@@ -16,6 +16,8 @@ from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     BalancedSettings,
     Configuration,
+    DemandSettings,
+    DemandSource,
     Encoding,
     FeatureGates,
     HintsSettings,
@@ -38,6 +40,7 @@ DESIGN: Final[dict[str, Any]] = {
         "ServiceTopology": False,
     },
     "defaultApproach": "ClusterWide",
+    "demand": {"source": "cpu", "zones": {}},
     "hints": {
         "startThreshold": 0.2,
         "keepThreshold": 0.3,
@@ -89,6 +92,11 @@ def test_as_upstream_has_one_threshold_and_auto_and_gives_up_on_nodes_without_cp
 
 
 SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] = (
+    ("demand", "source", "source", tuple((each, each) for each in get_args(DemandSource))),
+    (
+        *("demand", "zones", "zones"),
+        (({"b": 2, "a": 0.1}, (("a", Fraction(1, 10)), ("b", Fraction(2)))), ({"a": 1, "b": 0}, (("a", 1), ("b", 0)))),
+    ),
     ("hints", "startThreshold", "start_threshold", ((0.1, Fraction(1, 10)), (1e-05, Fraction(1, 100_000)))),
     ("hints", "keepThreshold", "keep_threshold", ((1, Fraction(1)), (100, Fraction(100)))),
     ("hints", "missingCPU", "missing_cpu", (("disable", "disable"),)),
@@ -129,7 +137,12 @@ SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] =
     ),
 )
 """Section, key, the attribute that it becomes, and values as written and as read."""
-SECTIONS: Final = {"hints": HintsSettings, "subsetting": SubsettingSettings, "balanced": BalancedSettings}
+SECTIONS: Final = {
+    "demand": DemandSettings,
+    "hints": HintsSettings,
+    "subsetting": SubsettingSettings,
+    "balanced": BalancedSettings,
+}
 READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
     "every gate turned round": (
         {"featureGates": {key: not on for key, on in DESIGN["featureGates"].items()}},
@@ -180,6 +193,7 @@ AN_OVERLOAD: Final = "a share above 0 (0.5 is 50 %), at most 100"
 A_STARTING_THRESHOLD: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 A_TOLERANCE: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 A_MAP: Final = "a map"
+A_PART: Final = "a number from 0 to 1e9: only their ratios matter"
 AN_INTEGER: Final = "a whole number"
 A_BOOLEAN: Final = "true or false"
 AN_APPROACH: Final = "ClusterWide or Subsetting or Balanced"
@@ -194,6 +208,10 @@ INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ("featureGates.TopologyAwareHints", A_BOOLEAN, ("true",)),
     ("featureGates.ServiceTopology", A_BOOLEAN, (0,)),
     ("defaultApproach", AN_APPROACH, ("Auto", "subsetting", [], None)),
+    ("demand", A_MAP, ("cpu", 1)),
+    ("demand.source", "cpu or nodes or even", ("CPU", None, ["cpu"])),
+    ("demand.zones", A_MAP, ("a", [0.5])),
+    ("demand.zones.a", A_PART, ("50%", True, -1, NAN, None)),
     ("hints", A_MAP, (0.2,)),
     ("hints.startThreshold", A_SHARE, ("20%", NAN)),
     ("hints.startThreshold", f"{A_SHARE}, at most 100", (0, -0.2)),
@@ -243,6 +261,10 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
         for path, expected, values in INVALID
         for value in values
     },
+    "no demand anywhere": (
+        {"demand": {"zones": {"a": 0, "b": 0.0}}},
+        "demand.zones: expected a part above 0, got 0 for all: only their ratios matter",
+    ),
     **{
         f"unknown {path}": (document_with(path, 1), f"{path}: expected one of {', '.join(known)}, got an unknown key")
         for path, known in {

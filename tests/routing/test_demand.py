@@ -12,7 +12,16 @@ from tests.clusters import demand_in
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number
-from zoneward.routing.demand import NodeDemand, allocatable_cpu, changes_demand, compute_demand, counts_for_demand
+from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource, HintsSettings
+from zoneward.routing.demand import (
+    Demand,
+    NodeDemand,
+    allocatable_cpu,
+    changes_demand,
+    compute_demand,
+    counts_for_demand,
+    demand_of,
+)
 
 
 def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
@@ -194,3 +203,78 @@ def test_it_changes_demand_exactly_where_demand_differs(old: Node | None, new: N
     others = [Node(metadata=NodeMeta(name="o", labels={names.ZONE_LABEL: "c"}), status=a_changing_node().status)]
     before, after = (compute_demand([*others, *([node] if node else [])]) for node in (old, new))
     assert changes_demand(old, new) == (before != after)
+
+
+# --- demand that is configured ----------------------------------------------------------------------------------------
+
+THREE: Final = (
+    a_node("a1", "a", cpu=12),
+    a_node("b1", "b", cpu=2),
+    a_node("b2", "b", cpu=6),
+    a_node("c1", "c", cpu=4),
+)
+
+
+def configured(*nodes: Node, source: DemandSource = "cpu", **zones: float) -> Demand:
+    parts = tuple((zone, Fraction(part).limit_denominator(1000)) for zone, part in zones.items())
+    return demand_of(nodes, Configuration(demand=DemandSettings(source=source, zones=parts)))
+
+
+def test_without_settings_it_is_cpu() -> None:
+    assert configured(*THREE) == compute_demand(THREE)
+
+
+def test_nodes_may_count_instead_of_their_cpu_and_then_nobody_misses_it() -> None:
+    demand = configured(*THREE, a_node("d1", "d", cpu=None), source="nodes")
+    assert (demand.weight_of, demand.unit) == ({"a": 1, "b": 2, "c": 1, "d": 1}, "nodes")
+    settings = Configuration(demand=DemandSettings(source="nodes"), hints=HintsSettings(missing_cpu="disable"))
+    assert demand_of([*THREE, a_node("d1", "d", cpu=None)], settings) == demand
+    assert demand.without_cpu == ()
+
+
+def test_all_zones_may_have_the_same_and_their_nodes_share_it_by_cpu() -> None:
+    demand = configured(*THREE, source="even")
+    assert (demand.reduced, demand.unit) == ({"a": 1, "b": 1, "c": 1}, "even")
+    assert [node.weight / demand.total for node in demand.nodes] == pytest.approx([1 / 3, 1 / 12, 1 / 4, 1 / 3])
+
+
+def test_parts_that_are_set_win_and_count_in_proportion() -> None:
+    demand = configured(*THREE, source="nodes", a=35, b=10, c=5)
+    assert (demand.reduced, demand.unit) == ({"a": 7, "b": 2, "c": 1}, "parts")
+    assert demand == configured(*THREE, a=0.7, b=0.2, c=0.1)
+
+
+def test_a_zone_without_a_part_sends_nothing_but_has_proxies() -> None:
+    demand = configured(*THREE, a=1, b=0)
+    assert (demand.reduced, demand.idle_zones) == ({"a": 1}, ("b", "c"))
+    assert [node.weight > 0 for node in demand.nodes] == [True, False, False, False]
+
+
+def test_nobody_sends_from_zones_without_nodes() -> None:
+    demand = configured(*THREE, a=0.25, b=0.25, c=0.5, d=9)
+    assert demand.reduced == {"a": 1, "b": 1, "c": 2}
+    assert configured(*THREE, d=1) == compute_demand(THREE), "CPU where nothing else is left"
+    for source in ("nodes", "even"):
+        assert configured(source=source) == replace(compute_demand([]), unit=configured(source=source).unit)
+
+
+def test_current_kubernetes_knows_of_cpu_alone() -> None:
+    configuration = Configuration(demand=DemandSettings(source="even")).as_upstream()
+    assert demand_of(THREE, configuration) == compute_demand(THREE, missing_cpu="disable")
+
+
+@given(
+    parts=st.dictionaries(st.sampled_from("abcdef"), st.fractions(0, 10**9), min_size=1),
+    sizes=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 400)), min_size=1, max_size=30),
+)
+def test_nodes_share_exactly_what_their_zone_has(parts: dict[str, Fraction], sizes: list[tuple[str, int]]) -> None:
+    nodes = [a_node(f"n{number:02}", zone, cpu=cpu) for number, (zone, cpu) in enumerate(sizes)]
+    settings = DemandSettings(zones=tuple(sorted((parts | {"a": Fraction(1)}).items())))
+    demand = demand_of(nodes, Configuration(demand=settings))
+    assert {zone: weight for zone, weight in demand.weight_by_zone.items() if weight} == demand.weight_of
+    assert all(node.weight >= 0 for node in demand.nodes)
+    assert not set(demand.zones) & set(demand.idle_zones)
+    if demand.unit == "parts":
+        whole = sum(part for zone, part in settings.zones if any(zone == each for each, _ in sizes))
+        for zone in demand.zones:
+            assert demand.share(zone) == pytest.approx(float(dict(settings.zones)[zone] / whole), abs=1e-8)

@@ -24,7 +24,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.routing.demand import compute_demand
+from zoneward.routing.demand import demand_of
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.routing.service_conditions import find_condition
@@ -63,7 +63,7 @@ class Observed:
     @cached_property
     def cluster_state(self) -> ClusterState:
         return ClusterState(
-            demand=compute_demand(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
+            demand=demand_of(self.snapshot.nodes, self.configuration),
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
         )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from zoneward.advice.changed_cluster import ServicePods, SliceReplicas
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
-from zoneward.routing.demand import compute_demand
+from zoneward.routing.demand import demand_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
@@ -109,7 +109,7 @@ class ServiceInput:
             nodes = tuple(_labelled(node, change.zone_of_node) for node in nodes)
             state = dataclasses.replace(
                 state,
-                demand=compute_demand(nodes, missing_cpu=state.configuration.hints.missing_cpu),
+                demand=demand_of(nodes, state.configuration),
                 node_zones={node.metadata.name: node_zone(node) for node in nodes},
             )
         return ServiceInput(service, nodes, pods, slices, state, self.taken)
@@ -118,7 +118,7 @@ class ServiceInput:
         """The same, decided as the built-in controller does."""
         state = self.cluster_state
         configuration = state.configuration.as_upstream()
-        demand = compute_demand(self.nodes, missing_cpu=configuration.hints.missing_cpu)
+        demand = demand_of(self.nodes, configuration)
         state = dataclasses.replace(state, demand=demand, configuration=configuration)
         return ServiceInput(self.service, self.nodes, self.pods, self.slices, state, self.taken)
 

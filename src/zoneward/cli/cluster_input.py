@@ -41,9 +41,19 @@ class ConfigurationFile:
 
 
 def load_configuration(options: Options) -> Configuration:
-    """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
+    """Read ``--config`` where it is given, and apply ``--demand`` and ``--compat``. Raises InputError with the file and
+    the field, or a usage error.
+    """
     configuration = Configuration() if options.config is None else read_configuration(options.config).configuration
-    return configuration.as_upstream() if options.upstream else configuration
+    if options.upstream:
+        if options.demand not in (None, "cpu"):
+            raise click.UsageError("--demand: expected cpu with --compat upstream: Kubernetes decides by CPU")
+        return configuration.as_upstream()
+    if options.demand is not None:
+        from zoneward.cli.demand_option import read_demand
+
+        return replace(configuration, demand=read_demand(options.demand))
+    return configuration
 
 
 def read_configuration(name: str) -> ConfigurationFile:

@@ -17,9 +17,9 @@ from zoneward.cli.cluster_input import (
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
-from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service
-from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import compute_demand
+from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone
+from zoneward.routing.configuration import Configuration, DemandSettings
+from zoneward.routing.demand import demand_of
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.rules import counted
 from zoneward.slices.cluster_state import ClusterState
@@ -124,7 +124,7 @@ def build_cluster_state(
 ) -> ClusterState:
     """What the plans of all Services depend on, from the Nodes and their proxies."""
     return ClusterState(
-        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
+        demand=demand_of(nodes, configuration),
         node_zones=node_zones,
         configuration=configuration,
         pods_known=pods_known,
@@ -168,6 +168,10 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
     """
     configuration = load_configuration(options)
     snapshot = load_snapshot(options, workloads=workloads)
+    if options.demand is not None and configuration.demand.zones:
+        from zoneward.cli.demand_option import check_zones
+
+        check_zones(options.demand, configuration.demand, filter(None, map(node_zone, snapshot.nodes)))
     selected = _select(snapshot, options, configuration)
     if not options.changes:
         return selected
@@ -192,7 +196,7 @@ def _select(snapshot: Snapshot, options: Options, configuration: Configuration) 
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
         taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
-    notes = tuple(_notes(snapshot, services, node_proxies, options))
+    notes = tuple(_notes(snapshot, services, node_proxies, options, configuration))
     return SelectedServices(snapshot, cluster_state, node_proxies, tuple(services), taken, notes)
 
 
@@ -205,9 +209,17 @@ def proxy_notes(node_proxies: NodeProxies) -> Iterator[Note]:
 
 
 def _notes(
-    snapshot: Snapshot, services: Sequence[Service], node_proxies: NodeProxies, options: Options
+    snapshot: Snapshot,
+    services: Sequence[Service],
+    node_proxies: NodeProxies,
+    options: Options,
+    configuration: Configuration,
 ) -> Iterator[Note]:
     yield from reading_notes(snapshot)
+    if configuration.demand != DemandSettings():
+        from zoneward.cli.demand_option import describe_demand
+
+        yield from map(Note, describe_demand(configuration.demand))
     if services:
         yield from proxy_notes(node_proxies)
     if not snapshot.has_pods:

@@ -42,6 +42,13 @@ _DESTINATIONS = {
     "RequireZone": "its own zone",
     "random": "all zones, as asked",
 }
+_UNITS: Final = {
+    "milliCPU": "CPU of {}",
+    "nodes": "number of {}",
+    "even": "the same in each zone, {}",
+    "parts": "as it was set, {}",
+}
+"""What demand is measured by, with the ready nodes that it starts on."""
 _SHORT_REASONS = {
     Reason.TOPOLOGY_KEYS: "topologyKeys is set",
     Reason.UNKNOWN_VALUE: "unknown value",
@@ -211,7 +218,6 @@ def _demand(demand: Demand, short: Mapping[str, str]) -> Text:
     text = Text()
     if not demand.zones:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
-    what = "CPU" if demand.unit == "milliCPU" else "number"
     text.append("Demand: ")
     everything = demand.total + demand.unzoned
     for number, (zone, weight) in enumerate(demand.weight_of.items()):
@@ -219,7 +225,7 @@ def _demand(demand: Demand, short: Mapping[str, str]) -> Text:
         text.append("  " if number else "").append(label, "bold").append(f" {weight / everything:.0%}")
     if demand.unzoned:
         text.append("  without a zone", "yellow").append(f" {demand.unzoned / everything:.0%}")
-    return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
+    return text.append(f"  ({_UNITS[demand.unit].format(counted(len(demand.nodes), 'ready node'))})", "dim")
 
 
 def _legend(
@@ -379,7 +385,10 @@ def _goes_to(
     if ignoring and sum(number for _, number in ignoring) == len(demand.nodes):
         why = _why_ignored(tuple(kind for kind, _ in ignoring), whole=whole)
         return Text("all zones", "yellow").append(f": {why}", "default")
-    text = Text(_DESTINATIONS.get(heuristic, f"zone groups: {heuristic}"), "green")
+    goes_to = _DESTINATIONS.get(heuristic, f"zone groups: {heuristic}")
+    if heuristic == "ProportionalZoneCPU" and demand.unit != "milliCPU":
+        goes_to = "zones by their demand"
+    text = Text(goes_to, "green")
     if whole:
         text.append(f": {decision.message}", "default")
         if decision.has_slice_groups and decision.allocation is not None:

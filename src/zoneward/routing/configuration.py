@@ -26,11 +26,13 @@ UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 
 Objective = Literal["score", "locality"]
 MissingCPU = Literal["count-nodes", "disable"]
+DemandSource = Literal["cpu", "nodes", "even"]
 AutoHeuristic = Literal["ProportionalZoneCPU", "Balanced"]
 DefaultApproach = Literal["ClusterWide", "Subsetting", "Balanced"]
 Encoding = Literal["slice-groups", "hints"]
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 _HIGHEST_COST: Final = 10**9
+_DEMAND_EXPECTED: Final = "a number from 0 to 1e9: only their ratios matter"
 _COST_EXPECTED: Final = "a number from 0 to 1e9"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
@@ -45,6 +47,19 @@ class FeatureGates:
     prefer_same_traffic_distribution: bool = True
     service_traffic_policy: bool = True
     service_topology: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandSettings:
+    """Where traffic is expected to start: in proportion to the allocatable CPU of the Nodes in each zone (KEP-2433
+    § Assumptions), to their number, or evenly in all zones.
+
+    ``zones`` has the parts of zones, by name, and wins over ``source``: only their ratios matter, and a zone that has
+    none is expected to send nothing. Within a zone traffic starts in proportion to CPU.
+    """
+
+    source: DemandSource = "cpu"
+    zones: tuple[tuple[str, Fraction], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +121,7 @@ class Configuration:
 
     gates: FeatureGates = field(default_factory=FeatureGates)
     default_approach: DefaultApproach = "ClusterWide"
+    demand: DemandSettings = field(default_factory=DemandSettings)
     hints: HintsSettings = field(default_factory=HintsSettings)
     subsetting: SubsettingSettings = field(default_factory=SubsettingSettings)
     balanced: BalancedSettings = field(default_factory=BalancedSettings)
@@ -119,13 +135,13 @@ class Configuration:
         return names.BUILT_IN_MANAGER if self.upstream or self.keep_built_in_label else names.MANAGER
 
     def as_upstream(self) -> "Configuration":
-        """The same, deciding as current Kubernetes does: one threshold, no hints with Nodes without CPU, and the only
-        ``Auto`` that it knows.
+        """The same, deciding as current Kubernetes does: by CPU, with one threshold, no hints with Nodes without CPU,
+        and the only ``Auto`` that it knows.
         """
         thresholds = HintsSettings(
             start_threshold=UPSTREAM_THRESHOLD, keep_threshold=UPSTREAM_THRESHOLD, missing_cpu="disable"
         )
-        return replace(self, hints=thresholds, upstream=True)
+        return replace(self, demand=DemandSettings(), hints=thresholds, upstream=True)
 
     def __post_init__(self) -> None:
         gates = self.gates
@@ -163,6 +179,8 @@ class Configuration:
         _check_tolerance("hints", self.hints.in_zone_tolerance)
         _check_subsetting(self.subsetting)
         _check_balanced(self.balanced)
+        if self.demand.zones and not any(part for _, part in self.demand.zones):
+            raise ConfigurationError("demand.zones: expected a part above 0, got 0 for all: only their ratios matter")
 
 
 def _check_tolerance(section: str, tolerance: Fraction) -> None:
@@ -229,6 +247,20 @@ def _read_gates(value: Any) -> FeatureGates:
     known = {_pascal(gate.name): gate.name for gate in fields(FeatureGates)}
     section = _section(value, "featureGates")
     return FeatureGates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known_items(section, known)})
+
+
+def _read_demand(value: Any) -> DemandSettings:
+    section = _section(value, "demand")
+    return DemandSettings(**{k: _DEMAND[k](v) for k, v in _known_items(section, _DEMAND, within="demand")})
+
+
+def read_demand_parts(value: Any, path: str) -> tuple[tuple[str, Fraction], ...]:
+    """(zone, part) of demand, by zone. Raises ConfigurationError with the path and the zone."""
+    parts = {zone: _share(part, f"{path}.{zone}", _DEMAND_EXPECTED) for zone, part in _zone_items(value, path)}
+    for zone, part in parts.items():
+        if not 0 <= part <= _HIGHEST_COST:
+            raise ConfigurationError(f"{path}.{zone}: expected {_DEMAND_EXPECTED}, got {_shown(part)}")
+    return tuple(sorted(parts.items()))
 
 
 def _read_hints(value: Any) -> HintsSettings:
@@ -356,6 +388,10 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+_DEMAND: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "source": lambda value: _choice(value, "demand.source", get_args(DemandSource)),
+    "zones": lambda value: read_demand_parts(value, "demand.zones"),
+}
 _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "startThreshold": lambda value: _share(value, "hints.startThreshold"),
     "keepThreshold": lambda value: _share(value, "hints.keepThreshold"),
@@ -388,6 +424,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
         "default_approach",
         lambda value: _choice(value, "defaultApproach", get_args(DefaultApproach)),
     ),
+    "demand": ("demand", _read_demand),
     "hints": ("hints", _read_hints),
     "subsetting": ("subsetting", _read_subsetting),
     "balanced": ("balanced", _read_balanced),

@@ -1,21 +1,24 @@
-"""Demand: the share of traffic expected to start in each zone, from the ready Nodes' allocatable CPU."""
+"""Demand: the share of traffic expected to start in each zone: from the ready Nodes' allocatable CPU, or as set."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import gcd
 from typing import Final, Literal
 
 from zoneward.kube import names
 from zoneward.kube.objects import Node, has_ready_condition, node_region, node_zone
 from zoneward.kube.quantity import in_milli, parse
-from zoneward.routing.configuration import MissingCPU
+from zoneward.routing.configuration import Configuration, MissingCPU
 
 MAX_CPU: Final = Fraction(10**9)
 """Allocatable CPUs of one Node that count. No machine has as many, and sums over all Nodes stay within 64 bits in
 milli-CPU; API servers take any quantity."""
+_PARTS: Final = 10**9
+"""Demand that is set is in parts of this whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,8 @@ class NodeDemand:
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand per zone as whole numbers: ``weights`` in milli-CPU or in nodes, zones in name order, every weight above
-    0.
+    """Demand per zone as whole numbers: ``weights`` in milli-CPU, in nodes, or in parts as they were set (``even``: the
+    same for all zones), zones in name order, every weight above 0.
 
     Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
     excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose Nodes name one and the
@@ -39,7 +42,7 @@ class Demand:
 
     zones: tuple[str, ...]
     weights: tuple[int, ...]
-    unit: Literal["milliCPU", "nodes"]
+    unit: Literal["milliCPU", "nodes", "even", "parts"]
     nodes: tuple[NodeDemand, ...] = ()
     without_zone: tuple[str, ...] = ()
     without_cpu: tuple[str, ...] = ()
@@ -142,6 +145,58 @@ def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-no
         regions=tuple((zone, region) for zone, (region, *more) in sorted(regions.items()) if region and not more),
         idle_zones=tuple(sorted({zone for node in ready if (zone := node_zone(node)) and zone not in weights})),
     )
+
+
+def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
+    """Demand of a cluster, as it is configured.
+
+    Parts of zones without a ready Node count for nothing: nobody sends from there. Where all are such, CPU counts.
+    """
+    cpu = compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu)
+    settings = configuration.demand
+    located = {node.zone for node in cpu.nodes if node.zone is not None}
+    parts = {zone: part for zone, part in settings.zones if zone in located and part}
+    if parts:
+        return _in_parts(cpu, parts, "parts")
+    if settings.zones or settings.source == "cpu":
+        return cpu
+    if settings.source == "even":
+        return _in_parts(cpu, dict.fromkeys(sorted(located), Fraction(1)), "even") if located else cpu
+    # The CPU of Nodes does not matter any more, and so it does not matter where it is missing.
+    return replace(cpu.by_count, without_cpu=())
+
+
+def _in_parts(demand: Demand, parts: Mapping[str, Fraction], unit: Literal["even", "parts"]) -> Demand:
+    """The same Nodes with other weights: those of a zone share its part as they shared its demand."""
+    whole = sum(parts.values())
+    weights = {zone: max(1, round(part / whole * _PARTS)) for zone, part in sorted(parts.items())}
+    if unit == "even":
+        weights = dict.fromkeys(weights, _PARTS)
+    by_zone: dict[str, list[NodeDemand]] = {}
+    for node in demand.nodes:
+        by_zone.setdefault(node.zone or "", []).append(node)
+    shares: dict[str, int] = {}
+    for zone, nodes in by_zone.items():
+        # Nodes without any CPU share alike where no other of the zone has some.
+        own = [node.weight for node in nodes] if any(node.weight for node in nodes) else [1] * len(nodes)
+        shares |= zip((node.name for node in nodes), _divide(weights.get(zone, 0), own), strict=True)
+    idle = {*demand.idle_zones, *(zone for zone in by_zone if zone)} - weights.keys()
+    return replace(
+        demand,
+        zones=tuple(weights),
+        weights=tuple(weights.values()),
+        unit=unit,
+        nodes=tuple(replace(node, weight=shares[node.name]) for node in demand.nodes),
+        without_cpu=(),
+        idle_zones=tuple(sorted(idle)),
+    )
+
+
+def _divide(number: int, weights: list[int]) -> list[int]:
+    """Whole numbers that add up to ``number``, in proportion to ``weights`` as far as that goes."""
+    whole = sum(weights)
+    reached = [number * partial // whole for partial in accumulate(weights)]
+    return [end - start for start, end in pairwise((0, *reached))]
 
 
 def _regions_named(nodes: Iterable[Node]) -> dict[str, list[str]]:

@@ -53,7 +53,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import compute_demand
+from zoneward.routing.demand import demand_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
 
@@ -182,7 +182,7 @@ class ServiceHandover:
         """Plan the Service with the Pods that were read last."""
         configuration = self._configuration
         cluster_state = ClusterState(
-            demand=compute_demand(self._nodes, missing_cpu=configuration.hints.missing_cpu),
+            demand=demand_of(self._nodes, configuration),
             node_zones={node.metadata.name: node_zone(node) for node in self._nodes},
             configuration=configuration,
         )

@@ -17,7 +17,7 @@ from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand, changes_demand, compute_demand
+from zoneward.routing.demand import Demand, changes_demand, demand_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.planner import ServicePlanner
@@ -137,7 +137,7 @@ class ServiceStates:
 
     def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
-            demand = compute_demand(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
+            demand = demand_of(self._cache.nodes, self._configuration)
         return ClusterState(demand=demand, node_zones=zones, configuration=self._configuration)
 
     # --- plans --------------------------------------------------------------------------------------------------------

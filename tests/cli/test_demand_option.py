@@ -1,0 +1,112 @@
+"""``--demand``: commands decide and predict by the demand that is given, and name it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.running import Commands
+
+PARTS = {"eu-central-1a": 0.7, "eu-central-1b": 0.2, "eu-central-1c": 0.1}
+FORMS = {
+    "d.csv": "zone,part\n" + "".join(f"{zone},{part * 100}\n" for zone, part in PARTS.items()),
+    "plain.CSV": "".join(f" {zone} ,{part}\n\n" for zone, part in PARTS.items()),
+    "d.yaml": "".join(f"{zone}: {part}\n" for zone, part in PARTS.items()),
+    "d.json": json.dumps(PARTS),
+}
+
+
+def demand_of(zoneward: Commands, *arguments: str | Path) -> dict[str, float]:
+    result = zoneward("plan", "--sample", "shop/search", "-o", "json", *arguments)
+    assert result.status == 0, result.err
+    (decision,) = json.loads(result.out)["decisions"]
+    return {zone: each["demand"] for zone, each in decision["zones"].items()}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_file_has_a_part_for_each_zone(zoneward: Commands, tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text(FORMS[name])
+    assert demand_of(zoneward, "--demand", file) == pytest.approx(PARTS)
+
+
+def test_every_command_that_decides_uses_it_and_names_it(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text(FORMS["d.yaml"])
+    for command in (
+        ("plan", "shop/search"),
+        ("compare", "shop/search"),
+        ("explain", "shop/search"),
+        ("route", "shop/search", "--node", "worker-a1"),
+        ("check", "shop/search"),
+    ):
+        given, usual = zoneward(*command, "--sample", "--demand", file), zoneward(*command, "--sample")
+        said = "zoneward: demand as it was set: eu-central-1a 70%, eu-central-1b 20%, eu-central-1c 10%\n"
+        assert said in given.err
+        assert "demand" not in usual.err
+        if command[0] != "check":
+            assert given.out != usual.out
+
+
+def test_sources_have_names(zoneward: Commands) -> None:
+    assert demand_of(zoneward, "--demand", "even") == pytest.approx(dict.fromkeys(PARTS, 1 / 3), abs=1e-6)
+    assert demand_of(zoneward, "--demand", "nodes")["eu-central-1c"] == pytest.approx(6 / 22, abs=1e-6)
+    assert demand_of(zoneward, "--demand", "cpu") == demand_of(zoneward)
+    heading = zoneward("plan", "--sample", "--demand", "even", "shop/search").out
+    assert "33%  b = eu-central-1b 33%" in heading
+    assert "the same in each zone" in heading
+
+
+def test_the_option_wins_over_the_configuration(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndemand: {source: even}\n")
+    assert demand_of(zoneward, "--config", file) == demand_of(zoneward, "--demand", "even")
+    assert demand_of(zoneward, "--config", file, "--demand", "cpu") == demand_of(zoneward)
+
+
+def test_parts_that_are_no_shares_are_told(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text(FORMS["d.csv"])
+    told = "zoneward: the parts of demand add up to 100, and count in proportion\n"
+    assert told in zoneward("plan", "--sample", "--demand", file).err
+    file.write_text(FORMS["plain.CSV"])
+    assert told not in zoneward("plan", "--sample", "--demand", file).err
+
+
+BAD = {
+    "a,b,c": "line 1: expected a zone and its part of the traffic, got 'a,b,c'",
+    "a,1\na,2": "line 2: expected 'a' once, got 'a,2'",
+    "a,-1": "a: expected a number from 0 to 1e9: only their ratios matter, got -1",
+    "a,many": "a: expected a number from 0 to 1e9: only their ratios matter, got 'many'",
+    "a,nan": "a: expected a number from 0 to 1e9: only their ratios matter, got nan",
+    "a,0": "expected a part above 0 for a zone, got none",
+    "zone,part": "expected a part above 0 for a zone, got none",
+    "a b,1": "expected names of zones, got 'a b'",
+    "eu-central-1d,1": "expected zones of Nodes (eu-central-1a, eu-central-1b, eu-central-1c), got 'eu-central-1d'",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_a_file_may_not_have_is_told_in_one_line(zoneward: Commands, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text(text + "\n")
+    result = zoneward("plan", "--sample", "--demand", file)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {file}: {BAD[text]}")
+    assert result.err.count("\n") == 1
+
+
+def test_what_is_neither_a_source_nor_a_file_is_told_in_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    result = zoneward("plan", "--sample", "--demand", "noes")
+    assert result.status == 2
+    assert "--demand: expected cpu, nodes, even or a file" in result.err
+    assert "did you mean 'nodes'?" in result.err
+    (tmp_path / "list.json").write_text("[1]")
+    result = zoneward("plan", "--sample", "--demand", tmp_path / "list.json")
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "expected a map from zones to parts of the traffic, got a list" in result.err
+
+
+def test_current_kubernetes_decides_by_cpu(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "--compat", "upstream", "--demand", "even")
+    assert result.status == 2
+    assert "--demand: expected cpu with --compat upstream: Kubernetes decides by CPU" in result.err
