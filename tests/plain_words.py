@@ -47,12 +47,13 @@ def pages() -> Iterator[tuple[str, str]]:
     for path in sorted((*ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("tests/*/README.md"))):
         yield str(path.relative_to(ROOT)), path.read_text()
     yield "README.md", (ROOT / "README.md").read_text()
-    context = click.Context(cli, info_name="zoneward")
+    # With its settings: click keeps the help option that it makes first, for the whole process.
+    context = click.Context(cli, info_name="zoneward", **cli.context_settings)
     yield "zoneward --help", cli.get_help(context)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
-        yield f"zoneward {name} --help", command.get_help(click.Context(command, context, name))
+        yield f"zoneward {name} --help", command.get_help(click.Context(command, context, name, **command.context_settings))
 
 
 def old_words(text: str) -> Iterator[tuple[int, str, str]]:

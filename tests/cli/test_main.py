@@ -32,7 +32,7 @@ def test_help_names_every_command(zoneward: Commands, arguments: tuple[str, ...]
         (("plan", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
         (("plan", "--sample", "-f", "x"), "-f and --sample: expected one of them, got both"),
         (("plan", "--sample", "-o", "xml"), "Invalid value for '-o'"),
-        (("plan", "--sample", "-o", "jsn"), "'slices-json' (did you mean 'json'?)"),
+        (("plan", "--sample", "-o", "jsn"), "'html' (did you mean 'json'?)"),
         (("plan", "--sample", "--color", "alwys"), "(did you mean 'always'?)"),
         (("plan", "--sample", "--what-if", "PreferSameZon"), "got 'PreferSameZon' (did you mean 'PreferSameZone'?)"),
         (("compare", "--sample", "--only", "local,balancd"), "got 'balancd' (did you mean 'Balanced'?)"),

@@ -213,7 +213,7 @@ def configuration_keys() -> list[str]:
         "": (configuration_from, head | wrong),
         **{
             name: (configuration_from, {**head, name: wrong})
-            for name in ("featureGates", "hints", "subsetting", "balanced")
+            for name in ("featureGates", "demand", "hints", "subsetting", "balanced")
         },
         "balanced.costs": (configuration_from, {**head, "balanced": {"costs": wrong}}),
         "controller": (read_controller_configuration, wrong),
