@@ -53,7 +53,8 @@ def pages() -> Iterator[tuple[str, str]]:
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
-        yield f"zoneward {name} --help", command.get_help(click.Context(command, context, name, **command.context_settings))
+        own = click.Context(command, context, name, **command.context_settings)
+        yield f"zoneward {name} --help", command.get_help(own)
 
 
 def old_words(text: str) -> Iterator[tuple[int, str, str]]:
