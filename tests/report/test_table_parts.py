@@ -2,6 +2,8 @@
 
 from xml.etree import ElementTree
 
+import pytest
+
 from zoneward.report.table_parts import TableParts, styled
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped
 
@@ -65,5 +67,29 @@ def test_text_of_others_is_never_html() -> None:
 
 def test_the_innermost_style_wins_and_default_is_none() -> None:
     text = Text("", "green").append("a").append("b", "red").append("c", "default")
-    html = '<bdi><span class="green">a</span><span class="red">b</span>c</bdi>'
-    assert styled(text).html == html
+    assert styled(text).html == '<span class="green">a</span><span class="red">b</span>c'
+    # Where letters may run to the left, the text is kept apart from what is beside it.
+    assert styled(Text("é")).html == "<bdi>é</bdi>"
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+def test_many_rows_are_in_several_tables_and_no_group_is_divided(is_grouped: bool) -> None:
+    rows = [
+        (Text(f"svc-{number}" if number % 7 == 0 or not is_grouped else ""), Text(f"a{number}"), Text("1.0"), Text())
+        for number in range(1000)
+    ]
+    page = parts(*rows, is_grouped=is_grouped).as_page("Plan", made_by="zoneward plan")
+    tables = list(ElementTree.fromstring(page.partition("\n")[2]).iter("table"))
+    assert 8 <= len(tables) <= 12
+    head = next(tables[0].iter("tr"))
+    assert "".join(head[0].itertext()) == ("APPROACH" if is_grouped else "SERVICE")
+    found = [each.text for table in tables for each in table.iter() if each.text and each.text.startswith("a")]
+    assert [each for each in found if each[1:].isdigit()] == ([f"a{n}" for n in range(1000)] if not is_grouped else [])
+    for table in tables if is_grouped else ():
+        for body in table.iter("tbody"):
+            names = ["".join(row[0].itertext()) for row in body.iter("tr")]
+            assert names[0].startswith("svc-")
+            assert [int(name[1:]) // 7 for name in names[1:]] == [int(names[0][4:]) // 7] * (len(names) - 1)
+    regions = [each.get("aria-label") for each in ElementTree.fromstring(page.partition("\n")[2]).iter("div")]
+    named = [each for each in regions if each]
+    assert len(named) == len(set(named)) == len(tables)

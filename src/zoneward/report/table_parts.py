@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Group
 
-from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
+from zoneward.report.html import DARK_STYLE, Content, Markup, joined, name, page, table, tag
 from zoneward.report.terminal_text import StyledText, align_columns
 
 _STYLE: Final = """
@@ -23,8 +23,15 @@ main { max-width: 1500px; }
 .parts th, .parts td { padding-left: 7px; padding-right: 7px; }
 .parts tr th:first-child { padding-left: 0; min-width: 11rem; overflow-wrap: anywhere; }
 @media (max-width: 560px) { .parts tr th:first-child { min-width: 6rem; max-width: 8rem; } }
+.parts .wide { display: inline-block; }
+.part { content-visibility: auto; }
 ul.notes { margin: 1rem 0 0; padding-left: 1.2rem; max-width: 60rem; font-size: .92em; color: var(--soft); }
 """
+_ROWS: Final = 100
+"""Of one table of a page, or a few more where a group has them."""
+_ROW_HEIGHT: Final = 31
+"""Pixels: what a row takes that nobody has seen yet."""
+_LETTER: Final = 0.85
 _CLASSES: Final = frozenset(("bold", "dim", "green", "yellow", "red"))
 
 
@@ -49,9 +56,8 @@ class TableParts:
     def as_page(self, title: str, *, made_by: str) -> str:
         """An HTML page with everything in it: it needs no script and no network. ``made_by`` is the command."""
         columns = self.columns[1:] if self.is_grouped else self.columns
-        bodies = self._grouped_rows() if self.is_grouped else [map(_row, self.rows)]
         left = "".join(
-            f".parts tr :nth-child({place}) {{ text-align: left; }}\n"
+            f".parts th:nth-child({place}), .parts td:nth-child({place}) {{ text-align: left; }}\n"
             for place, column in enumerate(columns, start=1)
             if column not in self.right
         )
@@ -59,11 +65,50 @@ class TableParts:
             title,
             tag("h1", title),
             *(tag("p", styled(line)) for text in self.above for line in text.split("\n")),
-            table(columns, bodies, label=title, class_="parts"),
+            *self._tables(title),
             tag("ul", *(tag("li", styled(line)) for line in self.below.split("\n")), class_="notes"),
             tag("footer", "Made by ", tag("code", made_by), ". For programs: ", tag("code", "-o json"), "."),
             style=f"{DARK_STYLE}{_STYLE}{left}",
         )
+
+    def _tables(self, title: str) -> Iterator[Markup]:
+        """One below the other: browsers lay out a long one for seconds, and of many only those that are in view."""
+        groups = list(self._grouped_rows()) if self.is_grouped else [[_row(row)] for row in self.rows]
+        part: list[list[Markup]] = []
+        parts = [part]
+        rows = 0
+        for group in groups:
+            if rows >= _ROWS:
+                parts.append(part := [])
+                rows = 0
+            part.append(group)
+            rows += len(group)
+        for number, part in enumerate(parts, start=1):
+            label = title if len(parts) == 1 else f"{title}, part {number} of {len(parts)}"
+            height = _ROW_HEIGHT * sum(map(len, part))
+            yield tag(
+                "div",
+                table(self._head(), part, label=label, class_="parts"),
+                class_="part",
+                style=f"contain-intrinsic-size: auto {height}px",
+            )
+
+    def _head(self) -> list[Markup]:
+        """Columns are as wide as their longest cell anywhere, but the first and the last, so that tables are alike."""
+        skipped = int(self.is_grouped)
+        last = len(self.columns) - 1
+        return [
+            tag("span", column, class_="wide", style=f"min-width: {self._width(place)}ch")
+            if skipped < place < last and len(self.rows) > _ROWS
+            else tag("span", column)
+            for place, column in enumerate(self.columns)
+            if place >= skipped
+        ]
+
+    def _width(self, place: int) -> int:
+        """In digits: letters are narrower on the mean."""
+        longest = max(row[place].cell_len for row in self.rows)
+        return longest if self.columns[place] in self.right else round(longest * _LETTER)
 
     def _grouped_rows(self) -> Iterator[list[Markup]]:
         number = 0
@@ -96,4 +141,5 @@ def styled(text: StyledText, *, as_content: Callable[[str], Content] = str) -> M
         style = next((each for each in reversed(styles) if each in _CLASSES or each == "default"), "default")
         part = as_content(text.plain[start:end])
         parts.append(part if style == "default" else tag("span", part, class_=style))
-    return tag("bdi", *parts)
+    # Elements are what takes browsers time: numbers and plain words need none.
+    return joined(parts) if text.plain.isascii() else tag("bdi", *parts)
