@@ -84,7 +84,7 @@ def test_many_rows_are_in_several_tables_and_no_group_is_divided(is_grouped: boo
     head = next(tables[0].iter("tr"))
     assert "".join(head[0].itertext()) == ("APPROACH" if is_grouped else "SERVICE")
     found = [each.text for table in tables for each in table.iter() if each.text and each.text.startswith("a")]
-    assert [each for each in found if each[1:].isdigit()] == ([f"a{n}" for n in range(1000)] if not is_grouped else [])
+    assert [each for each in found if each[1:].isdigit()] == [f"a{number}" for number in range(1000)]
     for table in tables if is_grouped else ():
         for body in table.iter("tbody"):
             names = ["".join(row[0].itertext()) for row in body.iter("tr")]
