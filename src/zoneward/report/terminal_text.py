@@ -93,11 +93,9 @@ def align_columns(
     Where the other columns are too wide, the first ones that are not ``right``, the names, have a line of their own.
     """
     on_right = [name in right for name in columns]
-    shortened = _shorten_names(columns, rows, width)
-    lengths = _lengths(shortened)
-    *widths, last = (
-        max(cell_len(name), max((row[number] for row in lengths), default=0)) for number, name in enumerate(columns)
-    )
+    whole = _lengths(rows)
+    shortened, lengths = _shorten_names(rows, whole, _room_for_names(columns, whole, width))
+    *widths, last = _widths(columns, lengths)
     # Numbers at the end need all their room, words a little: where it is not there, names make it.
     needed = last if on_right[-1] else min(last, _LEAST_REASON)
     stacked, left = 0, next((number for number, is_right in enumerate(on_right) if is_right), 1)
@@ -105,10 +103,7 @@ def align_columns(
         widths = [0, *widths[1 if stacked == 0 else 2 :]]
         stacked += 1
         needed = needed if on_right[-1] else -2
-    if stacked:
-        lengths = _lengths(rows)
-    else:
-        rows = shortened
+    shown = zip(rows, whole, strict=True) if stacked else zip(shortened, lengths, strict=True)
     room = max(width - sum(widths) - 2 * len(widths), _LEAST_REASON if cut else 0)
     widths.append(last if on_right[-1] else min(room, max(last, _LEAST_REASON)))
     layout = _Layout(
@@ -116,12 +111,36 @@ def align_columns(
     )
     head = layout.lines([Text(name, "bold") for name in columns], list(map(cell_len, columns)))
     rule = Text("─" * min(max(line.cell_len for line in head), width))
-    return TableText([*head, rule], [layout.lines(row, taken) for row, taken in zip(rows, lengths, strict=True)])
+    return TableText([*head, rule], [layout.lines(row, taken) for row, taken in shown])
 
 
-def _lengths(rows: Iterable[Iterable[StyledText]]) -> list[list[int]]:
-    """The columns that each cell takes: measured once, for that is most of the work on a large table."""
-    return [[cell.cell_len for cell in row] for row in rows]
+def _lengths(rows: Sequence[Sequence[StyledText]]) -> list[list[int]]:
+    """The columns that each cell takes: measured once, for that is most of the work on a large table, and rows of one
+    share most of their cells.
+    """
+    known: dict[int, int] = {}
+    lengths = []
+    for row in rows:
+        measured = []
+        for cell in row:
+            length = known.get(id(cell))
+            if length is None:
+                length = known[id(cell)] = cell.cell_len
+            measured.append(length)
+        lengths.append(measured)
+    return lengths
+
+
+def _widths(columns: Sequence[str], lengths: Iterable[Sequence[int]]) -> list[int]:
+    """What each column needs for its name and its longest cell."""
+    longest = [max(column) for column in zip(*lengths, strict=True)] or [0] * len(columns)
+    return [max(cell_len(name), length) for name, length in zip(columns, longest, strict=True)]
+
+
+def _room_for_names(columns: Sequence[str], lengths: Iterable[Sequence[int]], width: int) -> int:
+    """Columns that the first cells may take so that the numbers beside them find room."""
+    beside = sum(each + 2 for each in _widths(columns, lengths)[1:-1])
+    return max(width - beside - _SHORTEST_REASON - 2, _SHORTEST_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,20 +201,17 @@ class _Layout:
         return StyledText("".join(parts), no_wrap=True, overflow="ellipsis", spans=spans)
 
 
-def _shorten_names(columns: Sequence[str], rows: Sequence[Sequence[StyledText]], width: int) -> list[list[StyledText]]:
-    """Rows with names cut in their middle where the numbers beside them would find no room."""
-    widths = (
-        max(cell_len(name), max((row[number].cell_len for row in rows), default=0)) + 2
-        for number, name in enumerate(columns[1:-1], start=1)
-    )
-    most = max(width - sum(widths) - _SHORTEST_REASON - 2, _SHORTEST_NAME)
-    shortened = []
-    for first, *rest in rows:
-        if first.cell_len > most:
-            half = (most - 1) // 2
-            first = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
-        shortened.append([first, *rest])
-    return shortened
+def _shorten_names(
+    rows: Sequence[Sequence[StyledText]], lengths: Sequence[Sequence[int]], most: int
+) -> tuple[list[Sequence[StyledText]], list[Sequence[int]]]:
+    """Rows, and the lengths of their cells, with names of more than ``most`` columns cut in their middle."""
+    shortened, measured = list(rows), list(lengths)
+    half = (most - 1) // 2
+    for number, ((first, *rest), (length, *others)) in enumerate(zip(rows, lengths, strict=True)):
+        if length > most:
+            cut = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
+            shortened[number], measured[number] = [cut, *rest], [cut.cell_len, *others]
+    return shortened, measured
 
 
 # --- from text to characters ------------------------------------------------------------------------------------------
