@@ -219,6 +219,15 @@ def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None
     assert not found(a_view(service, proxies={"node-a": "kube-proxy-1.33"}), "ZW303")
 
 
+def test_the_fix_of_two_settings_keeps_the_one_that_wins() -> None:
+    (one,) = found(a_view(a_service("Auto", distribution=names.PREFER_SAME_ZONE)), "ZW305")
+    assert "wins" in one.message
+    command = """kubectl -n shop patch service cart -p '{"spec":{"trafficDistribution":null}}'"""
+    assert one.fix == f"To keep {names.TOPOLOGY_MODE_ANNOTATION} and remove the rest: {command}"
+    (other,) = found(a_view(a_service("unheard-of", distribution=names.PREFER_SAME_ZONE)), "ZW305")
+    assert other.fix.startswith("To keep spec.trafficDistribution and remove the rest: kubectl -n shop annotate")
+
+
 def test_a_setting_that_is_switched_off_is_no_second_setting() -> None:
     assert not found(a_view(a_service("Disabled", distribution=names.PREFER_SAME_ZONE)), "ZW305")
 

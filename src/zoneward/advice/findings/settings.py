@@ -212,7 +212,16 @@ def _two_settings(view: ServiceView, configuration: Configuration) -> Iterator[F
     requested = _requested(service, configuration)
     both = " and ".join(f"{name}: {_shown(value)}" for name, value in set_.items())
     wins = f": {requested.accepted_detail} wins" if requested.accepted else ""
-    yield TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}")
+    kept = next(
+        (name for name, value in set_.items() if _requested(_with_only(service, name, value), configuration).accepted),
+        None,
+    )
+    fix = ""
+    if kept is not None:
+        # Nothing changes by it: the others count for nothing already.
+        commands = " && ".join(_set(service, name, None) for name in set_ if name != kept)
+        fix = f"To keep {kept} and remove the rest: {commands}"
+    yield TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}", fix=fix)
 
 
 def _shown(value: str) -> str:
