@@ -14,9 +14,9 @@ from zoneward.advice.changed_cluster import (
     without_nodes,
 )
 from zoneward.cli.change_options import AddedPods, InputChanges, ReplicasChange
-from zoneward.cli.near_names import did_you_mean
 from zoneward.kube import names
 from zoneward.kube.input_error import InputError
+from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.rules import counted, listed
 from zoneward.slices.endpoints import IPV4, IPV6

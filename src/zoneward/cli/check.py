@@ -92,7 +92,7 @@ def _ignored(text: str) -> "Ignored":
     """Raises InputError."""
     from zoneward.advice.findings.check_cluster import Ignored
     from zoneward.advice.findings.codes import CODES
-    from zoneward.cli.near_names import did_you_mean
+    from zoneward.kube.near_names import did_you_mean
 
     code, colon, service = text.partition(":")
     if code not in CODES:

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from zoneward.cli.near_names import did_you_mean
+from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, find_what_if_value
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zoneward.cli.namespaces import check_cluster_namespaces, check_namespace_name, check_snapshot_namespaces
-from zoneward.cli.near_names import did_you_mean
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.input_error import ConfigurationError, InputError, show
 from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration, configuration_from

@@ -7,8 +7,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Final, get_args
 
-from zoneward.cli.near_names import did_you_mean
 from zoneward.kube.input_error import ConfigurationError, InputError, show
+from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.yaml_documents import read_document
 from zoneward.routing.configuration import DemandSettings, DemandSource, read_demand_parts
 from zoneward.routing.rules import listed

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from zoneward.cli.near_names import did_you_mean
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError
+from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.rules import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot

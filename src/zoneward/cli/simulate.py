@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.cli.interrupts import INTERRUPTED, Interrupts
-from zoneward.cli.near_names import did_you_mean
 from zoneward.cli.options import Color, Options
 from zoneward.cli.output import Note, print_notes
 from zoneward.kube.input_error import InputError, show
+from zoneward.kube.near_names import did_you_mean
 from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS, WEIGHTS
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +19,7 @@ from zoneward.advice.findings.codes import (
 )
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
+from zoneward.kube.near_names import near_names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS, find_heuristic
 from zoneward.routing.configuration import Configuration
@@ -143,13 +143,10 @@ def _requested(service: Service, configuration: Configuration) -> RequestedAppro
 @lru_cache(maxsize=1 << 12)
 def _nearest(text: str, known: tuple[str, ...], alike: float) -> str | None:
     """The known text that was probably meant; letter case and blanks around it make no difference."""
-    folded = text.strip().casefold()
-    if not folded or len(folded) > _LONGEST:
+    word = text.strip()
+    if not word or len(word) > _LONGEST:
         return None
-    # Of texts that differ in their case alone the first counts.
-    by_folded = {each.casefold(): each for each in reversed(known) if each}
-    near = get_close_matches(folded, by_folded, n=1, cutoff=alike)
-    return by_folded[near[0]] if near else None
+    return next(iter(near_names(word, filter(None, known), least=alike)), None)
 
 
 def _set(service: Service, name: str, value: str | None, *, instead_of: str | None = None) -> str:

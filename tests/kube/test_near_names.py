@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.cli.near_names import did_you_mean, near_names
+from zoneward.kube.near_names import did_you_mean, near_names
 
 
 @pytest.mark.parametrize(

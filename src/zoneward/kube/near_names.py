@@ -20,8 +20,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?)"
 
 
-def near_names(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three known names that are like ``word``, the nearest first.
+def near_names(word: str, known: Iterable[str], *, least: float = _ALIKE) -> list[str]:
+    """Up to three known names that are like ``word``, the nearest first: by ``least`` at least, where 1 is equal.
 
     Letter case makes no difference. A name that is equal but for it is the only answer.
     """
@@ -35,7 +35,7 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
         if other == folded:
             return [name]
         matcher.set_seq1(other)
-        if matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE:
+        if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least:
             scores.append((-matcher.ratio(), name))
     nearest = heapq.nsmallest(_MOST, scores)
     return [name for score, name in nearest if score <= nearest[0][0] + _MARGIN]
