@@ -264,8 +264,11 @@ def test_route_selects_from_what_is_left(zoneward: Commands) -> None:
             ("--without-zone", ZONE_A, "--without-zone", ZONE_B, "--without-zone", "eu-central-1c"),
             ("at least one Node",),
         ),
-        (("--replicas", "cart=3", "-o", "yaml"), ("--replicas", "expected -o table, wide or json")),
-        (("--add-pods", f"cart={ZONE_A}:1", "-o", "slices-json"), ("--add-pods", "expected -o table, wide or json")),
+        (("--replicas", "cart=3", "-o", "yaml"), ("--replicas", "expected -o table, wide, json or html")),
+        (
+            ("--add-pods", f"cart={ZONE_A}:1", "-o", "slices-json"),
+            ("--add-pods", "expected -o table, wide, json or html"),
+        ),
     ],
 )
 def test_a_change_that_cannot_be_made_is_one_line(

@@ -1,10 +1,11 @@
 """``--demand``: commands decide and predict by the demand that is given, and name it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Commands
+from tests.cli.running import SAMPLE, Commands
 
 PARTS = {"eu-central-1a": 0.7, "eu-central-1b": 0.2, "eu-central-1c": 0.1}
 FORMS = {
@@ -13,6 +14,18 @@ FORMS = {
     "d.yaml": "".join(f"{zone}: {part}\n" for zone, part in PARTS.items()),
     "d.json": json.dumps(PARTS),
 }
+
+
+def cluster_with_demand(folder: Path) -> Path:
+    """The sample cluster, in which shop/search says where its traffic starts."""
+    written = ",".join(f"{zone}={part:.0%}" for zone, part in PARTS.items())
+    text = SAMPLE.read_text()
+    place = text.index("\n  name: search\n")
+    head, found, rest = text[:place].rpartition("topology-mode: Auto}")
+    assert found
+    file = folder / "cluster.yaml"
+    file.write_text(f"{head}topology-mode: Auto, zoneward.dev/demand: '{written}'}}{rest}{text[place:]}")
+    return file
 
 
 def demand_of(zoneward: Commands, *arguments: str | Path) -> dict[str, float]:
@@ -110,3 +123,46 @@ def test_current_kubernetes_decides_by_cpu(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "--compat", "upstream", "--demand", "even")
     assert result.status == 2
     assert "--demand: expected cpu with --compat upstream: Kubernetes decides by CPU" in result.err
+
+
+def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
+    file = cluster_with_demand(tmp_path)
+    for options in ((), ("--demand", "even")):
+        result = zoneward("plan", "-q", "-f", file, "shop/search", "shop/catalog", "-o", "json", *options)
+        found, other = json.loads(result.out)["decisions"]
+        assert {zone: each["demand"] for zone, each in found["zones"].items()} == pytest.approx(PARTS)
+        assert other["zones"]["eu-central-1a"]["demand"] < 0.5
+        assert {
+            key: value
+            for rule in found["rules"]
+            if rule["rule"] == "demand-annotation"
+            for key, value in rule.items()
+            if key != "detail"
+        } == {"rule": "demand-annotation", "passed": True}
+    upstream = zoneward("plan", "-q", "-f", file, "shop/search", "-o", "json", "--compat", "upstream")
+    (decision,) = json.loads(upstream.out)["decisions"]
+    assert decision["zones"]["eu-central-1a"]["demand"] < 0.5, "Kubernetes does not read it"
+    (explained,) = json.loads(zoneward("explain", "-q", "-f", file, "shop/search", "-o", "json").out)["families"]
+    assert {zone: each["demand"] for zone, each in explained["planned"]["zones"].items()} == pytest.approx(PARTS)
+    (compared,) = json.loads(zoneward("compare", "-q", "-f", file, "shop/search", "-o", "json").out)["services"]
+    own_zone = next(each for each in compared["approaches"] if each["approach"] == "PreferSameZone")
+    assert own_zone["maxOverload"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("value", "problem"), [("banana", "it counts as not set"), ("nowhere=1", None)])
+def test_check_finds_what_cannot_be_read(zoneward: Commands, tmp_path: Path, value: str, problem: str | None) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(re.sub(r"(topology-mode: Auto)\}", rf"\1, zoneward.dev/demand: {value}}}", SAMPLE.read_text()))
+    findings = json.loads(zoneward("check", "-q", "-f", file, "-o", "json").out)["findings"]
+    found = [each["message"] for each in findings if "zoneward.dev/demand" in each["message"]]
+    assert all(problem in each for each in found) if problem else not found
+    assert bool(found) == (problem is not None)
+
+
+def test_an_anonymized_snapshot_has_the_same_demand(zoneward: Commands, tmp_path: Path) -> None:
+    file, anonymized = cluster_with_demand(tmp_path), tmp_path / "anonymized.json"
+    assert zoneward("snapshot", "-q", "-f", file, "shop/search", "--anonymize", "-o", anonymized).status == 0
+    assert "eu-central-1a=70%" in file.read_text()
+    (decision,) = json.loads(zoneward("plan", "-q", "-f", anonymized, "-o", "json").out)["decisions"]
+    assert sorted(each["demand"] for each in decision["zones"].values()) == pytest.approx(sorted(PARTS.values()))
+    assert any(rule["rule"] == "demand-annotation" and rule["passed"] for rule in decision["rules"])

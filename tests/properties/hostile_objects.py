@@ -48,6 +48,7 @@ ANNOTATIONS: Final = (
     "endpointslice.kubernetes.io/subsetting",
     "zoneward.dev/heuristic",
     "endpoints.kubernetes.io/last-change-trigger-time",
+    "zoneward.dev/demand",
     "zoneward.dev/zones",
     "zoneward.dev/zone-weights",
 )

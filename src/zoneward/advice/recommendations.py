@@ -194,7 +194,7 @@ def _in_force(
     found = traffic_now(
         service,
         slices=slices,
-        demand=cluster_state.demand,
+        demand=cluster_state.for_service(service).demand,
         node_proxies=node_proxies,
         gates=cluster_state.configuration.gates,
     )

@@ -111,7 +111,7 @@ class ServiceInput:
                 state,
                 demand=demand_of(nodes, state.configuration),
                 node_zones={node.metadata.name: node_zone(node) for node in nodes},
-            )
+            ).for_service(service)
         return ServiceInput(service, nodes, pods, slices, state, self.taken)
 
     def as_upstream(self) -> "ServiceInput":

@@ -79,7 +79,7 @@ def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
             snapshot.nodes,
             snapshot.pods_of(service),
             snapshot.slices_of(service),
-            cluster.cluster_state,
+            cluster.cluster_state.for_service(service),
             cluster.taken.get(service.metadata.namespace, ()),
         )
 

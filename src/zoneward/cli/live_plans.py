@@ -177,7 +177,7 @@ class LivePlans:
         self.now[key] = traffic_now(
             service,
             slices=slices,
-            demand=self.cluster_state.demand,
+            demand=self.cluster_state.for_service(service).demand,
             node_proxies=self.node_proxies,
             gates=self._configuration.gates,
         )

@@ -55,7 +55,7 @@ class SelectedServices:
         return traffic_now(
             service,
             slices=self.snapshot.slices_of(service),
-            demand=self.cluster_state.demand,
+            demand=self.cluster_state.for_service(service).demand,
             node_proxies=self.node_proxies,
             gates=self.configuration.gates,
         )

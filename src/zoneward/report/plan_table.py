@@ -386,7 +386,7 @@ def _goes_to(
         why = _why_ignored(tuple(kind for kind, _ in ignoring), whole=whole)
         return Text("all zones", "yellow").append(f": {why}", "default")
     goes_to = _DESTINATIONS.get(heuristic, f"zone groups: {heuristic}")
-    if heuristic == "ProportionalZoneCPU" and demand.unit != "milliCPU":
+    if heuristic == "ProportionalZoneCPU" and family.cluster_state.demand.unit != "milliCPU":
         goes_to = "zones by their demand"
     text = Text(goes_to, "green")
     if whole:

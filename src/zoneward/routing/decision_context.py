@@ -7,7 +7,8 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import EndpointIndex
-from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.request.annotations import check_demand
+from zoneward.routing.request.approach import RequestedApproach, requested_approach, with_problem
 from zoneward.routing.rules import Reason, RuleLog, counted
 from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.routing.zone_weights import ZoneWeights
@@ -35,8 +36,15 @@ class DecisionContext:
         self.in_force = in_force
         self.configuration = configuration
         self.rules = RuleLog()
-        self.request = requested_approach(service, configuration, self.rules)
+        self.request = self._read_request()
         self.hints = self.request.hints or configuration.hints
+
+    def _read_request(self) -> RequestedApproach:
+        request = requested_approach(self.service, self.configuration, self.rules)
+        if request.heuristic is None or self.configuration.upstream:
+            return request
+        problem = check_demand(self.service, self.demand, self.rules)
+        return request if problem is None else with_problem(request, Reason.UNKNOWN_VALUE, problem)
 
     # --- rules of several approaches: the refusal where one is not met, or None ---------------------------------------
 

@@ -166,6 +166,13 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
     return replace(cpu.by_count, without_cpu=())
 
 
+def in_parts(demand: Demand, parts: Mapping[str, Fraction] | None) -> Demand:
+    """The same Nodes with the parts of zones that a Service names; as it is where it names none with a Node."""
+    located = {node.zone for node in demand.nodes}
+    known = {zone: part for zone, part in (parts or {}).items() if zone in located and part}
+    return _in_parts(demand, known, "parts") if known else demand
+
+
 def _in_parts(demand: Demand, parts: Mapping[str, Fraction], unit: Literal["even", "parts"]) -> Demand:
     """The same Nodes with other weights: those of a zone share its part as they shared its demand."""
     whole = sum(parts.values())

@@ -1,13 +1,14 @@
 """What all Services of a cluster share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import Demand
+from zoneward.routing.demand import Demand, in_parts
+from zoneward.routing.request.annotations import demand_parts
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, proxy_name_of
 from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
 
@@ -30,6 +31,13 @@ class ClusterState:
 
     labelled_consumer: Consumer = ZONEWARD
     """That of Services with the label ``service-proxy-name``."""
+
+    def for_service(self, service: Service) -> "ClusterState":
+        """The same with the demand of a Service that says where its traffic starts. Kubernetes does not read that."""
+        if self.configuration.upstream:
+            return self
+        demand = in_parts(self.demand, demand_parts(service))
+        return self if demand is self.demand else replace(self, demand=demand)
 
     def consumers_of(self, service: Service) -> tuple[ConsumerDemand, ...]:
         """Demand by the kind of proxy that reads the slices of a Service where it starts."""

@@ -128,6 +128,7 @@ def compare_service(
     by_name = {each.metadata.name: each for each in slices}
     requests = [("", service), *((approach, as_if_requested(service, approach)) for approach in approaches)]
     families: dict[str, list[ComparedApproach]] = {}
+    cluster_state = cluster_state.for_service(service)
     if is_managed(service):
         collected = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
         for endpoints in collected.endpoints:

@@ -191,15 +191,16 @@ def plan_family(
 
     With a ``state``, only what may have changed since its last plan goes through the steps after the decision.
     """
+    own = cluster_state.for_service(service)
     decision = decide(
         service,
         endpoints.index,
-        demand=cluster_state.demand,
+        demand=own.demand,
         in_force=existing.in_force,
         configuration=cluster_state.configuration,
     )
     return plan_decision(
-        decision, endpoints, existing, service, cluster_state, trigger_time=trigger_time, taken=taken, state=state
+        decision, endpoints, existing, service, own, trigger_time=trigger_time, taken=taken, state=state
     )
 
 
@@ -337,6 +338,7 @@ def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_st
         return ServicePlan(service, (), (), (), surplus=own)
     replaced, others = existing.replaced_and_others()
     listed = (*own, *replaced, *others)
+    state = cluster_state.for_service(service)
     families = []
     for address_type in sorted({each.address_type for each in listed}) or address_types(service)[:1]:
         seen = tuple(each for each in listed if each.address_type == address_type)
@@ -345,5 +347,5 @@ def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_st
             managers=managers_of(seen),
             rules=rules_of_others(seen),
         )
-        families.append(FamilyPlan(service, address_type, decision, SliceChanges(), (), seen, cluster_state))
+        families.append(FamilyPlan(service, address_type, decision, SliceChanges(), (), seen, state))
     return ServicePlan(service, tuple(families), (), ())

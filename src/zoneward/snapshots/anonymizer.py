@@ -16,6 +16,7 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
+from zoneward.kube.demand_text import parse_demand
 from zoneward.kube.objects import (
     Affinity,
     Condition,
@@ -179,6 +180,8 @@ class _Anonymizer:
             return value if public_values.is_number(value) else self._name("unknown", value)
         if key == names.APPROACH_ANNOTATION:
             return value if self._is_in_force(value) else self._name("unknown", value)
+        if key == names.DEMAND_ANNOTATION:
+            return self._demand(value)
         if key == names.ZONES_ANNOTATION:
             return ",".join(map(self._weighed, value.split(",")))
         if key == names.ZONE_WEIGHTS_ANNOTATION:
@@ -202,6 +205,13 @@ class _Anonymizer:
         """``a`` or ``a=0.75``; what is no number stays none."""
         zone, equals, weight = part.partition("=")
         return self._name("zone", zone) + equals + (weight if not weight or public_values.is_number(weight) else "x")
+
+    def _demand(self, value: str) -> str:
+        """Parts of zones; what is invalid stays so."""
+        if parse_demand(value) is None:
+            return self._name("unknown", value)
+        parts = (part.partition("=") for part in value.split(","))
+        return ",".join(f"{self._name('zone', zone.strip())}={part.strip()}" for zone, _, part in parts)
 
     def _zone_weights(self, value: str) -> str:
         """Weights of zones; what is invalid stays so."""

@@ -14,7 +14,7 @@ from tests.clusters import Cluster, endpoint_answers
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize
-from zoneward.kube.names import NODE_EXCLUDED_LABELS
+from zoneward.kube.names import DEMAND_ANNOTATION, NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
@@ -94,6 +94,27 @@ def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, d
     for differs, may in differences(data, cluster):
         assert may or not differs
         event(f"differs: {differs}, may: {may}")
+
+
+@examples(40)
+@given(
+    clusters(setting=BALANCED, others=False, tidy=True),
+    st.sampled_from(("zone-1=1,zone-2=1", "zone-1=50%,zone-2=30%,zone-3=20%", "zone-8=1", "banana")),
+    st.data(),
+)
+def test_no_service_with_its_own_demand_keeps_a_decision_that_nodes_have_changed(
+    cluster: Cluster, written: str, data: st.DataObject
+) -> None:
+    meta = cluster.service.metadata
+    annotations = {**(meta.annotations or {}), DEMAND_ANNOTATION: written}
+    service = replace(cluster.service, metadata=replace(meta, annotations=annotations))
+    settled = cluster.with_(configuration=changed(cluster.configuration, upstream=False), service=service).settled()
+    later = settled.with_(nodes=data.draw(other_nodes(settled.nodes)))
+    old, new = settled.cluster_state.demand, later.cluster_state.demand
+    for before, after in zip(settled.plan().families, later.plan().families, strict=True):
+        state = changed(state_of(settled, before), has_own_demand=True)
+        if not services_to_requeue([(("ns", "svc"), [state])], old=old, new=new, configuration=settled.configuration):
+            assert outcome(before.decision) == outcome(after.decision)
 
 
 @examples(40)

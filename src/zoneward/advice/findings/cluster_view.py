@@ -75,9 +75,8 @@ def view_service(
     current: Mapping[str, CurrentTraffic] = {}
     if node_proxies is not None and slices:
         gates = cluster_state.configuration.gates
-        current = traffic_now(
-            service, slices=slices, demand=cluster_state.demand, node_proxies=node_proxies, gates=gates
-        )
+        demand = cluster_state.for_service(service).demand
+        current = traffic_now(service, slices=slices, demand=demand, node_proxies=node_proxies, gates=gates)
     return ServiceView(service, plan, pods, slices, current)
 
 

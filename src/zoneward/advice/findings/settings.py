@@ -19,6 +19,7 @@ from zoneward.advice.findings.codes import (
 )
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
+from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand
 from zoneward.kube.near_names import near_names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS, find_heuristic
@@ -64,7 +65,7 @@ _VALUES: Final = {
 }
 """Values that a misspelt one may have been meant as. Nothing is accepted or refused by them."""
 _ANNOTATIONS: Final = frozenset(
-    (*_TOPOLOGY, names.SUBSETTING_ANNOTATION, names.SUBSETTING_ALGORITHM_ANNOTATION, *_NUMBERS)
+    (*_TOPOLOGY, names.SUBSETTING_ANNOTATION, names.SUBSETTING_ALGORITHM_ANNOTATION, *_NUMBERS, names.DEMAND_ANNOTATION)
 )
 _KNOWN_ANNOTATIONS: Final = _ANNOTATIONS | {*ADOPTION_MARKS}
 _LONGEST: Final = 100
@@ -77,6 +78,7 @@ def setting_findings(view: ClusterView) -> Iterator[Finding]:
     """The settings of each Service as they are: ``--what-if`` changes none of them."""
     for service in view.services:
         yield from _values(service, view.cluster_state.configuration)
+        yield from _demand(service)
         yield from _deprecated(service, view)
         yield from _misspelt_annotations(service)
         yield from _two_settings(service, view.cluster_state.configuration)
@@ -110,6 +112,13 @@ def _values(view: ServiceView, configuration: Configuration) -> Iterator[Finding
         if text is not None and number.parse(text) is None:
             message = f"{name}: {quote_value(text)} is not {number.expected}: the configured number is used"
             yield UNKNOWN_VALUE.finding(view.object, message)
+
+
+def _demand(view: ServiceView) -> Iterator[Finding]:
+    text = (view.service.metadata.annotations or {}).get(names.DEMAND_ANNOTATION)
+    if text is not None and parse_demand(text) is None:
+        message = f"{names.DEMAND_ANNOTATION}: {quote_value(text)} is not {DEMAND_EXPECTED}: it counts as not set"
+        yield UNKNOWN_VALUE.finding(view.object, message)
 
 
 def _unknown(view: ServiceView, name: str, value: str, then: str) -> Finding:

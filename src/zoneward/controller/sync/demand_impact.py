@@ -32,7 +32,8 @@ class DecisionSummary:
 
     ``endpoints`` is the number of ready endpoints, each address once. Where hints balance load, ``allocation`` is the
     decision's, ``consumed`` the number of endpoints that each zone consumes, and ``hints_settings`` the decision's
-    settings. ``has_zoneless``: some endpoint has no zone, or a zone without demand.
+    settings. ``has_zoneless``: some endpoint has no zone, or a zone without demand. ``has_own_demand``: the Service
+    says where its traffic starts, and only the zones of Nodes matter.
     """
 
     approach: Approach
@@ -44,9 +45,12 @@ class DecisionSummary:
     allocation: Allocation | None = None
     hints_settings: HintsSettings | None = None
     has_zoneless: bool = False
+    has_own_demand: bool = False
 
 
-def summarize(decision: Decision, *, shared_addresses: int = 0, has_zoneless: bool = False) -> DecisionSummary:
+def summarize(
+    decision: Decision, *, shared_addresses: int = 0, has_zoneless: bool = False, has_own_demand: bool = False
+) -> DecisionSummary:
     """Summarize a decision; ``shared_addresses`` is the number of ready endpoints whose address another one has too.
 
     A decision as upstream takes it has no allocation: the caller adds what the hints of its slices say.
@@ -63,6 +67,7 @@ def summarize(decision: Decision, *, shared_addresses: int = 0, has_zoneless: bo
         allocation=allocation,
         hints_settings=decision.hints_settings,
         has_zoneless=has_zoneless,
+        has_own_demand=has_own_demand,
     )
 
 
@@ -88,7 +93,7 @@ def may_differ(state: DecisionSummary, *, old: Demand, new: Demand, configuratio
     heuristic = HEURISTICS.get(state.heuristic or "")
     if heuristic is None or state.reason is Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL:
         return False
-    if heuristic is BALANCED:
+    if heuristic is BALANCED or state.has_own_demand:
         return _inputs(old) != _inputs(new)
     if not heuristic.subsets:
         if not heuristic.balances:

@@ -13,7 +13,7 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
-from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.kube.names import DEMAND_ANNOTATION, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -154,8 +154,10 @@ class ServiceStates:
         else:
             self._apply_changes(key, state, service)
         plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
+        has_own_demand = DEMAND_ANNOTATION in (service.metadata.annotations or {})
         self._summaries[key] = tuple(
-            _summary_of(family.decision, self._cluster_state.demand) for family in plan.families
+            _summary_of(family.decision, family.cluster_state.demand, has_own_demand=has_own_demand)
+            for family in plan.families
         )
         return plan
 
@@ -208,16 +210,21 @@ def _name(each: LivePod | EndpointSlice) -> str:
     return each.metadata.name
 
 
-def _summary_of(decision: Decision, demand: Demand) -> DecisionSummary:
+def _summary_of(decision: Decision, demand: Demand, *, has_own_demand: bool) -> DecisionSummary:
     assignment = decision.assignment
     if assignment is None:
-        return summarize(decision, has_zoneless=True)
+        return summarize(decision, has_zoneless=True, has_own_demand=has_own_demand)
     endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
     buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
     has_zoneless = any(bucket.zone not in zones for bucket in buckets) or any(
         (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
     )
-    return summarize(decision, shared_addresses=len(endpoint_index.shared_address), has_zoneless=has_zoneless)
+    return summarize(
+        decision,
+        shared_addresses=len(endpoint_index.shared_address),
+        has_zoneless=has_zoneless,
+        has_own_demand=has_own_demand,
+    )
 
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)

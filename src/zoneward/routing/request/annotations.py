@@ -9,9 +9,11 @@ from fractions import Fraction
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import find_heuristic
 from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, is_starting_threshold
+from zoneward.routing.demand import Demand
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED, parse_max_overload, read_share
 
@@ -99,6 +101,31 @@ STARTING_THRESHOLD: Final = NumberAnnotation(
     STARTING_THRESHOLD_EXPECTED,
     _parse_starting_threshold,
 )
+
+
+def demand_parts(service: Service) -> dict[str, Fraction] | None:
+    """What a Service says of where its traffic starts; None where it says nothing that can be read."""
+    text = (service.metadata.annotations or {}).get(names.DEMAND_ANNOTATION)
+    return None if text is None else parse_demand(text)
+
+
+def check_demand(service: Service, demand: Demand, rules: RuleLog) -> str | None:
+    """What is wrong with the annotation of demand, where it is not valid. ``demand`` is what decides."""
+    text = (service.metadata.annotations or {}).get(names.DEMAND_ANNOTATION)
+    if text is None:
+        return None
+    parts = parse_demand(text)
+    setting = f"{names.DEMAND_ANNOTATION}: {quote_value(text)}"
+    unknown = sorted(set(parts or ()) - {*demand.zones, *demand.idle_zones})
+    if parts is None:
+        problem = f"{setting} is not {DEMAND_EXPECTED}, so it counts as not set"
+    elif unknown:
+        problem = f"{setting}: no ready Node is in {quote_value(unknown[0])}, which counts for nothing"
+    else:
+        rules.record("demand-annotation", True, setting)
+        return None
+    rules.record("demand-annotation", False, problem)
+    return problem
 
 
 def read_number(

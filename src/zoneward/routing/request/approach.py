@@ -122,7 +122,7 @@ def _refused(reason: Reason, detail: str) -> RequestedApproach:
     )
 
 
-def _with_problem(requested: RequestedApproach, reason: Reason, detail: str) -> RequestedApproach:
+def with_problem(requested: RequestedApproach, reason: Reason, detail: str) -> RequestedApproach:
     """The same with one more setting that Zoneward does not accept; its detail comes first."""
     if requested.accepted is False:
         detail = f"{detail}; {requested.accepted_detail}"
@@ -135,7 +135,7 @@ def _with_problem_of(requested: RequestedApproach, other: RequestedApproach) -> 
         return requested
     if requested.heuristic is None:
         return other if requested.refusal is None else requested
-    return _with_problem(requested, other.accepted_reason, other.accepted_detail)
+    return with_problem(requested, other.accepted_reason, other.accepted_detail)
 
 
 def _check_gates(
@@ -240,7 +240,7 @@ def _subsetting(
         accepted_detail=detail,
         starting_threshold=threshold,
     )
-    return _with_problem(requested, Reason.UNKNOWN_VALUE, "; ".join(problems)) if problems else requested
+    return with_problem(requested, Reason.UNKNOWN_VALUE, "; ".join(problems)) if problems else requested
 
 
 # --- hints ------------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def _from_hints_settings(service: Service, configuration: Configuration, rules: 
         return requested
     if requested.heuristic is None:
         return _refused(Reason.UNKNOWN_VALUE, unknown)
-    return _with_problem(requested, Reason.UNKNOWN_VALUE, unknown)
+    return with_problem(requested, Reason.UNKNOWN_VALUE, unknown)
 
 
 def _record_overridden_hints(service: Service, configuration: Configuration, rules: RuleLog) -> None:
@@ -330,4 +330,4 @@ def _with_own_number(
         requested = replace(requested, hints=replace(configured, start_threshold=start, keep_threshold=keep))
     else:
         return requested
-    return requested if problem is None else _with_problem(requested, Reason.UNKNOWN_VALUE, problem)
+    return requested if problem is None else with_problem(requested, Reason.UNKNOWN_VALUE, problem)
