@@ -154,31 +154,26 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
     """
     cpu = compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu)
     settings = configuration.demand
-    located = {node.zone for node in cpu.nodes if node.zone is not None}
-    parts = {zone: part for zone, part in settings.zones if zone in located and part}
-    if parts:
-        return _in_parts(cpu, parts, "parts")
-    if settings.zones or settings.source == "cpu":
-        return cpu
+    if settings.zones:
+        return in_parts(cpu, dict(settings.zones))
     if settings.source == "even":
-        return _in_parts(cpu, dict.fromkeys(sorted(located), Fraction(1)), "even") if located else cpu
-    # The CPU of Nodes does not matter any more, and so it does not matter where it is missing.
-    return replace(cpu.by_count, without_cpu=())
+        return in_parts(cpu, {node.zone: Fraction(1) for node in cpu.nodes if node.zone is not None}, unit="even")
+    if settings.source == "nodes":
+        # The CPU of Nodes does not matter any more, and so it does not matter where it is missing.
+        return replace(cpu.by_count, without_cpu=())
+    return cpu
 
 
-def in_parts(demand: Demand, parts: Mapping[str, Fraction] | None) -> Demand:
-    """The same Nodes with the parts of zones that a Service names; as it is where it names none with a Node."""
+def in_parts(demand: Demand, parts: Mapping[str, Fraction], *, unit: Literal["even", "parts"] = "parts") -> Demand:
+    """The same Nodes with other weights: those of a zone share its part as they shared its demand. As it is where no
+    zone with a part has a Node.
+    """
     located = {node.zone for node in demand.nodes}
-    known = {zone: part for zone, part in (parts or {}).items() if zone in located and part}
-    return _in_parts(demand, known, "parts") if known else demand
-
-
-def _in_parts(demand: Demand, parts: Mapping[str, Fraction], unit: Literal["even", "parts"]) -> Demand:
-    """The same Nodes with other weights: those of a zone share its part as they shared its demand."""
-    whole = sum(parts.values())
-    weights = {zone: max(1, round(part / whole * _PARTS)) for zone, part in sorted(parts.items())}
-    if unit == "even":
-        weights = dict.fromkeys(weights, _PARTS)
+    known = {zone: part for zone, part in sorted(parts.items()) if zone in located and part}
+    if not known:
+        return demand
+    whole = sum(known.values())
+    weights = {zone: max(1, round(part / whole * _PARTS)) for zone, part in known.items()}
     by_zone: dict[str, list[NodeDemand]] = {}
     for node in demand.nodes:
         by_zone.setdefault(node.zone or "", []).append(node)

@@ -34,10 +34,10 @@ class ClusterState:
 
     def for_service(self, service: Service) -> "ClusterState":
         """The same with the demand of a Service that says where its traffic starts. Kubernetes does not read that."""
-        if self.configuration.upstream:
+        parts = demand_parts(service)
+        if parts is None or self.configuration.upstream:
             return self
-        demand = in_parts(self.demand, demand_parts(service))
-        return self if demand is self.demand else replace(self, demand=demand)
+        return replace(self, demand=in_parts(self.demand, parts))
 
     def consumers_of(self, service: Service) -> tuple[ConsumerDemand, ...]:
         """Demand by the kind of proxy that reads the slices of a Service where it starts."""
