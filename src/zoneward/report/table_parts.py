@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Final
 
 from rich.console import Group
@@ -83,12 +83,13 @@ class TableParts:
                 rows = 0
             part.append(group)
             rows += len(group)
+        head = self._head()
         for number, part in enumerate(parts, start=1):
             label = title if len(parts) == 1 else f"{title}, part {number} of {len(parts)}"
             height = _ROW_HEIGHT * sum(map(len, part))
             yield tag(
                 "div",
-                table(self._head(), part, label=label, class_="parts"),
+                table(head, part, label=label, class_="parts"),
                 class_="part",
                 style=f"contain-intrinsic-size: auto {height}px",
             )
@@ -111,16 +112,13 @@ class TableParts:
         return longest if self.columns[place] in self.right else round(longest * _LETTER)
 
     def _grouped_rows(self) -> Iterator[list[Markup]]:
-        number = 0
-
-        def group(cells: Sequence[StyledText]) -> int:
-            nonlocal number
-            number += bool(cells[0].plain)
-            return number
-
-        for _, rows in groupby(self.rows, group):
-            members = list(rows)
-            width = str(len(self.columns) - 1)
+        groups: list[list[Sequence[StyledText]]] = []
+        for cells in self.rows:
+            if cells[0].plain:
+                groups.append([])
+            groups[-1].append(cells)
+        width = str(len(self.columns) - 1)
+        for members in groups:
             title = tag("th", tag("bdi", members[0][0].plain), colspan=width, scope="rowgroup")
             yield [tag("tr", title), *(_row(cells[1:]) for cells in members)]
 
