@@ -3,20 +3,19 @@
 import html
 import json
 import re
-import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.report.test_simulation_page import CHROMIUM
 
 from zoneward.cli.main import run
 from zoneward.report.html import page, tag
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 AXE: Final = files("axe_core_python").joinpath("axe.min.js")
 PAGES: Final = {
     "plan": ("plan", "--sample", "--without-zone", "eu-central-1a"),

@@ -6,14 +6,14 @@ from msgspec.structs import replace
 from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
-from zoneward.report.plan_table import plan_table
+from zoneward.report.plan_table import plan_parts
 from zoneward.report.terminal_text import render_text
 
 
 def lines_of(cluster: Cluster, *, width: int = 100, wide: bool = False) -> list[str]:
     demand = cluster.cluster_state.demand
-    table = plan_table([cluster.plan()], demand=demand, configuration=cluster.configuration, width=width, wide=wide)
-    return render_text(table, color=False, width=width).splitlines()
+    parts = plan_parts([cluster.plan()], demand=demand, configuration=cluster.configuration, wide=wide)
+    return render_text(parts.for_terminal(width), color=False, width=width).splitlines()
 
 
 def cluster_in(zones: str, setting: str | None = "Auto") -> Cluster:

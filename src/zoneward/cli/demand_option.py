@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Final, get_args
 
 from zoneward.kube.input_error import ConfigurationError, InputError, show
+from zoneward.kube.input_files import read_limited
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.yaml_documents import read_document
 from zoneward.routing.configuration import DemandSettings, DemandSource, read_demand_parts
 from zoneward.routing.rules import listed
 
 SOURCES: Final[tuple[str, ...]] = get_args(DemandSource)
+_WHAT: Final = "file of demand"
 _MOST_MIB: Final = 1
 """A line for each zone: a larger file is something else."""
 
@@ -32,7 +34,7 @@ def read_demand(value: str) -> DemandSettings:
 
 
 def _from_yaml(file: str) -> tuple[tuple[str, Fraction], ...]:
-    document = read_document(file, what="file of demand", most=_MOST_MIB)
+    document = read_document(file, what=_WHAT, most=_MOST_MIB)
     if not isinstance(document, dict):
         raise InputError(file, f"expected a map from zones to parts of the traffic, got {show(document)}")
     try:
@@ -44,8 +46,8 @@ def _from_yaml(file: str) -> tuple[tuple[str, Fraction], ...]:
 def _from_csv(file: str) -> tuple[tuple[str, Fraction], ...]:
     """Lines of a zone and its part; a first line ``zone,...`` is a heading."""
     try:
-        text = Path(file).read_bytes()[: (_MOST_MIB << 20) + 1].decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_limited(file, what=_WHAT, most=_MOST_MIB).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise InputError(file, "expected a readable file of UTF-8") from error
     parts: dict[str, object] = {}
     try:

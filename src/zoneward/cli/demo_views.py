@@ -217,14 +217,11 @@ class DemoScreen:
 
 def _table(story: DemoStory, cache: InformerCache, width: int) -> Sequence["RenderableType"]:
     """The table as other commands print it, in parts, without the last line, which is about their options."""
-    from rich.console import Group
-
-    from zoneward.report.plan_table import plan_table
+    from zoneward.report.plan_table import plan_parts
     from zoneward.report.terminal_text import StyledText, join_lines
 
-    table = plan_table(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration(), width=width)
-    assert isinstance(table, Group)
-    *above, legend = table.renderables
+    parts = plan_parts(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration())
+    *above, legend = parts.for_terminal(width).renderables
     assert isinstance(legend, StyledText)
     return *above, join_lines(legend.split("\n")[:-1])
 

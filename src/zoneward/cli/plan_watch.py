@@ -277,21 +277,20 @@ class WatchText(_WatchStream):
             await self._print("".join(f"{printable(change_text(change, now=now))}\n" for change in changes))
 
     async def show_complete(self) -> None:
-        from zoneward.report.plan_table import plan_table
+        from zoneward.report.plan_table import plan_parts
         from zoneward.report.terminal_text import render_text
 
         plans, width = self._plans, table_width(wide=self._wide)
-        table = plan_table(
+        parts = plan_parts(
             [plans[key] for key in plans.order],
             demand=plans.cluster_state.demand,
             configuration=plans.cluster_state.configuration,
             now=plans.now,
             node_proxies=plans.node_proxies,
-            width=width,
             wide=self._wide,
         )
         self._is_complete = True
-        await self._print(render_text(table, color=wants_color(self._options), width=width))
+        await self._print(render_text(parts.for_terminal(width), color=wants_color(self._options), width=width))
 
     async def _print(self, text: str) -> None:
         await self._stream.write(text.encode())

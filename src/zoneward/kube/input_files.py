@@ -80,6 +80,18 @@ def read_small(path: str | Path, *, most: int) -> bytes:
         return stream.read(most + 1)
 
 
+def read_limited(file: str, *, what: str, most: int) -> bytes:
+    """A file of at most so many MiB. Raises InputError; ``what`` is what the file should be."""
+    try:
+        data = read_small(file, most=most << 20)
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(file, f"expected a readable file, got: {problem}") from error
+    if len(data) > most << 20:
+        raise InputError(file, f"expected a {what}, got more than {most} MiB")
+    return data
+
+
 def _is_named_pipe(descriptor: int) -> bool:
     status = os.fstat(descriptor)
     if not stat.S_ISFIFO(status.st_mode):

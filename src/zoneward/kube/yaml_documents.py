@@ -27,7 +27,7 @@ from yaml.events import (
 )
 
 from zoneward.kube.input_error import InputError, MalformedText, show
-from zoneward.kube.input_files import read_small
+from zoneward.kube.input_files import read_limited
 from zoneward.kube.struct_decoder import FieldTree
 
 Take = Callable[[str, object], object]
@@ -80,14 +80,7 @@ def read_document(file: str, *, what: str, most: int) -> object:
 
     ``what`` is what the file should be, ``most`` how many MiB that may have.
     """
-    try:
-        data = read_small(file, most=most << 20)
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(file, f"expected a readable file, got: {problem}") from error
-    if len(data) > most << 20:
-        raise InputError(file, f"expected a {what}, got more than {most} MiB")
-    return one_document(file, data)
+    return one_document(file, read_limited(file, what=what, most=most))
 
 
 def one_document(source: str, data: bytes) -> object:

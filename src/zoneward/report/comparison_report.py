@@ -13,7 +13,7 @@ from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import JsonView, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.slices.comparison import ComparedApproach, ServiceComparison, TrafficNumbers
@@ -478,5 +478,4 @@ def _total_note(row: TotalView, *, is_top: bool) -> Text:
 def _percent(share: float | None, *, plus: bool = False) -> Text:
     if share is None:
         return _text("-", "dim")
-    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
-    return _text(f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}")
+    return _text(whole_percent(share, plus=plus))

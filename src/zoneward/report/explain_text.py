@@ -13,7 +13,7 @@ from zoneward.advice.explanation import Explanation, FamilyExplanation, Verified
 from zoneward.kube.safe_text import printable
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
 from zoneward.report.plan_table import short_names
-from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, render_text
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, render_text, whole_percent
 from zoneward.routing.rules import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
@@ -96,8 +96,7 @@ def describe_load_change(family: FamilyExplanation) -> str:
     """The load after a change of the cluster, against the one before; empty where nothing is to be compared."""
     if family.load_change is None:
         return ""
-    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
-    return f"its load {round(family.load_change.change, 2) + 0.0:+.0%} against the busiest one's before the change"
+    return f"its load {whole_percent(family.load_change.change)} against the busiest one's before the change"
 
 
 def _labelled(label: str, lines: list[StyledText]) -> list[StyledText]:

@@ -5,8 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from rich.console import RenderableType
-
 from zoneward.advice.load_change import PlansBefore, load_change
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, ignoring_proxies
@@ -16,7 +14,7 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.report.plan_json import count_slices
 from zoneward.report.slice_manifests import deleted_slices
 from zoneward.report.table_parts import TableParts
-from zoneward.report.terminal_text import StyledText, Text, join_wrapped
+from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -69,34 +67,6 @@ _SHORT_REASONS = {
     Reason.BEING_DELETED: "being deleted",
 }
 """A few words for one line; ``-o wide`` and the rules have the numbers."""
-
-
-def plan_table(
-    plans: Sequence[ServicePlan],
-    *,
-    demand: Demand,
-    configuration: Configuration,
-    width: int,
-    now: Mapping[ObjectKey, Mapping[str, CurrentTraffic]] = _NOTHING_KNOWN,
-    node_proxies: NodeProxies | None = None,
-    wide: bool = False,
-    known_zones: Collection[str] = (),
-    measured: TrafficMeasurements | None = None,
-    before: PlansBefore | None = None,
-) -> RenderableType:
-    """`plan_parts` in ``width`` columns."""
-    parts = plan_parts(
-        plans,
-        demand=demand,
-        configuration=configuration,
-        now=now,
-        node_proxies=node_proxies,
-        wide=wide,
-        known_zones=known_zones,
-        measured=measured,
-        before=before,
-    )
-    return parts.for_terminal(width)
 
 
 def plan_parts(
@@ -326,10 +296,7 @@ def _load(family: FamilyPlan, before: PlansBefore, configuration: Configuration)
 
 
 def _growth(change: float | None, configuration: Configuration) -> StyledText:
-    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
-    return (
-        Text("-", "dim") if change is None else Text(f"{round(change, 2) + 0.0:+.0%}", _colour(change, configuration))
-    )
+    return Text("-", "dim") if change is None else Text(whole_percent(change), _colour(change, configuration))
 
 
 def _colour(overload: float, configuration: Configuration) -> str:

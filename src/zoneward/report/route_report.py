@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Group, RenderableType
 
 from zoneward.report.plan_json import JsonView
-from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped, whole_percent
 
 
 class PortRoute(JsonView, frozen=True, gc=False):
@@ -75,8 +75,7 @@ def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
 
 
 def _load(change: float | None) -> StyledText:
-    # `+ 0.0` turns the -0.0 of a tiny decrease into 0.0.
-    return Text("-", "dim") if change is None else Text(f"{round(change, 2) + 0.0:+.0%}")
+    return Text("-", "dim") if change is None else Text(whole_percent(change))
 
 
 def _endpoints(each: PortRoute) -> StyledText:

@@ -6,11 +6,11 @@ from itertools import accumulate, chain, takewhile
 from types import MappingProxyType
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic
-from zoneward.report.plan_table import plan_table
+from zoneward.report.plan_table import plan_parts
 from zoneward.report.terminal_text import StyledText, TableText, Terminal, Text, render_lines
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
@@ -44,17 +44,10 @@ def watch_screen(
     """
 
     def table_of(shown: Sequence[ServicePlan]) -> tuple[RenderableType, ...]:
-        group = plan_table(
-            shown,
-            demand=demand,
-            configuration=configuration,
-            now=now,
-            node_proxies=node_proxies,
-            width=terminal.width,
-            wide=wide,
+        parts = plan_parts(
+            shown, demand=demand, configuration=configuration, now=now, node_proxies=node_proxies, wide=wide
         )
-        assert isinstance(group, Group)
-        heading, table, legend = group.renderables
+        heading, table, legend = parts.for_terminal(terminal.width).renderables
         return heading, _mark_rows(table, shown, marked), legend
 
     def lines(what: RenderableType) -> list[str]:
@@ -200,15 +193,8 @@ def demo_screen(
         heads += [_zone_line(each, width) for each in zones]
         heads.append(Text())
     above = list(chain.from_iterable(render_lines(each, terminal) or [""] for each in heads))
-    group = plan_table(
-        plans,
-        demand=demand,
-        configuration=configuration,
-        width=width,
-        known_zones=[each.zone for each in zones],
-    )
-    assert isinstance(group, Group)
-    rows = group.renderables[1]
+    parts = plan_parts(plans, demand=demand, configuration=configuration, known_zones=[each.zone for each in zones])
+    rows = parts.for_terminal(width).renderables[1]
     assert isinstance(rows, TableText)
     table = render_lines(_mark_rows(rows, plans, marked), terminal)
     most = height - len(above) - 1 - _LEAST_LOG

@@ -44,6 +44,11 @@ class Text(rich.text.Text):
         return self
 
 
+def whole_percent(share: float, *, plus: bool = True) -> str:
+    """``+12%``, or ``12%`` without ``plus``. A tiny decrease is no ``-0%``: ``+ 0.0`` turns its -0.0 into 0.0."""
+    return f"{round(share, 2) + 0.0:{'+' if plus else ''}.0%}"
+
+
 def join_lines(texts: Iterable[str | StyledText], style: str = "") -> StyledText:
     """Each in a line of its own."""
     return _LINE_END.join(each if isinstance(each, StyledText) else Text(each, style) for each in texts)

@@ -12,7 +12,7 @@ from zoneward.routing import score
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
 from zoneward.routing.rules import Reason
-from zoneward.routing.selection.endpoint_selection import honored_hints
+from zoneward.routing.selection.endpoint_selection import honored_hints, reads_slice_groups
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
@@ -231,8 +231,8 @@ class _FamilyPlanner:
 
     def _reads_groups(self, service: Service) -> bool:
         state = self._cluster_state
-        gate = state.configuration.gates.topology_aware_subsetting
-        return gate and any(each.consumer.zone_slices != "ignored" for each in state.consumers_of(service))
+        gates = state.configuration.gates
+        return any(reads_slice_groups(each.consumer, gates) for each in state.consumers_of(service))
 
     def _honored(self, decision: Decision, service: Service) -> Hashable:
         """Which hints each kind of proxy honors; None where there are none."""

@@ -205,10 +205,16 @@ def _honors_zone_hints(service: Service, consumer: Consumer) -> bool:
     return annotation[1] not in names.DISABLED_VALUES
 
 
+def reads_slice_groups(consumer: Consumer, gates: FeatureGates) -> bool:
+    """Whether a kind of proxy selects by the groups of slices."""
+    return consumer.zone_slices != "ignored" and gates.topology_aware_subsetting
+
+
 def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, ZoneGroup]:
     """The slice group of every endpoint (by ``id``) that has one for this consumer; the others are for all zones."""
-    if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
+    if not reads_slice_groups(consumer, gates):
         return {}
+    assert consumer.zone_slices != "ignored"
     found: dict[int, ZoneGroup] = {}
     for each in slices:
         group = group_of_slice(each, reads=consumer.zone_slices)
