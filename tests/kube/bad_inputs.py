@@ -97,6 +97,14 @@ _FIRST_DOCUMENTS: list[tuple[bytes, str]] = [
         "List: expected each field once, got one twice",
     ),
     (
+        b'{"items":[\n%s,\n%s\n],"apiVersion":"v1","kind":"List","items":[\n%s,\n%s\n]}' % (GOOD, GOOD, GOOD, GOOD),
+        "List: expected each field once, got one twice",
+    ),
+    (
+        b'{"apiVersion": "v1", "items": [\n  %s,\n  %s\n ], "kind": "Table", "kind": "List"}' % (GOOD, GOOD),
+        "List: expected each field once, got one twice",
+    ),
+    (
         b"kind: Service\nspec: a: b\n",
         "line 2, column 8: malformed YAML: mapping values are not allowed in this context",
     ),

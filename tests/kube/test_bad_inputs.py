@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.kube.bad_inputs import BAD_INPUTS, GOOD
 from tests.kube.documents import DOCUMENTS, FORMS, Document
 
+from zoneward.kube import object_reader
 from zoneward.kube.input_error import InputError
 from zoneward.kube.object_reader import read_objects
 
@@ -53,9 +54,13 @@ def test_whatever_is_done_to_good_input_it_is_read_or_refused_in_one_line(
 ) -> None:
     data = FORMS[form](documents)
     place = round(at * len(data))
-    line = told(data[:place] + added + data[place + removed :])
+    data = data[:place] + added + data[place + removed :]
+    line = told(data)
     assert len(line) <= 300
     assert line.isprintable()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(object_reader, "_LARGE", 0)
+        assert told(data) == line, "as a large file"
 
 
 @given(st.binary())

@@ -148,7 +148,7 @@ JUNK = [
     ("lines", b"y\n" * (BLOCK // 2), f"line 1: {_EXPECTED}, got 'y'"),
     ("words", b"y " * (BLOCK // 2), f"line 1: {_EXPECTED}, got '{('y ' * 15)[:29]}…{' y' * 15}'"),
     ("list", b"- y\n" * (BLOCK // 4), f"line 1: {_EXPECTED}, got '- y'"),
-    ("packed", gzip.compress(bytes(1 << 26)), "byte 0: expected YAML or JSON text, got 0x00"),
+    ("packed", gzip.compress(bytes(1 << 26), 1), "byte 0: expected YAML or JSON text, got 0x00"),
 ]
 
 

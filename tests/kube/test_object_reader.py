@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, to_json, to_list, to_yaml
+from tests.properties.random_clusters import examples
 
 from zoneward.kube import yaml_documents
 from zoneward.kube.object_reader import read_objects
@@ -41,7 +42,7 @@ def service(text: str) -> Service:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=15)
+@examples(15)
 @given(documents=DOCUMENTS)
 def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Document]) -> None:
     found, skipped = objects_and_skipped(FORMS[form](documents))
@@ -53,7 +54,7 @@ def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Docume
 @pytest.mark.parametrize(
     ("kind", "things"), [("Service", SERVICES), ("Node", NODES), ("Pod", PODS), ("EndpointSlice", SLICES)]
 )
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_items_of_a_typed_list_need_not_say_their_kind(
     kind: str, things: st.SearchStrategy[Document], data: st.DataObject

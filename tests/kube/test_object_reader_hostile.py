@@ -106,3 +106,22 @@ def test_every_key_of_a_map_is_found_where_it_stands_twice(pairs: list[tuple[str
     is_twice = len({key for key, _ in pairs} - {"<<"}) < sum(key != "<<" for key, _ in pairs)
     head = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n"
     assert (outcome(f"{head}{to_yaml}".encode()) is None) is is_twice
+
+
+@given(
+    st.lists(st.sampled_from(["apiVersion", "kind", "items", "metadata", "a:b"]), max_size=3),
+    st.integers(0, 3),
+    st.sampled_from([0, 5_000]),
+    st.booleans(),
+)
+@MANY
+def test_every_field_of_a_list_is_found_where_it_stands_twice(
+    more: list[str], services: int, length: int, spaced: bool
+) -> None:
+    service = '{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"}}'
+    values = {"apiVersion": '"v1"', "kind": '"List"', "items": f"[{','.join([service] * services)}]"}
+    fields = ["apiVersion", "items", "kind", *more]
+    space = " " * spaced
+    pairs = (f'"{name}":{space}{values.get(name) or json.dumps({"a": ":" * length})}' for name in fields)
+    is_twice = len(set(fields)) < len(fields) and services > 0
+    assert (outcome(f"{{{','.join(pairs)}}}".encode()) is None) is is_twice

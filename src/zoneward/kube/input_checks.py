@@ -55,11 +55,13 @@ def _in_default(metadata: _Meta) -> _Meta:
 
 
 def _check_pod(pod: Pod) -> None:
-    addresses = [("podIP", pod.status.pod_ip)] if pod.status.pod_ip else []
-    addresses.extend((f"podIPs[{index}].ip", each.ip) for index, each in enumerate(pod.status.pod_ips or ()))
-    for field, address in addresses:
-        if not _ADDRESS.fullmatch(address):
-            raise FieldMismatch(f"status.{field}", "an IP address", show(address))
+    status = pod.status
+    if status.pod_ip and not _ADDRESS.fullmatch(status.pod_ip):
+        raise FieldMismatch("status.podIP", "an IP address", show(status.pod_ip))
+    for index, each in enumerate(status.pod_ips or ()):
+        # The first one stands in both fields.
+        if not (each.ip and each.ip == status.pod_ip) and not _ADDRESS.fullmatch(each.ip):
+            raise FieldMismatch(f"status.podIPs[{index}].ip", "an IP address", show(each.ip))
     for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         for i, container in enumerate(containers or ()):
             for j, port in enumerate(container.ports or ()):

@@ -6,7 +6,7 @@ holds the bytes and the objects: items of a ``List`` are found undecoded in JSON
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Final, TypeVar
 
@@ -34,10 +34,13 @@ from zoneward.kube.proxy_programs import (
     reduce_daemon_set,
     reduce_pod,
 )
+from zoneward.kube.reading_processes import decode_items
 from zoneward.kube.struct_decoder import (
     FieldTree,
+    ObjectHead,
     array_items,
     decode_object,
+    decode_probable,
     field_tree,
     merge_trees,
     object_head,
@@ -58,6 +61,9 @@ _BLANK: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*(?:---[ \t]*\r?\n\s*(?=[{\[]))
 that were put together have a byte order mark where each begins."""
 _NOT_JSON_AFTER: Final = 1 << 20
 """A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
+_GUESSES: Final = 16
+_LARGE: Final = 1 << 24
+"""Text of so many bytes takes a while to go through."""
 
 
 def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[AnyObject]:
@@ -91,7 +97,7 @@ def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str])
 
 
 def _documents(text: bytes | bytearray) -> Iterator[object]:
-    """Undecoded JSON, what YAML gave, a list of either, or None for an empty document."""
+    """Undecoded JSON, the head of a large list, what YAML gave, a list of either, or None for an empty document."""
     end = 0
     while (start := _start(text, end)) < len(text):
         if text[start] not in b"{[":
@@ -100,6 +106,9 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
             yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
             return
         try:
+            if not end and (whole := _whole_list(text, start)) is not None:
+                yield whole
+                return
             try:
                 document, end = json_documents.next_document(text, start)
             except RecursionError:
@@ -111,6 +120,18 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
             yield from _flow_style(text, start, error)
             return
         yield array_items(document) if text[start] in b"[" else document
+
+
+def _whole_list(text: bytes | bytearray, start: int) -> ObjectHead | None:
+    """The head of a list, where the text is one large list and no more: to find its end first would be another way
+    through all of it. None where anything is not as it mostly is."""
+    if len(text) < _LARGE or text[start] not in b"{":
+        return None
+    try:
+        head = object_head(msgspec.Raw(memoryview(text)[start:]))
+    except (FieldMismatch, msgspec.DecodeError, RecursionError):
+        return None
+    return head if head.items and head.kind and head.kind.endswith("List") else None
 
 
 def _start(text: bytes | bytearray, end: int) -> int:
@@ -139,7 +160,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
         return
     if isinstance(value, FieldMismatch):
         raise value
-    head = object_head(value)
+    head = value if isinstance(value, ObjectHead) else object_head(value)
     version, kind = head.api_version or default[0], head.kind or default[1]
     if not kind:
         raise FieldMismatch("kind", "a kind such as Service", "nothing")
@@ -170,16 +191,36 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[A
     skipped[f"{version}/{kind}"] += 1
 
 
-def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
-    for index, item in enumerate(items):
-        try:
-            yield from _objects(item, default, skipped)
-        except FieldMismatch as misfit:
-            raise misfit.inside(f"{field}[{index}]") from None
+def _each(items: Sequence[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[AnyObject]:
+    def decode(numbers: range, skipped: Counter[str]) -> Iterator[AnyObject]:
+        # Objects of a kind stand in a row. After some wrong guesses it is other JSON: with blanks, or of mixed kinds.
+        probable: type[Object] | None = None
+        guesses = _GUESSES
+        for index in numbers:
+            item = items[index]
+            try:
+                if probable is not None and guesses and isinstance(item, msgspec.Raw):
+                    found = decode_probable(item, probable)
+                    if found is not None:
+                        yield _checked(item, found)
+                        continue
+                    guesses -= 1
+                for each in _objects(item, default, skipped):
+                    probable = type(each) if isinstance(each, _STRUCTS) and not isinstance(each, ProxyPod) else None
+                    yield each
+            except FieldMismatch as misfit:
+                raise misfit.inside(f"{field}[{index}]") from None
+
+    # Items of YAML are decoded already.
+    is_json = bool(items) and isinstance(items[0], msgspec.Raw)
+    yield from decode_items(len(items), decode, skipped, processes=None if is_json else 1)
 
 
 def _struct(value: object, kind: type[Object]) -> Object:
-    obj = decode_object(value, kind)
+    return _checked(value, decode_object(value, kind))
+
+
+def _checked(value: object, obj: Object) -> Object:
     try:
         obj = check_object(obj)
     except FieldMismatch as misfit:

@@ -6,6 +6,7 @@ the direction of what follows or that nobody sees.
 
 import re
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 _UNSEEN: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0]")
 """Characters that Python calls printable and nobody sees: fillers, joiners and variation selectors."""
@@ -30,3 +31,15 @@ def safe_csv_cell(value: _Value) -> "_Value | str":
     As OWASP advises (§ CSV Injection). The text is also made printable, so that it cannot end a row.
     """
     return printable(_FORMULA.sub(r"'\1", value)) if isinstance(value, str) else value
+
+
+def without_password(place: str) -> str:
+    """Return an address without the name and the password that may stand in it; anything else as it is."""
+    if "@" not in place or "://" not in place:
+        return place
+    try:
+        parts = urlsplit(place)
+    except ValueError:
+        scheme, _, rest = place.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import fields
 
 from zoneward.kube.input_error import FieldMismatch, show
+from zoneward.kube.mirrors import written_again
 from zoneward.kube.objects import KINDS, Node, Object
 from zoneward.kube.text_encoding import is_half_a_pair
 from zoneward.kube.workload_objects import AnyObject, PersistentVolume
@@ -50,10 +51,17 @@ _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS: Final[dict[type[Object], msgspec.json.Decoder[Object]]] = {
     kind: msgspec.json.Decoder(kind) for kind in KINDS.values()
 }
+_HEADS: Final = {
+    kind: (msgspec.Raw(msgspec.json.encode(version)), msgspec.Raw(msgspec.json.encode(name)))
+    for (version, name), kind in KINDS.items()
+}
 _SHAPES: Final = {kind: field_tree(kind) for kind in KINDS.values()}
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _COLON: Final = re.compile(rb"\\u003[aA]")
+_BETWEEN: Final = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 _LARGE_BLOCK: Final = 1 << 20
+_MOST_BESIDE_ITEMS: Final = 1 << 12
+_ENDS: Final = 64
 _DIGITS_OF_64_BITS: Final = 19
 
 
@@ -62,7 +70,7 @@ def object_head(value: object) -> ObjectHead:
     if isinstance(value, msgspec.Raw):
         try:
             head = _HEAD.decode(value)
-            if head.items and _loses_a_field(value):
+            if head.items and not _is_around(head.items, value) and _loses_a_field(value):
                 raise FieldMismatch("", "each field once", "one twice", subject=head.kind or "")
             return ObjectHead(head.api_version, head.kind, head.items)
         except msgspec.ValidationError:
@@ -89,6 +97,18 @@ def decode_object(value: object, kind: type[Object]) -> Object:
     if isinstance(value, msgspec.Raw):
         _check_keys(value, obj)
     return obj
+
+
+def decode_probable(value: msgspec.Raw, kind: type[Object]) -> Object | None:
+    """The value as a struct, where it is of a kind that it probably has; None where it is not, or where anything is not
+    as it mostly is. What is one in a row of its kind needs no look at its head first."""
+    try:
+        again = written_again(value, kind, _HEADS[kind])
+        if again is not None and len(again) == memoryview(value).nbytes:
+            return _OBJECTS[kind].decode(value)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    return None
 
 
 def _decoded(value: object, kind: type[Object]) -> Object:
@@ -136,12 +156,11 @@ class _KeyValuePairs(list[tuple[str, object]]):
 def _check_keys(raw: msgspec.Raw, obj: Object) -> None:
     """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises FieldMismatch.
 
-    A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes little more than
-    half of the time that looking at all keys does.
+    A decoder that keeps one of two loses a colon at least, so it is asked first whether what it keeps says as much as
+    the text: that takes a small part of the time that looking at all keys does.
     """
-    text = bytes(raw)
     try:
-        if _is_whole(text):
+        if _keeps_all_that_is_read(raw, type(obj)) or _keeps_all(text := bytes(raw)):
             return
         pairs = json.loads(
             text.decode("utf-8", "replace"), object_pairs_hook=_KeyValuePairs, parse_int=str, parse_float=str
@@ -154,14 +173,25 @@ def _check_keys(raw: msgspec.Raw, obj: Object) -> None:
         raise FieldMismatch(field, "each key once", "it twice", subject=object_title(obj))
 
 
-def _is_whole(text: bytes) -> bool:
-    """Whether decoding surely loses nothing."""
+def _keeps_all_that_is_read(raw: msgspec.Raw, kind: type[Object]) -> bool:
+    again = written_again(raw, kind)
+    if again is None:
+        return False
+    # What was written without blanks is as long again.
+    return len(again) == memoryview(raw).nbytes or _has_as_many_colons(again, bytes(raw))
+
+
+def _keeps_all(text: bytes) -> bool:
+    """The same for an object with fields that no mirror knows."""
     try:
-        again = msgspec.json.encode(msgspec.json.decode(text))
+        return _has_as_many_colons(msgspec.json.encode(msgspec.json.decode(text)), text)
     except (ValueError, OverflowError):
         # A number that is longer than those that are read.
         return False
-    return text.count(b":") == again.count(b":") and not _COLON.search(text)
+
+
+def _has_as_many_colons(again: bytes | bytearray, text: bytes) -> bool:
+    return again.count(b":") == text.count(b":") and not _COLON.search(text)
 
 
 def _repeated(value: object, shape: FieldTree | None) -> str | None:
@@ -187,13 +217,62 @@ def _repeated(value: object, shape: FieldTree | None) -> str | None:
 
 def _loses_a_field(document: msgspec.Raw) -> bool:
     """The same question about the top of a list, which may be large: its items are not looked into."""
-    kept = sum(1 + key.count(":") + _colons(value) for key, value in _TOP.decode(document).items())
-    return _colons(document) > kept
+    fields = {key: memoryview(value) for key, value in _TOP.decode(document).items()}
+    kept = sum(1 + key.count(":") for key in fields)
+    largest = max(fields.values(), key=len)
+    whole = memoryview(document)
+    place = _only_place(largest, whole)
+    if place is None:
+        return _colons(whole) > kept + sum(map(_colons, fields.values()))
+    kept += sum(_colons(value) for value in fields.values() if value is not largest)
+    return _colons(whole[:place]) + _colons(whole[place + len(largest) :]) > kept
 
 
-def _colons(raw: msgspec.Raw) -> int:
-    view = memoryview(raw)
-    return sum(bytes(view[at : at + _LARGE_BLOCK]).count(b":") for at in range(0, len(view), _LARGE_BLOCK))
+def _is_around(items: list[msgspec.Raw], document: msgspec.Raw) -> bool:
+    """Whether a list says each field once, by what stands around its items: without another way through all of these.
+
+    False also where that is not known: where blanks between items differ, or much stands beside them.
+    """
+    around = _around(items, memoryview(document))
+    try:
+        return around is not None and not _loses_a_field(msgspec.Raw(around))
+    except ValueError:
+        # It was another place.
+        return False
+
+
+def _around(items: list[msgspec.Raw], whole: memoryview) -> bytes | None:
+    """What stands before and after the items, if they fit one place alone: with the same blanks between all of them."""
+    first, last = memoryview(items[0]), memoryview(items[-1])
+    start, end = bytes(first[:_ENDS]), bytes(last[-_ENDS:])
+    size = sum(memoryview(each).nbytes for each in items)
+    head = bytes(whole[: _MOST_BESIDE_ITEMS + len(start)])
+    found = []
+    place = head.find(start)
+    while place >= 0:
+        after = place + first.nbytes
+        between = _BETWEEN.match(bytes(whole[after : after + _ENDS])) if len(items) > 1 else None
+        to = place + size + (len(between[0]) * (len(items) - 1) if between else 0)
+        rest = len(whole) - to
+        if 0 <= rest <= _MOST_BESIDE_ITEMS - place and whole[to - len(end) : to] == end:
+            found.append(bytes(whole[:place]) + bytes(whole[to:]))
+        place = head.find(start, place + 1)
+    return found[0] if len(found) == 1 else None
+
+
+def _only_place(value: memoryview, whole: memoryview) -> int | None:
+    """Where a field's value stands, if it is nearly the whole document: by its ends, if they fit one place alone."""
+    rest = len(whole) - len(value)
+    if rest > _MOST_BESIDE_ITEMS:
+        return None
+    start, end = bytes(value[:_ENDS]), bytes(value[-_ENDS:])
+    head, tail = bytes(whole[: rest + len(start)]), bytes(whole[len(value) - len(end) :])
+    places = [place for place in range(rest + 1) if head.startswith(start, place) and tail.startswith(end, place)]
+    return places[0] if len(places) == 1 else None
+
+
+def _colons(text: memoryview) -> int:
+    return sum(bytes(text[at : at + _LARGE_BLOCK]).count(b":") for at in range(0, len(text), _LARGE_BLOCK))
 
 
 # --- what msgspec says, in our words ----------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
 from tests.proxy.drawn_services import key, node_service, one_port
 
 from zoneward.proxy.model.address_ownership import AddressOwnership, resolve_ownership
@@ -167,7 +168,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(steps=steps, node=st.sampled_from([frozenset[str](), frozenset({NODE})]), data=st.data())
 def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
     steps: list[tuple[str, NodeService | None]], node: frozenset[str], data: st.DataObject

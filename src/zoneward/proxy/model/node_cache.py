@@ -4,12 +4,11 @@ Slices for other zones stay as they came, compressed, until there are no other e
 large cluster they are most of all endpoints, and most of what is received.
 """
 
-import asyncio
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -17,24 +16,22 @@ from msgspec.structs import replace as with_
 
 from zoneward.client.interner import Interner
 from zoneward.client.list_pager import ListScope
-from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_problem
-from zoneward.client.object_store import KeyIndex, ObjectStore
+from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
+from zoneward.client.object_store import KeyIndex
 from zoneward.client.resources import (
     NODES,
     RAW_SLICES,
     SERVICES,
-    AnyWatchedResource,
     LiveNode,
     RawEndpointSlice,
-    WatchedResource,
-    WatchedT,
     service_key_of,
 )
+from zoneward.client.watched_stores import WatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, ObjectMeta, ObjectReference, Service, node_zone
-from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, ServiceKey
+from zoneward.netlink.messages import ADDRESS_TYPES, Family
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
@@ -74,7 +71,7 @@ class NodeCacheHandlers:
     on_unreadable: UnreadableHandler = lambda _found: None
 
 
-class NodeCache:
+class NodeCache(WatchedStores):
     """The Services, EndpointSlices and the Node that a proxy watches.
 
     Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
@@ -84,8 +81,6 @@ class NodeCache:
     ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
     those without that label.
     """
-
-    resources: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, RAW_SLICES, NODES)
 
     def __init__(
         self,
@@ -99,15 +94,13 @@ class NodeCache:
         service_ranges: Sequence[str] = (),
         handlers: NodeCacheHandlers | None = None,
     ) -> None:
+        handlers = handlers or NodeCacheHandlers()
+        super().__init__((SERVICES, RAW_SLICES, NODES), on_unreadable=handlers.on_unreadable)
         self.node = ProxyNode(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
-        self.synced: Final = asyncio.Event()
-        """Set once every kind has been listed; it stays set."""
         self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
-        handlers = handlers or NodeCacheHandlers()
-        on_unreadable = handlers.on_unreadable
         self._on_service, self._on_node, self._on_left_out = (
             handlers.on_service,
             handlers.on_node,
@@ -116,7 +109,6 @@ class NodeCache:
         self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
         self._packing = Interner()
-        self._missing = {resource.kind for resource in self.resources}
         self._slices_of = KeyIndex(service_key_of)
         self._decoded_slices: dict[ObjectKey, EndpointSlice] = {}
         self._compressed: dict[ObjectKey, tuple[EndpointSlice, bytes]] = {}
@@ -125,15 +117,9 @@ class NodeCache:
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
         self._is_irrelevant_slice = False
         """Whether the slice that changes now was compressed and is, and no selection needed it."""
-        self.services: Final = ObjectStore[Service](
-            on_listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
-        )
-        self.slices: Final = ObjectStore[RawEndpointSlice](
-            self._slice_changes, on_listed=lambda: self._listed(RAW_SLICES.kind), on_unreadable=on_unreadable
-        )
-        self.nodes: Final = ObjectStore[LiveNode](
-            on_listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
-        )
+        self.services: Final = self.add_store(SERVICES)
+        self.slices: Final = self.add_store(RAW_SLICES, self._slice_changes)
+        self.nodes: Final = self.add_store(NODES)
         # The keeper sees a change before the store has it: who asks for what is served has to come after.
         self.services.subscribe(self._service_changed)
         self.slices.subscribe(self._slice_changed)
@@ -150,21 +136,10 @@ class NodeCache:
             NODES.kind: ListScope(field_selector=f"metadata.name={self.node.name}"),
         }
 
-    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
-        """The store of a kind of objects."""
-        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, RAW_SLICES.kind: self.slices}
-        return cast(ObjectStore[WatchedT], stores[resource.kind])
-
     @property
     def slice_counts(self) -> tuple[int, int]:
         """How many slices are decoded, and how many are compressed."""
         return len(self._decoded_slices), len(self._compressed)
-
-    @property
-    def unreadable(self) -> tuple[UnreadableObject, ...]:
-        """All objects that cannot be read now, by kind and name."""
-        stores = (self.services, self.slices, self.nodes)
-        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
     def service_keys(self) -> Iterator[ObjectKey]:
         """The keys of all Services."""
@@ -252,22 +227,8 @@ class NodeCache:
         try:
             return self._decode(empty, zlib.decompress(packed))
         except DECODE_ERRORS as error:
-            self._set_unreadable(empty, error)
+            self.slices.mark_unreadable(unreadable_endpoints(empty, error))
             return empty
-
-    def _set_unreadable(self, slice_: EndpointSlice, error: Exception) -> None:
-        metadata = slice_.metadata
-        self.slices.mark_unreadable(
-            UnreadableObject(
-                resource=RAW_SLICES,
-                namespace=metadata.namespace,
-                name=metadata.name,
-                uid=metadata.uid,
-                version=metadata.resource_version or "",
-                labels=metadata.labels or {},
-                problem=f"endpoints: {decode_problem(error, EndpointSlice)}",
-            )
-        )
 
     def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
         found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
@@ -321,7 +282,7 @@ class NodeCache:
         try:
             self._decoded_slices[key] = self._decode(empty, raw)
         except DECODE_ERRORS as error:
-            self._set_unreadable(empty, error)
+            self.slices.mark_unreadable(unreadable_endpoints(empty, error))
             return False
         return True
 
@@ -339,11 +300,6 @@ class NodeCache:
                 self._compressed[key] = with_(slice_, endpoints=None), packed
 
     # --- what changes -------------------------------------------------------------------------------------------------
-
-    def _listed(self, kind: str) -> None:
-        self._missing.discard(kind)
-        if not self._missing:
-            self.synced.set()
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         some = new or old

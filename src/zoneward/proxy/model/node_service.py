@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from zoneward.kube.addresses import is_in_cidr, parse_address, parse_cidr, special_use
 from zoneward.kube.input_error import show
 from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
-from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
+from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     LOCAL,
@@ -33,7 +33,6 @@ from zoneward.routing.selection.endpoint_selection import (
 
 ServiceKey = tuple[str, str]
 """A Service: its namespace and name."""
-ADDRESS_TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
 DEFAULT_AFFINITY: Final = 10_800
 """Seconds for which a client keeps its endpoint where a Service does not say."""
 PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.proxy.hostile_objects import TEXTS
 
-from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
+from zoneward.kube.addresses import is_in_cidr, parse_address, parse_cidr, special_use
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""Where Prometheus is asked for demand, and what: ``demand.prometheus`` of the configuration."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+from urllib.parse import urlsplit
+
+from zoneward.kube.durations import parse_duration
+from zoneward.kube.input_error import ConfigurationError, show
+from zoneward.kube.safe_text import without_password
+
+Preset = Literal["zoneward-meter", "zoneward-proxy"]
+URL_EXPECTED: Final = "http://HOST[:PORT] or https://HOST[:PORT]"
+WINDOW_VARIABLE: Final = "$window"
+"""Stands for the window in a query."""
+_COUNTERS: Final[Mapping[Preset, str]] = {
+    "zoneward-meter": 'zoneward_meter_connections_total{from_zone!="external"}',
+    "zoneward-proxy": 'zoneward_proxy_connections_total{asked="cluster-ip",from_zone!="external"}',
+}
+"""Connections that started in the cluster, to the Services' own addresses."""
+_WINDOWS: Final = (60, 30 * 24 * 3600)
+_TIMEOUTS: Final = (1, 300)
+_LONGEST_QUERY: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """``window``: how much of the past counts, in seconds. ``query`` is PromQL that returns one number for each
+    ``namespace``, ``service`` and ``zone``, in which ``$window`` stands for the window; it wins over the preset.
+
+    ``timeout``: seconds for the whole answer. The file of the token is read for each question: tokens change.
+    """
+
+    url: str = field(repr=False)
+    """It may hold a password."""
+    window: int = 3600
+    preset: Preset = "zoneward-meter"
+    query: str | None = None
+    timeout: float = 30.0
+    token_file: str | None = None
+    ca_file: str | None = None
+
+    @property
+    def server(self) -> str:
+        """The address for people."""
+        return without_password(self.url)
+
+    @property
+    def promql(self) -> str:
+        return (self.query or _preset_query(self.preset)).replace(WINDOW_VARIABLE, f"{self.window}s")
+
+    def __str__(self) -> str:
+        of_what = "a query of the configuration" if self.query else self.preset
+        return f"{self.server} ({of_what}, the last {window_text(self.window)})"
+
+
+def _preset_query(preset: Preset) -> str:
+    """The increase of a counter by namespace, service and the zone where connections started."""
+    query = own_labels(f"increase({_COUNTERS[preset]}[{WINDOW_VARIABLE}])", "namespace", "service")
+    return f'sum by (namespace,service,zone) (label_replace({query},"zone","$1","from_zone","(.*)"))'
+
+
+def own_labels(query: str, *labels: str) -> str:
+    """PromQL: the series with the labels that the metric itself has.
+
+    Where Prometheus adds labels of the same names to what it scrapes, such as ``namespace`` and ``service``, it renames
+    those of the metric (``exported_...``, unless ``honor_labels`` is set).
+    """
+    for label in labels:
+        query = f'label_replace({query},"{label}","$1","exported_{label}","(.+)")'
+    return query
+
+
+def window_text(seconds: int) -> str:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds % unit == 0:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def check_url(text: str) -> str:
+    """The URL without a slash at its end. Raises ValueError for what is no address of a server."""
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment or not text.isprintable() or " " in text:
+        raise ValueError(f"expected {URL_EXPECTED}, got {show(without_password(text))}")
+    return text.rstrip("/")
+
+
+# --- the section of the configuration ---------------------------------------------------------------------------------
+
+
+def read_prometheus_settings(section: object, where: str) -> PrometheusSettings | None:
+    """A map, already parsed from YAML or JSON; None where it has no url. Raises ConfigurationError with the key."""
+    if section is None:
+        return None
+    if not isinstance(section, Mapping):
+        raise ConfigurationError(f"{where}: expected a map, got {show(section)}")
+    values: dict[str, Any] = {}
+    for key, value in section.items():
+        if key not in _READERS:
+            raise ConfigurationError(f"{where}.{key}: expected one of {', '.join(_READERS)}, got an unknown key")
+        name, reader = _READERS[key]
+        if value is not None:
+            try:
+                values[name] = reader(value)
+            except ValueError as error:
+                raise ConfigurationError(f"{where}.{key}: {error}") from None
+    return PrometheusSettings(**values) if "url" in values else None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_QUERY:
+        raise ValueError(f"expected text of at most {_LONGEST_QUERY} characters, got {show(value)}")
+    return value
+
+
+def _url(value: object) -> str:
+    return check_url(_text(value))
+
+
+def _preset(value: object) -> object:
+    if value not in get_args(Preset):
+        raise ValueError(f"expected {' or '.join(get_args(Preset))}, got {show(value)}")
+    return value
+
+
+def _seconds(least: int, most: int, span: str) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        # Programs disagree on what a number without a unit means.
+        seconds = parse_duration(value if isinstance(value, str) else show(value))
+        if not least <= seconds <= most:
+            raise ValueError(f"expected a duration {span}, got {value!r}")
+        return seconds
+
+    return read
+
+
+def check_window(value: object) -> int:
+    """Seconds. Raises ValueError."""
+    return int(_seconds(*_WINDOWS, "from 1m to 720h")(value))
+
+
+_READERS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
+    "url": ("url", _url),
+    "window": ("window", check_window),
+    "preset": ("preset", _preset),
+    "query": ("query", _text),
+    "timeout": ("timeout", _seconds(*_TIMEOUTS, "from 1s to 5m")),
+    "tokenFile": ("token_file", _text),
+    "caFile": ("ca_file", _text),
+}

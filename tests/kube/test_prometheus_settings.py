@@ -1,0 +1,88 @@
+"""``demand.prometheus``: what is read of it, what is refused, and the query that comes of it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.prometheus_settings import PrometheusSettings, check_url, read_prometheus_settings
+
+URL: Final = {"url": "http://p:9090"}
+
+
+def read(section: Mapping[str, Any]) -> PrometheusSettings:
+    settings = read_prometheus_settings(section, "w")
+    assert settings is not None
+    return settings
+
+
+def test_all_settings_are_read() -> None:
+    section = {
+        "url": "https://a:b@p/select/",
+        "window": "1h30m",
+        "query": "sum by (zone) (rate(x[$window]))",
+        "timeout": "2s",
+        "tokenFile": "token",
+        "caFile": "ca.pem",
+        "preset": None,
+    }
+    settings = read(section)
+    assert settings == PrometheusSettings(
+        url="https://a:b@p/select",
+        window=5400,
+        query="sum by (zone) (rate(x[$window]))",
+        timeout=2.0,
+        token_file="token",
+        ca_file="ca.pem",
+    )
+    assert settings.promql == "sum by (zone) (rate(x[5400s]))"
+    assert str(settings) == "https://p/select (a query of the configuration, the last 90 min)"
+    assert "b@" not in repr(settings), "it may be logged"
+
+
+def test_without_an_address_there_is_no_prometheus() -> None:
+    assert read_prometheus_settings(None, "") is None
+    assert read_prometheus_settings({"url": None, "window": "2h"}, "") is None
+
+
+def test_a_preset_sums_what_started_in_the_cluster() -> None:
+    meter, proxy = read(URL), read({**URL, "preset": "zoneward-proxy", "window": "10m"})
+    assert 'increase(zoneward_meter_connections_total{from_zone!="external"}[3600s])' in meter.promql
+    assert 'zoneward_proxy_connections_total{asked="cluster-ip",from_zone!="external"}[600s]' in proxy.promql
+    assert str(proxy) == "http://p:9090 (zoneward-proxy, the last 10 min)"
+
+
+REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
+    "no map": ("http://p", "w: expected a map, got 'http://p'"),
+    "url without a scheme": ({"url": "p:9090"}, "w.url: expected http://HOST[:PORT] or https://HOST[:PORT], got 'p:"),
+    "an unknown key": ({**URL, "adress": "x"}, "w.adress: expected one of url, window, preset, query, timeout, tok"),
+    "a preset that does not exist": ({**URL, "preset": "istio"}, "w.preset: expected zoneward-meter or zoneward-pro"),
+    "a number as a window": ({**URL, "window": 3600}, "w.window: expected a duration (500ms, 15s, 1m30s), got '3600'"),
+    "a short window": ({**URL, "window": "5s"}, "w.window: expected a duration from 1m to 720h, got '5s'"),
+    "a long timeout": ({**URL, "timeout": "1h"}, "w.timeout: expected a duration from 1s to 5m, got '1h'"),
+    "an empty query": ({**URL, "query": " "}, "w.query: expected text of at most 20000 characters, got ' '"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_setting_is_refused_in_one_line(what: str) -> None:
+    section, message = REFUSED[what]
+    with pytest.raises(ConfigurationError) as raised:
+        read_prometheus_settings(section, "w")
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://p", "http://", "http://p:0", "http://p:x", "http://[", "http://p?q", "http://p#f", "http://p\n"]
+)
+def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="expected http://HOST"):
+        check_url(url)
+
+
+def test_a_message_about_an_address_has_no_password() -> None:
+    for url in ("http://me:secret@p:x", "http://me:secret@["):
+        with pytest.raises(ValueError, match="expected http://HOST") as raised:
+            check_url(url)
+        assert "secret" not in str(raised.value)
