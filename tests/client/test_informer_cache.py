@@ -5,11 +5,12 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 from tests.builders import objects, structs
 from tests.builders.structs import an_endpoint, hints
+from tests.properties.random_clusters import examples
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.interner import Interner
@@ -86,7 +87,7 @@ def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=40), NAMESPACES, LABELS)
 def test_every_question_is_answered_as_by_a_look_at_all_objects(
     changes: list[tuple[CachedObject, bool]], namespace: str, labels: Labels

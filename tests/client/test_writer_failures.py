@@ -14,7 +14,7 @@ from tests.client.serving import HOST, access_to, served, speaking
 
 from zoneward.client import api_errors as errors
 from zoneward.client.resources import SERVICES, SLICES
-from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.kube.input_error import InputError
 
 
@@ -66,9 +66,21 @@ async def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write(
             writer.patch(SERVICES, {}, namespace=NAMESPACE, name="kubernetes"),
         ):
             error = await said(call)
-            assert (type(error), write_outcome(error)) == (WritesSuspended, WriteOutcome.NOT_DONE)
+            assert (type(error), write_outcome(error)) == (errors.WritesSuspended, WriteOutcome.NOT_DONE)
         assert kept(registry, SLICES_KEPT, "cart-1")
         assert asked == [3.5] * 3, "with the time that a write may take"
+
+
+async def test_who_may_not_write_any_more_when_the_bytes_are_to_leave_sends_none() -> None:
+    leads = True
+    async with served(in_turn(status(503))) as server, transport(access_to(server.url)) as connection:
+        writing = asyncio.ensure_future(Writer(connection, may_write=lambda _: leads).create(SLICES, SLICE))
+        # It begins, and there is no connection yet.
+        await asyncio.sleep(0)
+        leads = False
+        error = await said(writing)
+        assert (type(error), write_outcome(error)) == (errors.WritesSuspended, WriteOutcome.NOT_DONE)
+        assert server.seen == []
 
 
 async def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
@@ -134,7 +146,7 @@ def refusal(code: int, reason: str = "") -> errors.ApiError:
         (errors.TimedOut("", sent=True), WriteOutcome.UNKNOWN),
         (errors.TlsProblem("", sent=False), WriteOutcome.NOT_DONE),
         (errors.NoCredentials(InputError("file", "problem")), WriteOutcome.NOT_DONE),
-        (WritesSuspended(), WriteOutcome.NOT_DONE),
+        (errors.WritesSuspended(), WriteOutcome.NOT_DONE),
     ],
     ids=lambda value: str(value) if isinstance(value, WriteOutcome) else f"{type(value).__name__}",
 )

@@ -48,6 +48,13 @@ class NoCredentials(CallFailed):
         self.error = error
 
 
+class WritesSuspended(CallFailed):
+    """The write was not sent: no time is left in which this replica may write."""
+
+    def __init__(self) -> None:
+        super().__init__("we may not write any more", sent=False)
+
+
 class AnswerTooLarge(CallFailed):
     """An answer larger than any that an API server should give; nothing of it is kept."""
 

@@ -3,15 +3,14 @@
 Reflectors fill it (`zoneward.client.informers`). It lives in one thread: between two ``await`` nothing changes.
 """
 
-import asyncio
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import force_setattr
 
 from zoneward.client.interner import Interner
-from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
-from zoneward.client.object_store import KeyIndex, ObjectStore
+from zoneward.client.list_watch_decoder import UnreadableHandler
+from zoneward.client.object_store import KeyIndex
 from zoneward.client.resources import (
     CACHED_RESOURCES,
     NODES,
@@ -21,20 +20,16 @@ from zoneward.client.resources import (
     AnyWatchedResource,
     LiveNode,
     LivePod,
-    WatchedResource,
-    WatchedT,
     service_key_of,
 )
 from zoneward.client.selector_index import SelectorIndex
+from zoneward.client.watched_stores import WatchedStores
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Pod, Service, node_zone
 
 
-class InformerCache:
-    """Four stores and their indexes. `synced` waits for the kinds in ``resources``.
-
-    ``on_unreadable`` is called with objects that cannot be decoded; `ObjectStore` says what becomes of them.
-    """
+class InformerCache(WatchedStores):
+    """Four stores and their indexes. `synced` waits for the kinds in ``resources``."""
 
     def __init__(
         self,
@@ -42,33 +37,17 @@ class InformerCache:
         *,
         on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
-        self.resources: Final = tuple(resources)
-        self.synced: Final = asyncio.Event()
-        """Set once every kind has been listed; it stays set."""
-        self._unlisted = {resource.kind for resource in self.resources}
+        super().__init__(resources, on_unreadable=on_unreadable)
         self._interner, self._selectors = Interner(), SelectorIndex()
         self._slices_of, self._pods_on, self._nodes_in = (
             KeyIndex(service_key_of),
             KeyIndex(_node_of),
             KeyIndex(_zone_of),
         )
-        self.services: Final = ObjectStore[Service](
-            self._index_service, on_listed=lambda: self._mark_listed(SERVICES.kind), on_unreadable=on_unreadable
-        )
-        self.nodes: Final = ObjectStore[LiveNode](
-            self._nodes_in.update, on_listed=lambda: self._mark_listed(NODES.kind), on_unreadable=on_unreadable
-        )
-        self.pods: Final = ObjectStore[LivePod](
-            self._index_pod, on_listed=lambda: self._mark_listed(PODS.kind), on_unreadable=on_unreadable
-        )
-        self.slices: Final = ObjectStore[EndpointSlice](
-            self._index_slice, on_listed=lambda: self._mark_listed(SLICES.kind), on_unreadable=on_unreadable
-        )
-
-    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
-        """Where objects of a kind are kept."""
-        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, PODS.kind: self.pods, SLICES.kind: self.slices}
-        return cast(ObjectStore[WatchedT], stores[resource.kind])
+        self.services: Final = self.add_store(SERVICES, self._index_service)
+        self.nodes: Final = self.add_store(NODES, self._nodes_in.update)
+        self.pods: Final = self.add_store(PODS, self._index_pod)
+        self.slices: Final = self.add_store(SLICES, self._index_slice)
 
     def services_of(self, pod: Pod) -> tuple[Service, ...]:
         """The Services that select a Pod in this state, whether or not the cache has it; sorted by name."""
@@ -97,17 +76,6 @@ class InformerCache:
     def zones(self) -> list[str]:
         """The zones that have a Node, sorted."""
         return sorted(zone for zone in self._nodes_in if zone is not None)
-
-    @property
-    def unreadable(self) -> tuple[UnreadableObject, ...]:
-        """All objects that cannot be decoded now, by kind and name."""
-        stores = (self.services, self.nodes, self.pods, self.slices)
-        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
-
-    def _mark_listed(self, kind: str) -> None:
-        self._unlisted.discard(kind)
-        if not self._unlisted:
-            self.synced.set()
 
     # --- indexes ------------------------------------------------------------------------------------------------------
 

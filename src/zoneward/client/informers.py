@@ -1,9 +1,9 @@
 """Keeps a cache current: one reflector for each of its kinds."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
 
+from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.list_pager import EVERYTHING, ListScope
 from zoneward.client.reflector import (
@@ -48,7 +48,7 @@ async def run_informers(
     """
     shared = features or ServerFeatures()
 
-    def reflect(resource: AnyWatchedResource) -> Awaitable[NoReturn]:
+    def reflect(resource: AnyWatchedResource) -> Coroutine[Any, Any, NoReturn]:
         return Reflector(
             transport,
             resource,
@@ -61,10 +61,5 @@ async def run_informers(
             on_version=lambda version: on_version(resource, version),
         ).run()
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for resource in target.resources:
-                group.create_task(reflect(resource))  # type: ignore[arg-type]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    await all_results(map(reflect, target.resources))
     raise AssertionError("a reflector does not end")

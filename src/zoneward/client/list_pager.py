@@ -1,10 +1,10 @@
 """Lists objects in pages, as client-go's ``tools/pager``: memory holds the objects and the bytes of one page."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic
 
+from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import AnswerTooLarge, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_list_page
 from zoneward.client.resources import AnyWatchedResource, CachedObject, ListOf, WatchedResource, WatchedT
@@ -172,16 +172,10 @@ async def list_resources(
 
     Raises CallFailed: the first failure; the other lists are cancelled. ``on_unreadable`` as in `list_all`.
     """
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(list_all(transport, resource, options, on_unreadable=on_unreadable))
-                for resource in resources
-            ]
-    except ExceptionGroup as failures:
-        # One line for a person says more than four that say the same.
-        raise failures.exceptions[0] from None
-    return tuple(obj for task in tasks for obj in task.result())
+    lists = await all_results(
+        list_all(transport, resource, options, on_unreadable=on_unreadable) for resource in resources
+    )
+    return tuple(obj for objects in lists for obj in objects)
 
 
 def decode_list(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[WatchedT, ...]:

@@ -7,9 +7,18 @@ from typing import Final, Generic
 import msgspec
 
 from zoneward.client.api_errors import UnexpectedResponse, watch_error
-from zoneward.client.resources import AnyWatchedResource, EventOf, ListMetadata, ListOf, WatchedResource, WatchedT
+from zoneward.client.resources import (
+    RAW_SLICES,
+    AnyWatchedResource,
+    EventOf,
+    ListMetadata,
+    ListOf,
+    RawEndpointSlice,
+    WatchedResource,
+    WatchedT,
+)
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
-from zoneward.kube.objects import ObjectKey
+from zoneward.kube.objects import EndpointSlice, ObjectKey
 from zoneward.kube.struct_decoder import field_mismatch
 
 
@@ -32,6 +41,19 @@ class UnreadableObject:
     def __str__(self) -> str:
         place = "/".join(part for part in (self.namespace, self.name) if part) or "without a name that can be read"
         return f"{self.resource.kind} {place}: {self.problem}"
+
+
+def unreadable_endpoints(slice_: EndpointSlice | RawEndpointSlice, error: Exception) -> UnreadableObject:
+    """A slice of `RAW_SLICES` of which all but the endpoints could be decoded."""
+    metadata = slice_.metadata
+    return UnreadableObject(
+        resource=RAW_SLICES,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=metadata.resource_version or "",
+        labels=metadata.labels or {},
+        problem=f"endpoints: {decode_problem(error, EndpointSlice)}",
+    )
 
 
 def skipped_message(unreadable: UnreadableObject) -> str:

@@ -1,12 +1,12 @@
 """Lists what says which proxies run on the nodes. None of it is needed: a missing permission costs a line."""
 
-import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
+from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import CONFIG_MAPS, DAEMON_SETS, PROXY_PODS
@@ -84,7 +84,7 @@ async def _read_config_maps(transport: ReadTransport, found: ProxyObjects) -> No
     cilium = {namespace for namespace, each in programs if each is not None and each.program == "cilium"}
     places = [(SYSTEM_NAMESPACE, name) for name in KUBE_PROXY_CONFIGS]
     places += [(namespace, CILIUM_CONFIG) for namespace in sorted(cilium)]
-    config_maps = await asyncio.gather(*(_read_config_map(transport, *place) for place in places))
+    config_maps = await all_results(_read_config_map(transport, *place) for place in places)
     found.config_maps = tuple(each for each in config_maps if each is not None)
 
 

@@ -18,6 +18,7 @@ from zoneward.kube.objects import (
     Node,
     NodeCondition,
     NodeMeta,
+    NodeSpec,
     ObjectKey,
     PlainMeta,
     Pod,
@@ -62,10 +63,15 @@ class LiveNodeMeta(NodeMeta, frozen=True, gc=False, rename="camel", omit_default
     resource_version: str | None = None
 
 
+class LiveNodeSpec(NodeSpec, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    pod_cidrs: tuple[str, ...] | None = msgspec.field(name="podCIDRs", default=None)
+
+
 class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Node with its resourceVersion."""
+    """A Node with its resourceVersion, and with the ranges of its Pods."""
 
     metadata: LiveNodeMeta = LiveNodeMeta()
+    spec: LiveNodeSpec | None = None
 
 
 class RawEndpointSliceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):

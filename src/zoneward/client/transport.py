@@ -14,6 +14,8 @@ from types import MappingProxyType, TracebackType
 from typing import Final
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import BytesPayload
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -26,6 +28,7 @@ from zoneward.client.api_errors import (
     TooManyRequests,
     Unauthorized,
     Unreachable,
+    WritesSuspended,
     api_error,
 )
 from zoneward.client.auth.client_config import ClientConfig
@@ -101,6 +104,24 @@ class _Call:
     is_compressed: bool = True
     is_repeatable: bool = True
     metadata_only: bool = False
+    may_send: Callable[[], bool] = lambda: True
+
+
+class _Body(BytesPayload):
+    """A body that may not leave at any time.
+
+    Between a write that is begun and its bytes lie turns of the event loop, and a connection where none is free. A
+    process that is suspended there goes on when another replica leads.
+    """
+
+    def __init__(self, call: _Call) -> None:
+        super().__init__(call.body or b"")
+        self._may_send = call.may_send
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        if not self._may_send():
+            raise WritesSuspended
+        await super().write_with_length(writer, content_length)
 
 
 class Transport:
@@ -179,12 +200,14 @@ class Transport:
         idempotent: bool = False,
         once: bool = False,
         metadata_only: bool = False,
+        may_send: Callable[[], bool] = lambda: True,
         timeout: float | None = None,
     ) -> bytes:
         """Send a write. Unless ``idempotent``, retry only what was certainly not done. ``timeout`` as in `get`.
 
         ``once``: no retry, but after a 401: for callers that decide again what to write.
         ``metadata_only``: the answer may be the metadata alone, which saves both sides the JSON of the object.
+        ``may_send`` is asked when the body is about to leave, at each attempt. WritesSuspended where it says no.
         After a failure, ``CallFailed.sent`` and 5xx say that the write may have been done nevertheless.
         """
         call = _Call(
@@ -195,6 +218,7 @@ class Transport:
             content_type=content_type,
             is_repeatable=idempotent,
             metadata_only=metadata_only,
+            may_send=may_send,
         )
         return await self._call(call, TIME_LIMIT if timeout is None else timeout, once=once)
 
@@ -291,7 +315,7 @@ class Transport:
                 call.method,
                 URL(self.access.cluster.server + call.path),
                 params=call.query,
-                data=call.body,
+                data=_Body(call) if call.body else None,
                 headers=headers,
                 ssl=context,
                 server_hostname=self.access.cluster.tls_server_name,

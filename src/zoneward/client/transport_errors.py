@@ -7,7 +7,7 @@ from typing import Final
 
 import aiohttp
 
-from zoneward.client.api_errors import TimedOut, TlsProblem, Unreachable
+from zoneward.client.api_errors import CallFailed, TimedOut, TlsProblem, Unreachable
 
 _EXPIRED: Final = 10
 _NOT_YET_VALID: Final = 9
@@ -17,12 +17,17 @@ _UNKNOWN_ISSUERS: Final = (2, 18, 19, 20, 21)
 
 
 @contextmanager
-def translate_errors(*, limit: float) -> Iterator[None]:
-    """Raises Unreachable, TlsProblem or TimedOut (``limit``: of how many seconds) for what is raised inside."""
+def translate_errors(
+    *, limit: float, server: str = "an API server", authorities: str = "the kubeconfig"
+) -> Iterator[None]:
+    """Raises Unreachable, TlsProblem or TimedOut (``limit``: of how many seconds) for what is raised inside.
+
+    ``server`` is what the other end should be, ``authorities`` what names the ones whose certificates are accepted.
+    """
     try:
         yield
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
-        raise TlsProblem(_word_tls_error(error), sent=False) from error
+        raise TlsProblem(_word_tls_error(error, authorities), sent=False) from error
     except aiohttp.ClientHttpProxyError as error:
         raise Unreachable(f"the proxy answered {error.status} {error.message}", sent=False) from error
     except aiohttp.ClientProxyConnectionError as error:
@@ -38,8 +43,11 @@ def translate_errors(*, limit: float) -> Iterator[None]:
     except TimeoutError as error:
         raise TimedOut(f"no complete answer within {limit:.3g} s") from error
     except aiohttp.ClientConnectionError as error:
+        # aiohttp wraps what is raised while a body is written.
+        if isinstance(error.__cause__, CallFailed):
+            raise error.__cause__ from None
         if isinstance(error.__cause__, ssl.SSLError):
-            raise TlsProblem(_word_tls_error(error)) from error
+            raise TlsProblem(_word_tls_error(error, authorities)) from error
         raise Unreachable(f"the connection broke off: {_word_os_error(error)}") from error
     except aiohttp.ClientPayloadError as error:
         raise Unreachable("the connection broke off in the middle of an answer") from error
@@ -49,10 +57,10 @@ def translate_errors(*, limit: float) -> Iterator[None]:
     except aiohttp.ClientError as error:
         # The text of some has the whole URL, where a token may be.
         words = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
-        raise Unreachable(f"the answer is not from an API server: {' '.join(words.split())}") from error
+        raise Unreachable(f"the answer is not from {server}: {' '.join(words.split())}") from error
 
 
-def _word_tls_error(error: Exception) -> str:
+def _word_tls_error(error: Exception, authorities: str) -> str:
     """What is wrong with TLS. The chain of causes ends at OpenSSL's error; aiohttp's own SSLErrors are empty."""
     found: BaseException = error
     while found.__cause__ is not None:
@@ -66,7 +74,7 @@ def _word_tls_error(error: Exception) -> str:
             # Names the name that was expected: "Hostname mismatch, certificate is not valid for 'localhost'."
             return f"the server's certificate is for another name: {found.verify_message.rstrip('.').lower()}"
         if found.verify_code in _UNKNOWN_ISSUERS:
-            return "the server's certificate is from an authority that the kubeconfig does not name"
+            return f"the server's certificate is from an authority that {authorities} does not name"
         return f"the server's certificate is not accepted: {found.verify_message}"
     reason = (found.reason if isinstance(found, ssl.SSLError) else None) or str(error)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):

@@ -1,6 +1,6 @@
 """What readers and writers need of a connection to an API server; `zoneward.client.transport.Transport` has it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -36,6 +36,7 @@ class WriteTransport(Protocol):
         idempotent: bool = ...,
         once: bool = ...,
         metadata_only: bool = ...,
+        may_send: Callable[[], bool] = ...,
         timeout: float | None = ...,
     ) -> bytes: ...
 

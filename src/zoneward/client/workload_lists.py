@@ -1,9 +1,9 @@
 """Lists workloads, autoscalers and volumes. No decision needs them: a missing permission costs some checks."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import WORKLOADS, WatchedResource
@@ -32,5 +32,5 @@ async def list_workload_objects(
             return ()
         return tuple(found)
 
-    found = await asyncio.gather(*map(listed, WORKLOADS))
+    found = await all_results(map(listed, WORKLOADS))
     return tuple(each for objects in found for each in objects), unread

@@ -50,13 +50,6 @@ class PatchType(StrEnum):
     """Lists with a key, such as conditions by their type, are merged: entries of others stay."""
 
 
-class WritesSuspended(CallFailed):
-    """The write was not sent: no time is left in which this replica may write."""
-
-    def __init__(self) -> None:
-        super().__init__("we may not write any more", sent=False)
-
-
 class WriteOutcome(StrEnum):
     """What is known of a write that failed."""
 
@@ -103,8 +96,8 @@ def encode_object(resource: ApiResource[ObjectT], obj: ObjectT) -> bytes:
 class Writer:
     """All methods raise CallFailed; those that write raise WritesSuspended where ``may_write`` says no.
 
-    ``limit``: seconds that a call may take. ``may_write`` is asked immediately before each write whether one that takes
-    as long as that may still begin. ``manager``: the name under which an API server notes who wrote which field.
+    ``limit``: seconds that a call may take. ``may_write`` is asked when a write is about to leave whether one that
+    takes as long as that may still begin. ``manager``: the name under which an API server notes who wrote which field.
     """
 
     def __init__(
@@ -209,8 +202,6 @@ class Writer:
         query: Mapping[str, str] | None = None,
         idempotent: bool = False,
     ) -> bytes:
-        if not self._may_write(self._limit):
-            raise WritesSuspended
         parameters = self._query if query is None else query
         return await self._with_limit(
             self._transport.send(
@@ -223,6 +214,7 @@ class Writer:
                 once=self._no_retries,
                 # Of the rest, which was sent, nothing is read.
                 metadata_only=method != "DELETE",
+                may_send=lambda: self._may_write(self._limit),
                 timeout=self._limit,
             )
         )

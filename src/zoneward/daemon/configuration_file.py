@@ -4,12 +4,12 @@ A section is a map of a ZonewardConfiguration, already parsed from YAML or JSON.
 for each key which field it sets, and how its value is read.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from zoneward.kube.durations import DURATION_EXPECTED, parse_duration
 from zoneward.kube.input_error import ConfigurationError
 
 Reader = Callable[[Any, str], Any]
@@ -76,7 +76,7 @@ def read_duration(value: Any, where: str) -> float:
     """In seconds."""
     # Programs disagree on what a number without a unit means.
     if not isinstance(value, str) and value != 0:
-        raise ConfigurationError(f"{where}: expected {_DURATION}, got {value!r}")
+        raise ConfigurationError(f"{where}: expected {DURATION_EXPECTED}, got {value!r}")
     return _parsed(parse_duration, str(value), where)
 
 
@@ -95,28 +95,6 @@ def _parsed(parse: Callable[[str], _Value], text: str, where: str) -> _Value:
         return parse(text)
     except ValueError as error:
         raise ConfigurationError(f"{where}: {error}") from None
-
-
-# --- durations --------------------------------------------------------------------------------------------------------
-
-_DURATION: Final = "a duration (500ms, 15s, 1m30s)"
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_MAX_DURATION_LENGTH: Final = 200
-"""Characters. Go's own parser takes any number of parts."""
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a duration as Go writes it, and as kube-controller-manager's flags take it.
-
-    Raises ValueError for anything else, and for a negative one.
-    """
-    if text == "0":
-        return 0.0
-    parts = list(_DURATION_PART.finditer(text)) if len(text) <= _MAX_DURATION_LENGTH else []
-    if not parts or "".join(part[0] for part in parts) != text:
-        raise ValueError(f"expected {_DURATION}, got {text!r}")
-    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------

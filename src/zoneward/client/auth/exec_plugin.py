@@ -11,6 +11,7 @@ from datetime import datetime
 from subprocess import DEVNULL, PIPE
 from typing import Any, Final
 
+from zoneward.client.all_results import all_results
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, ExecPluginConfig
 from zoneward.client.auth.rotated_files import PemReader
 from zoneward.client.auth.tls import ClientCertificate
@@ -55,7 +56,7 @@ async def run_plugin(
     process = await _start(plugin, access, interactive=interactive)
     try:
         async with asyncio.timeout(limit):
-            output, errors = await _read_pipes(process)
+            output, errors = await all_results((_read_output(process.stdout), _read_tail(process.stderr)))
             await process.wait()
     except (TimeoutError, asyncio.CancelledError) as error:
         await _end(process, is_group=not interactive)
@@ -76,18 +77,8 @@ class _OutputTooLarge(Exception):  # noqa: N818  (it never leaves this module)
     """A plugin prints without end."""
 
 
-async def _read_pipes(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
-    """The output, and the end of the error output. Raises _OutputTooLarge."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            output = group.create_task(_read_output(process.stdout))
-            errors = group.create_task(_read_tail(process.stderr))
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return output.result(), errors.result()
-
-
 async def _read_output(stream: asyncio.StreamReader | None) -> bytes:
+    """All of it. Raises _OutputTooLarge."""
     assert stream is not None
     found = bytearray()
     while block := await stream.read(1 << 16):
