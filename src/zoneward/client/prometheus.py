@@ -1,0 +1,290 @@
+"""Asks Prometheus, or what speaks like it: instant queries over HTTP(S), such as where the traffic of Services starts.
+
+Its documentation: HTTP API, § Instant queries.
+"""
+
+import asyncio
+import base64
+import os
+import ssl
+from collections import Counter
+from collections.abc import Mapping
+from math import isfinite
+from sys import float_info
+from typing import Final, Generic, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+import msgspec
+
+from zoneward import __version__
+from zoneward.client.api_errors import AnswerTooLarge, CallFailed
+from zoneward.client.dialer import open_socket, proxy_for
+from zoneward.client.response_body import read_body
+from zoneward.client.transport_errors import translate_errors
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import read_small
+from zoneward.kube.objects import ObjectKey
+from zoneward.kube.prometheus_settings import PrometheusSettings
+
+MAX_ANSWER: Final = 64 << 20
+"""Bytes of an answer after decompression: 400,000 series with long names."""
+MAX_SERIES: Final = 300_000
+"""10,000 Services with clients in 30 zones."""
+_LONGEST_ERROR: Final = 1 << 20
+_MOST_WARNINGS: Final = 3
+_LONGEST_TOKEN: Final = 1 << 16
+OUTSIDE: Final = "external"
+"""The zone of clients from outside the cluster, whom no node's proxy serves."""
+
+
+class PrometheusUnavailable(Exception):  # noqa: N818 -- named by what happened, as in `api_errors`
+    """There are no figures: the server is away, slow, refuses, or answers with something else. The text is one line
+    with the server in it.
+    """
+
+    def __init__(self, settings: PrometheusSettings, problem: str) -> None:
+        super().__init__(str(InputError(settings.server, problem)))
+
+
+class Prometheus:
+    """One server. Each question opens a connection of its own: it is asked every few minutes."""
+
+    def __init__(self, settings: PrometheusSettings, *, environment: Mapping[str, str] = os.environ) -> None:
+        self.settings = settings
+        self._environment = environment
+
+    async def read_demand(self, *, max_series: int = MAX_SERIES, max_bytes: int = MAX_ANSWER) -> DemandFigures:
+        """Where traffic started within the window, by Service and zone. Series of the same Service and zone add up.
+
+        Series that say nothing of a Service or a zone, or have no number from 0, are left out, and counted in notes.
+        Raises PrometheusUnavailable; also where no series is left.
+        """
+        answer = await self.ask(
+            self.settings.promql, _DEMAND, to_shorten=_TO_SUM, max_series=max_series, max_bytes=max_bytes
+        )
+        amounts: dict[ObjectKey, dict[str, float]] = {}
+        left_out = Counter[str]()
+        for series in answer.data.result:
+            labels, amount = series.metric, series.number
+            problem = _problem(labels, amount)
+            if problem is not None or amount is None:
+                left_out[problem or ""] += 1
+                continue
+            zones = amounts.setdefault((labels.namespace, labels.service), {})
+            zones[labels.zone] = min(zones.get(labels.zone, 0.0) + amount, float_info.max)
+        notes = (*answer.notes, *left_out_notes(left_out))
+        if not amounts:
+            raise self.unavailable(
+                "; ".join(("expected a number for each namespace, service and zone, got no series", *notes))
+            )
+        return DemandFigures(amounts, notes)
+
+    async def ask(
+        self,
+        query: str,
+        decoder: "msgspec.json.Decoder[Answer[_Labels]]",
+        *,
+        to_shorten: str,
+        at: float | None = None,
+        max_series: int = MAX_SERIES,
+        max_bytes: int = MAX_ANSWER,
+    ) -> "Answer[_Labels]":
+        """The vector that a query returns; ``decoder`` knows the labels that are read. ``at``: the moment for which it
+        is evaluated, in seconds since 1970; by default the server's now. ``to_shorten`` says what to do about an answer
+        that is too large. Raises PrometheusUnavailable.
+        """
+        form = {"query": query, "timeout": f"{max(1, round(self.settings.timeout))}s"}
+        if at is not None:
+            form["time"] = f"{at:.3f}"
+        body = await self._post(form, to_shorten=to_shorten, max_bytes=max_bytes)
+        # Counted before they are built, so that they take no memory.
+        if (number := body.count(_SERIES_HEAD)) > max_series:
+            raise self.unavailable(f"expected at most {max_series:,} series, got {number:,}: {to_shorten}")
+        try:
+            kind = _KIND.decode(body)
+            if kind.status == "success" and kind.data.result_type != "vector":
+                raise self.unavailable(f"expected a query that returns a vector, got a {kind.data.result_type}")
+            answer = decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self.unavailable(f"expected the answer of a Prometheus, got something else ({error})") from None
+        if answer.status != "success":
+            raise self.unavailable(f"expected an answer, got an error: {answer.error or 'without a text'}")
+        return answer
+
+    async def _post(self, form: Mapping[str, str], *, to_shorten: str, max_bytes: int) -> bytes:
+        settings = self.settings
+        url, headers = self._request()
+        try:
+            with translate_errors(limit=settings.timeout, server="a Prometheus", authorities="caFile"):
+                async with (
+                    asyncio.timeout(settings.timeout),
+                    aiohttp.ClientSession(
+                        connector=aiohttp.TCPConnector(socket_factory=open_socket),
+                        cookie_jar=aiohttp.DummyCookieJar(),
+                        timeout=aiohttp.ClientTimeout(total=None),
+                        auto_decompress=False,
+                    ) as session,
+                    session.post(
+                        f"{url}/api/v1/query",
+                        data=form,
+                        headers=headers,
+                        ssl=self._tls(),
+                        proxy=proxy_for(url, self._environment),
+                        allow_redirects=False,
+                    ) as response,
+                ):
+                    is_answer = response.status // 100 == 2
+                    body = await read_body(response, limit=max_bytes if is_answer else _LONGEST_ERROR)
+        except AnswerTooLarge as error:
+            raise self.unavailable(f"{error.message}: {to_shorten}") from error
+        except CallFailed as error:
+            raise self.unavailable(error.message) from error
+        if not is_answer:
+            raise self.unavailable(_refusal(response, body))
+        return body
+
+    def _request(self) -> tuple[str, dict[str, str]]:
+        """The address without credentials, and the headers of a request."""
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"zoneward/{__version__}",
+        }
+        parts = urlsplit(self.settings.url)
+        if self.settings.token_file is not None:
+            headers["Authorization"] = f"Bearer {self._token(self.settings.token_file)}"
+        elif parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return self.settings.server, headers
+
+    def _token(self, file: str) -> str:
+        try:
+            token = read_small(file, most=_LONGEST_TOKEN).decode().strip()
+        except (OSError, ValueError) as error:
+            problem = error.strerror if isinstance(error, OSError) else error
+            raise self.unavailable(f"tokenFile: expected a readable file, got {file}: {problem}") from None
+        if not token or not token.isascii() or not token.isprintable() or len(token) > _LONGEST_TOKEN:
+            raise self.unavailable(f"tokenFile: expected a token on one line, got something else in {file}")
+        return token
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        if self.settings.ca_file is None:
+            return True
+        try:
+            return ssl.create_default_context(cafile=self.settings.ca_file)
+        except (OSError, ValueError) as error:
+            raise self.unavailable(
+                f"caFile: expected certificates in PEM, got {self.settings.ca_file}: {error}"
+            ) from None
+
+    def unavailable(self, problem: str) -> PrometheusUnavailable:
+        return PrometheusUnavailable(self.settings, problem)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+_SERIES_HEAD: Final = b'"metric"'
+_Labels = TypeVar("_Labels")
+"""A struct of the labels that are read; an empty one is none."""
+
+
+class Series(msgspec.Struct, Generic[_Labels], gc=False):
+    """``value``: time and number; a series of native histograms has none."""
+
+    metric: _Labels
+    value: tuple[float, str] | None = None
+
+    @property
+    def number(self) -> float | None:
+        """None where there is no number: Prometheus writes them as text."""
+        try:
+            return None if self.value is None else float(self.value[1])
+        except ValueError:
+            return None
+
+
+class Vector(msgspec.Struct, Generic[_Labels], gc=False):
+    result: list[Series[_Labels]] = msgspec.field(default_factory=list)
+
+
+class Answer(msgspec.Struct, Generic[_Labels], gc=False):
+    status: str
+    data: Vector[_Labels] = msgspec.field(default_factory=Vector)
+    error: str | None = None
+    warnings: list[str] | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the server wants to be known, such as that some of its data are missing."""
+        texts = self.warnings or []
+        shown = [str(InputError("Prometheus warns", each)) for each in texts[:_MOST_WARNINGS]]
+        if len(texts) > _MOST_WARNINGS:
+            shown.append(f"Prometheus warns of {len(texts) - _MOST_WARNINGS:,} things more")
+        return tuple(shown)
+
+
+class _DataKind(msgspec.Struct, gc=False, rename="camel"):
+    result_type: str = ""
+
+
+class _AnswerKind(msgspec.Struct, gc=False):
+    status: str
+    data: _DataKind = msgspec.field(default_factory=_DataKind)
+
+
+_KIND: Final = msgspec.json.Decoder(_AnswerKind)
+
+
+class _Refusal(msgspec.Struct, gc=False):
+    error: str = ""
+
+
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> str:
+    if response.status // 100 == 3:
+        return f"expected Prometheus, got a redirect to {response.headers.get('Location', 'nowhere')}"
+    try:
+        words = msgspec.json.decode(body, type=_Refusal).error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        words = ""
+    return f"expected an answer, got {response.status}: {words or response.reason or 'without a reason'}"
+
+
+def number_problem(amount: float | None) -> str | None:
+    """Why a number is left out; None where it counts."""
+    if amount is None or not isfinite(amount):
+        return "without a finite number"
+    return "with a negative number" if amount < 0 else None
+
+
+def left_out_notes(left_out: Mapping[str, int]) -> tuple[str, ...]:
+    """Lines about series that were left out: their number by the reason."""
+    return tuple(
+        f"{number:,} series {why} {'counts' if number == 1 else 'count'} for nothing"
+        for why, number in sorted(left_out.items())
+    )
+
+
+# --- demand -----------------------------------------------------------------------------------------------------------
+
+_TO_SUM: Final = "let the query sum by namespace, service and zone"
+
+
+class _DemandLabels(msgspec.Struct, gc=False):
+    namespace: str = ""
+    service: str = ""
+    zone: str = ""
+
+
+_DEMAND: Final = msgspec.json.Decoder(Answer[_DemandLabels])
+
+
+def _problem(labels: _DemandLabels, amount: float | None) -> str | None:
+    """Why a series is left out; None where it counts."""
+    if not labels.namespace or not labels.service:
+        return "without a namespace and a service"
+    if not labels.zone:
+        return "without a zone"
+    return "of clients outside the cluster" if labels.zone == OUTSIDE else number_problem(amount)

@@ -1,0 +1,213 @@
+"""Prometheus answers with figures, or with anything else: every bad answer is one clear line, and costs little."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trustme
+from aiohttp import web
+from tests.client.serving import HOST, refused_port, served, server_side, speaking
+
+from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.prometheus_settings import PrometheusSettings
+
+Labels = dict[str, str]
+CART: Final = {"namespace": "shop", "service": "cart", "zone": "a"}
+
+
+def vector(*series: tuple[Labels, object], **more: Any) -> dict[str, Any]:
+    result = [{"metric": labels, "value": [1700000000.5, value]} for labels, value in series]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}, **more}
+
+
+def answering(document: Any, status: int = 200) -> Callable[[web.BaseRequest], Awaitable[web.Response]]:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        await request.read()
+        text = document if isinstance(document, str) else json.dumps(document)
+        return web.Response(text=text, status=status, content_type="application/json")
+
+    return answer
+
+
+async def figures_of(document: Any, status: int = 200, **limits: int) -> DemandFigures:
+    async with served(answering(document, status)) as server:
+        return await Prometheus(PrometheusSettings(url=server.url), environment={}).read_demand(**limits)
+
+
+async def problem_of(document: Any, status: int = 200, **limits: int) -> str:
+    with pytest.raises(PrometheusUnavailable) as raised:
+        await figures_of(document, status, **limits)
+    server, _, problem = str(raised.value).partition(": ")
+    assert server.startswith(f"http://{HOST}:")
+    assert str(raised.value).isprintable()
+    return problem
+
+
+async def test_figures_are_summed_by_service_and_zone() -> None:
+    other = {**CART, "zone": "b", "pod": "p-1"}
+    found = await figures_of(vector((CART, "1.5"), ({**CART, "job": "x"}, "2"), (other, "0"), (other, "1e3")))
+    assert found == DemandFigures({("shop", "cart"): {"a": 3.5, "b": 1000.0}})
+
+
+async def test_series_without_a_meaning_are_counted() -> None:
+    found = await figures_of(
+        vector(
+            *((CART, each) for each in ("NaN", "+Inf", "many", "-1", "7")),
+            ({**CART, "zone": "external"}, "5"),
+            ({**CART, "zone": ""}, "5"),
+            ({"namespace": "shop", "service": "cart"}, "5"),
+            ({"zone": "a"}, "5"),
+            warnings=["one\nline", "2", "3", "4", "5"],
+        )
+    )
+    assert found.amounts == {("shop", "cart"): {"a": 7.0}}
+    assert found.notes == (
+        "Prometheus warns: one?line",
+        "Prometheus warns: 2",
+        "Prometheus warns: 3",
+        "Prometheus warns of 2 things more",
+        "1 series of clients outside the cluster counts for nothing",
+        "1 series with a negative number counts for nothing",
+        "3 series without a finite number count for nothing",
+        "1 series without a namespace and a service counts for nothing",
+        "2 series without a zone count for nothing",
+    )
+
+
+async def test_sums_stay_finite() -> None:
+    found = await figures_of(vector((CART, "1e308"), ({**CART, "x": ""}, "1e308"), (CART, "1e308")))
+    assert 1e308 < found.amounts["shop", "cart"]["a"] < float("inf")
+
+
+BAD: Final[dict[str, tuple[Any, int, str]]] = {
+    "no series": (vector(), 200, "expected a number for each namespace, service and zone, got no series"),
+    "no useful series": (vector((CART, "NaN")), 200, "got no series; 1 series without a finite number counts for"),
+    "a histogram": (
+        {"status": "success", "data": {"resultType": "vector", "result": [{"metric": CART, "histogram": [0, {}]}]}},
+        *(200, "got no series; 1 series without a finite number"),
+    ),
+    "a matrix": (
+        {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": CART, "values": []}]}},
+        *(200, "expected a query that returns a vector, got a matrix"),
+    ),
+    "an error": ({"status": "error", "errorType": "x", "error": "too\u001b[1m slow"}, 200, "an error: too?[1m slow"),
+    "a refusal": ({"status": "error", "error": "parse error"}, 400, "expected an answer, got 400: parse error"),
+    "no permission": ("<html>", 401, "expected an answer, got 401: Unauthorized"),
+    "a web page": ("<html>hello</html>", 200, "expected the answer of a Prometheus, got something else (JSON is"),
+    "nothing": ("", 200, "expected the answer of a Prometheus, got something else (Input data was truncated)"),
+    "other JSON": ("[1]", 200, "expected the answer of a Prometheus, got something else (Expected `object`"),
+    "a result that is no list": (
+        {"status": "success", "data": {"resultType": "vector", "result": {"a": 1}}},
+        *(200, "expected the answer of a Prometheus, got something else (Expected `array`"),
+    ),
+    "labels that are no text": (vector(({"namespace": 1}, "1")), 200, "got something else (Expected `str`"),  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_a_bad_answer_is_told_in_one_line(what: str) -> None:
+    document, status, message = BAD[what]
+    assert message in await problem_of(document, status)
+
+
+async def test_an_answer_of_too_many_series_or_bytes_is_not_built() -> None:
+    million = '{"status":"success","data":{"resultType":"vector","result":[' + '{"metric":{}},' * 1_000_000 + "]}}"
+    assert "expected at most 300,000 series, got 1,000,000: let the query sum" in await problem_of(million)
+    assert "expected an answer of at most 1 MiB, got more: let the query" in await problem_of(
+        million, max_bytes=1 << 20
+    )
+    few = vector(*[(CART, "1")] * 11)
+    assert "expected at most 10 series, got 11" in await problem_of(few, max_series=10)
+    assert (await figures_of(few, max_series=11)).amounts == {("shop", "cart"): {"a": 11.0}}
+
+
+async def unavailable(settings: PrometheusSettings) -> str:
+    with pytest.raises(PrometheusUnavailable) as raised:
+        await Prometheus(settings, environment={}).read_demand()
+    return str(raised.value)
+
+
+async def test_a_server_that_is_away_is_named() -> None:
+    port = refused_port()
+    found = await unavailable(PrometheusSettings(url=f"http://me:secret@{HOST}:{port}"))
+    assert found.startswith(f"http://{HOST}:{port}: no connection: connect")
+
+
+async def test_a_server_that_is_slow_gets_no_more_time_than_it_has() -> None:
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with speaking(drip) as port:
+        found = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}", timeout=0.2))
+    assert found.endswith(": no complete answer within 0.2 s")
+
+
+async def test_a_server_that_speaks_something_else_is_told() -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example.org ESMTP\r\n")
+        await writer.drain()
+
+    async with speaking(talk) as port:
+        found = await unavailable(PrometheusSettings(url=f"http://{HOST}:{port}"))
+    assert "the answer is not from a Prometheus" in found
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async def redirect(_: web.BaseRequest) -> web.Response:
+        return web.Response(status=302, headers={"Location": "http://elsewhere/login"})
+
+    async with served(redirect) as server:
+        found = await unavailable(PrometheusSettings(url=server.url))
+        assert "expected Prometheus, got a redirect to http://elsewhere/login" in found
+        assert len(server.seen) == 1
+
+
+async def test_what_is_asked_and_how_it_is_signed(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("abc\n")
+    bodies: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        bodies.append(await request.text())
+        return web.json_response(vector((CART, "1")))
+
+    async with served(answer) as server:
+        port = server.port
+        for settings in (
+            PrometheusSettings(url=f"http://me:s%3A@{HOST}:{port}/select", query="q[$window]", window=60),
+            PrometheusSettings(url=server.url, token_file=str(token)),
+            PrometheusSettings(url=server.url),
+        ):
+            await Prometheus(settings, environment={}).read_demand()
+        assert [each.headers.get("Authorization") for each in server.seen] == ["Basic bWU6czo=", "Bearer abc", None]
+        assert [each.path for each in server.seen] == ["/select/api/v1/query", "/api/v1/query", "/api/v1/query"]
+        assert bodies[0] == "query=q%5B60s%5D&timeout=30s"
+
+
+@pytest.mark.parametrize("text", [None, "", "two\nlines", "\u00e9"])
+async def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "token"
+    if text is not None:
+        file.write_text(text)
+    found = await unavailable(PrometheusSettings(url="http://127.0.0.1:1", token_file=str(file)))
+    assert "tokenFile: expected a " in found
+
+
+async def test_the_authority_of_the_server_may_be_given(tmp_path: Path) -> None:
+    authority, file = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    async with served(answering(vector((CART, "1"))), tls=server_side(authority.issue_cert(HOST))) as server:
+        settings = PrometheusSettings(url=server.url, ca_file=str(file))
+        assert (await Prometheus(settings, environment={}).read_demand()).amounts
+        found = await unavailable(PrometheusSettings(url=server.url))
+        assert "the server's certificate is from an authority that caFile does not name" in found
+    file.write_text("none")
+    assert "caFile: expected certificates in PEM" in await unavailable(settings)
