@@ -8,9 +8,12 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from zoneward.advice.prices import SECTION as PRICES_SECTION
 from zoneward.controller.controller_configuration import SECTION
 from zoneward.kube import names
 from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.prometheus_settings import PrometheusSettings
+from zoneward.meter.meter_configuration import SECTION as METER_SECTION
 from zoneward.proxy.proxy_configuration import SECTION as PROXY_SECTION
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
@@ -40,7 +43,18 @@ DESIGN: Final[dict[str, Any]] = {
         "ServiceTopology": False,
     },
     "defaultApproach": "ClusterWide",
-    "demand": {"source": "cpu", "zones": {}},
+    "demand": {
+        "source": "cpu",
+        "zones": {},
+        "file": None,
+        "prometheus": None,
+        "floor": 0.5,
+        "minTraffic": 100,
+        "margin": 0.15,
+        "maxChangesPerHour": 20,
+        "refresh": "5m",
+        "maxAge": "3h",
+    },
     "hints": {
         "startThreshold": 0.2,
         "keepThreshold": 0.3,
@@ -92,7 +106,12 @@ def test_as_upstream_has_one_threshold_and_auto_and_gives_up_on_nodes_without_cp
 
 
 SETTINGS: Final[tuple[tuple[str, str, str, tuple[tuple[Any, Any], ...]], ...]] = (
-    ("demand", "source", "source", tuple((each, each) for each in get_args(DemandSource))),
+    ("demand", "source", "source", (("cpu", "cpu"), ("nodes", "nodes"), ("even", "even"))),
+    ("demand", "file", "file", ((None, None), ("d.csv", "d.csv"))),
+    (
+        *("demand", "prometheus", "prometheus"),
+        ((None, None), ({"url": "http://p:9090"}, PrometheusSettings(url="http://p:9090"))),
+    ),
     (
         *("demand", "zones", "zones"),
         (({"b": 2, "a": 0.1}, (("a", Fraction(1, 10)), ("b", Fraction(2)))), ({"a": 1, "b": 0}, (("a", 1), ("b", 0)))),
@@ -152,6 +171,14 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
             )
         ),
     ),
+    "demand from a file": (
+        {"demand": {"source": "file", "file": "d.csv"}},
+        Configuration(demand=DemandSettings(source="file", file="d.csv")),
+    ),
+    "demand from Prometheus": (
+        {"demand": {"source": "prometheus", "prometheus": {"url": "http://p"}}},
+        Configuration(demand=DemandSettings(source="prometheus", prometheus=PrometheusSettings(url="http://p"))),
+    ),
     "sections without content": ({"featureGates": None, "hints": None, "subsetting": {}}, Configuration()),
     "subsetting by default": ({"defaultApproach": "Subsetting"}, Configuration(default_approach="Subsetting")),
     "balanced by default": ({"defaultApproach": "Balanced"}, Configuration(default_approach="Balanced")),
@@ -183,8 +210,13 @@ def test_what_an_unknown_key_is_answered_with_is_every_key_that_is_read() -> Non
     with pytest.raises(ConfigurationError) as refused:
         configuration_from({**HEAD, "colour": "red"})
     listed = str(refused.value).removeprefix("colour: expected one of ").removesuffix(", got an unknown key")
-    assert set(listed.split(", ")) == DESIGN.keys() - HEAD.keys() | {SECTION, PROXY_SECTION}
-    assert configuration_from({**HEAD, SECTION: {}, PROXY_SECTION: {}}) == Configuration()
+    assert set(listed.split(", ")) == DESIGN.keys() - HEAD.keys() | {
+        SECTION,
+        PROXY_SECTION,
+        METER_SECTION,
+        PRICES_SECTION,
+    }
+    assert configuration_from({**HEAD, SECTION: {}, PROXY_SECTION: {}, PRICES_SECTION: {}}) == Configuration()
 
 
 ALGORITHMS: Final = " or ".join(("local", "local-shared", "local-weighted", "local-opt", "random"))
@@ -209,7 +241,8 @@ INVALID: Final[tuple[tuple[str, str, tuple[Any, ...]], ...]] = (
     ("featureGates.ServiceTopology", A_BOOLEAN, (0,)),
     ("defaultApproach", AN_APPROACH, ("Auto", "subsetting", [], None)),
     ("demand", A_MAP, ("cpu", 1)),
-    ("demand.source", "cpu or nodes or even", ("CPU", None, ["cpu"])),
+    ("demand.source", " or ".join(get_args(DemandSource)), ("CPU", None, ["cpu"])),
+    ("demand.file", "the name of a file", ("", 1, ["d.csv"])),
     ("demand.zones", A_MAP, ("a", [0.5])),
     ("demand.zones.a", A_PART, ("50%", True, -1, NAN, None)),
     ("hints", A_MAP, (0.2,)),
@@ -268,7 +301,7 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     **{
         f"unknown {path}": (document_with(path, 1), f"{path}: expected one of {', '.join(known)}, got an unknown key")
         for path, known in {
-            "colour": (*[key for key in DESIGN if key not in HEAD], "controller", "proxy"),
+            "colour": (*[key for key in DESIGN if key not in HEAD], "controller", "proxy", "meter", "prices"),
             "featureGates.TopologyKeys": DESIGN["featureGates"],
             "hints.threshold": DESIGN["hints"],
             "subsetting.zones": DESIGN["subsetting"],
@@ -304,6 +337,14 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
         for zone in (1, None, True, "", "a\nb", "a b", "z" * 64)
         for zones, within in (({zone: {"b": 1}}, ""), ({"b": {zone: 1}}, ".b"))
     },
+    "a file without its name": (
+        {"demand": {"source": "file"}},
+        "demand.file: expected a file with the source file, got none",
+    ),
+    "Prometheus without its address": (
+        {"demand": {"source": "prometheus"}},
+        "demand.prometheus.url: expected an address with the source prometheus, got none",
+    ),
     "keeping less than starting": (
         {"hints": {"startThreshold": 0.5}},
         "hints.keepThreshold: expected at least startThreshold (0.5), got 0.3",

@@ -1,8 +1,9 @@
 """When weights of zones are too old to use, and when they are worth a write."""
 
 import pytest
+from tests.clusters import demand_in
 
-from zoneward.routing.zone_weights import ZoneWeights, have_moved, is_stale
+from zoneward.routing.zone_weights import WeightMeasures, ZoneWeights, have_moved, is_stale, measure_weights
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,11 @@ def test_weights_have_moved_when_a_share_differs_by_more_than_two_points(
     before, after = ZoneWeights({"a": {"a": 1.0}, "b": {"a": 0.25, "b": 0.75}}, {}), ZoneWeights(shares, {"a": 9})
     assert have_moved(before, after) is moved
     assert have_moved(after, before) is moved
+
+
+def test_what_weights_do_with_another_demand_is_measured_and_a_zone_without_any_uses_all() -> None:
+    weights = ZoneWeights({"a": {"a": 0.75, "b": 0.25}, "b": {"b": 1.0}}, {"a": 2, "b": 2})
+    assert measure_weights(weights, demand_in(a=2, b=1)).in_zone == pytest.approx(0.5 + 1 / 3)
+    assert measure_weights(weights, demand_in(a=1, b=3)) == WeightMeasures(0.9375, 0.625)
+    assert measure_weights(weights, demand_in(c=1)) == WeightMeasures(0.0, 0.0)
+    assert measure_weights(ZoneWeights({}, {}), demand_in(a=1)) == WeightMeasures(0.0, 0.0)

@@ -12,21 +12,23 @@ from typing import Any, Final, Literal, get_args
 from zoneward.kube import names
 from zoneward.kube.formats import label_value_problems
 from zoneward.kube.input_error import ConfigurationError
+from zoneward.kube.prometheus_settings import PrometheusSettings, read_prometheus_settings
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
+from zoneward.routing.adoption_settings import ADOPTION_KEYS, AdoptionSettings, read_adoption_setting
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.share_text import MAX_OVERLOAD_EXPECTED, is_max_overload, parse_max_overload
 from zoneward.routing.zone_costs import ZoneCosts
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "ZonewardConfiguration"
-PROGRAMS: Final = ("controller", "proxy")
-"""Sections that the programs read themselves."""
+PROGRAMS: Final = ("controller", "proxy", "meter", "prices")
+"""Sections that the programs and ``zoneward report`` read themselves."""
 UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 """Upstream's one threshold, for starting and for keeping."""
 
 Objective = Literal["score", "locality"]
 MissingCPU = Literal["count-nodes", "disable"]
-DemandSource = Literal["cpu", "nodes", "even"]
+DemandSource = Literal["cpu", "nodes", "even", "file", "prometheus"]
 AutoHeuristic = Literal["ProportionalZoneCPU", "Balanced"]
 DefaultApproach = Literal["ClusterWide", "Subsetting", "Balanced"]
 Encoding = Literal["slice-groups", "hints"]
@@ -56,10 +58,22 @@ class DemandSettings:
 
     ``zones`` has the parts of zones, by name, and wins over ``source``: only their ratios matter, and a zone that has
     none is expected to send nothing. Within a zone traffic starts in proportion to CPU.
+
+    ``file`` and ``prometheus`` have figures of single Services; the others get the demand of ``zones``, else of CPU.
+    Both are set also where another source is chosen, so that an option can choose them. ``adoption`` is for a running
+    controller.
     """
 
     source: DemandSource = "cpu"
     zones: tuple[tuple[str, Fraction], ...] = ()
+    file: str | None = None
+    prometheus: PrometheusSettings | None = None
+    adoption: AdoptionSettings = field(default_factory=AdoptionSettings)
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether figures of single Services are to be read."""
+        return self.source in ("file", "prometheus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +195,10 @@ class Configuration:
         _check_balanced(self.balanced)
         if self.demand.zones and not any(part for _, part in self.demand.zones):
             raise ConfigurationError("demand.zones: expected a part above 0, got 0 for all: only their ratios matter")
+        if self.demand.source == "file" and self.demand.file is None:
+            raise ConfigurationError("demand.file: expected a file with the source file, got none")
+        if self.demand.source == "prometheus" and self.demand.prometheus is None:
+            raise ConfigurationError("demand.prometheus.url: expected an address with the source prometheus, got none")
 
 
 def _check_tolerance(section: str, tolerance: Fraction) -> None:
@@ -228,9 +246,9 @@ def is_starting_threshold(value: Fraction) -> bool:
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    `zoneward.controller.controller_configuration` and `zoneward.proxy.proxy_configuration` read its sections
-    `PROGRAMS`. Raises ConfigurationError for an unknown key, a wrong type, a value out of
-    range, or gates that exclude each other.
+    `zoneward.controller.controller_configuration`, `zoneward.proxy.proxy_configuration`,
+    `zoneward.meter.meter_configuration` and `zoneward.advice.prices` read its sections `PROGRAMS`. Raises
+    ConfigurationError for an unknown key, a wrong type, a value out of range, or gates that exclude each other.
     """
     rest = {key: value for key, value in document.items() if key not in PROGRAMS}
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
@@ -251,7 +269,10 @@ def _read_gates(value: Any) -> FeatureGates:
 
 def _read_demand(value: Any) -> DemandSettings:
     section = _section(value, "demand")
-    return DemandSettings(**{k: _DEMAND[k](v) for k, v in _known_items(section, _DEMAND, within="demand")})
+    items = _known_items(section, (*_DEMAND, *ADOPTION_KEYS), within="demand")
+    adoption = dict(read_adoption_setting(key, value) for key, value in items if key in ADOPTION_KEYS)
+    values = {key: _DEMAND[key](value) for key, value in items if key in _DEMAND}
+    return DemandSettings(**values, adoption=replace(AdoptionSettings(), **adoption))  # type: ignore[arg-type]
 
 
 def read_demand_parts(value: Any, path: str) -> tuple[tuple[str, Fraction], ...]:
@@ -333,6 +354,12 @@ def _boolean(value: Any, path: str) -> bool:
     return value
 
 
+def _file_name(value: Any, path: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{path}: expected the name of a file, got {value!r}")
+    return value
+
+
 def _integer(value: Any, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigurationError(f"{path}: expected a whole number, got {value!r}")
@@ -391,6 +418,8 @@ def _snake(name: str) -> str:
 _DEMAND: Final[Mapping[str, Callable[[Any], Any]]] = {
     "source": lambda value: _choice(value, "demand.source", get_args(DemandSource)),
     "zones": lambda value: read_demand_parts(value, "demand.zones"),
+    "file": lambda value: None if value is None else _file_name(value, "demand.file"),
+    "prometheus": lambda value: read_prometheus_settings(value, "demand.prometheus"),
 }
 _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "startThreshold": lambda value: _share(value, "hints.startThreshold"),

@@ -17,6 +17,7 @@ from zoneward.routing.configuration import Configuration, MissingCPU
 MAX_CPU: Final = Fraction(10**9)
 """Allocatable CPUs of one Node that count. No machine has as many, and sums over all Nodes stay within 64 bits in
 milli-CPU; API servers take any quantity."""
+DemandUnit = Literal["milliCPU", "nodes", "even", "parts", "figures"]
 _PARTS: Final = 10**9
 """Demand that is set is in parts of this whole."""
 
@@ -32,8 +33,8 @@ class NodeDemand:
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand per zone as whole numbers: ``weights`` in milli-CPU, in nodes, or in parts as they were set (``even``: the
-    same for all zones), zones in name order, every weight above 0.
+    """Demand per zone as whole numbers: ``weights`` in milli-CPU, in nodes, or in parts: as they were set, the same for
+    all zones (``even``), or by the figures of one Service. Zones are in name order, every weight is above 0.
 
     Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
     excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose Nodes name one and the
@@ -42,7 +43,7 @@ class Demand:
 
     zones: tuple[str, ...]
     weights: tuple[int, ...]
-    unit: Literal["milliCPU", "nodes", "even", "parts"]
+    unit: DemandUnit
     nodes: tuple[NodeDemand, ...] = ()
     without_zone: tuple[str, ...] = ()
     without_cpu: tuple[str, ...] = ()
@@ -164,7 +165,7 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
     return cpu
 
 
-def in_parts(demand: Demand, parts: Mapping[str, Fraction], *, unit: Literal["even", "parts"] = "parts") -> Demand:
+def in_parts(demand: Demand, parts: Mapping[str, Fraction], *, unit: DemandUnit = "parts") -> Demand:
     """The same Nodes with other weights: those of a zone share its part as they shared its demand. As it is where no
     zone with a part has a Node.
     """

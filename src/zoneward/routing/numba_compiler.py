@@ -17,6 +17,11 @@ _SMALL: Final = 400
 """Bytes of a small function."""
 
 
+CACHE_SOURCE: Final = "source"
+"""An empty file in a directory of kept machine code. numba keeps it apart by the path of the source and by its content:
+this is the source of all, so that every installation of the same version finds it."""
+
+
 def is_available() -> bool:
     """Whether numba is installed."""
     return find_spec("numba") is not None
@@ -39,8 +44,8 @@ def compile_function(
     ``allocates``: it may create arrays of its own, which no function of the decision core does.
 
     With ``cache_dir`` the machine code is kept in that directory, as ``cache_name``, where the next process finds it.
-    The caller ensures that no other function has the name, and that each version of the functions has a directory of
-    its own.
+    The caller ensures that no other function has the name, that each version of the functions has a directory of its
+    own, and that the directory has the file `CACHE_SOURCE`.
     """
     if is_available():
         changed = tuple(sorted(replacements.items()))
@@ -69,6 +74,7 @@ def _compile(
     clone = _clone(function, cache_name or function.__name__, names)
     if cache_dir:
         setattr(config, "CACHE_DIR", cache_dir)  # noqa: B010 -- a name that the module makes up at run time
+        clone.__code__ = clone.__code__.replace(co_filename=f"{cache_dir}/{CACHE_SOURCE}")
     # No algorithm divides by zero, and none creates an array: checking for that, and counting references to the arrays
     # that were passed in, would take most of the time.
     options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": allocates}

@@ -86,4 +86,5 @@ def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: in
 
 
 def format_percent(share: Fraction) -> str:
-    return f"{float(share * 100):.3g} %"
+    # Not of a product of fractions: nearly every rule says a few shares.
+    return f"{share.numerator * 100 / share.denominator:.3g} %"

@@ -6,9 +6,13 @@ Starting and staying have different thresholds, so that a decision does not flap
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
+from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.configuration import HintsSettings
+from zoneward.routing.configuration import Configuration, HintsSettings
+from zoneward.routing.endpoint_sets import KEPT_OVERLOAD
+from zoneward.routing.request.approach import RequestedApproach
 from zoneward.routing.score import IN_ZONE, MEASURES, measure
 
 
@@ -20,6 +24,16 @@ def overload_threshold(settings: HintsSettings, *, kept: bool) -> Fraction:
     return settings.keep_threshold if kept else settings.start_threshold
 
 
+def kept_overload(request: RequestedApproach, configuration: Configuration) -> float:
+    """The overload at which a decision in force that balances load does not stay, whatever the approach."""
+    if request.heuristic is BALANCED:
+        return float((request.balanced or configuration.balanced).max_overload) + KEPT_OVERLOAD
+    if request.heuristic is not None and request.heuristic.subsets:
+        return float(configuration.subsetting.overload_threshold)
+    return float(overload_threshold(request.hints or configuration.hints, kept=True))
+
+
+@lru_cache(maxsize=256)
 def endpoints_needed(threshold: Fraction, padding: int, zones: int, *, kept: bool) -> Fraction:
     """The number of endpoints from which subsetting starts, or at which it stops where it is ``kept``.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 COST_UNIT: Final = 1_000_000
@@ -24,6 +25,12 @@ class ZoneCosts:
 def cost_table(costs: ZoneCosts, zones: Sequence[str], regions: Mapping[str, str]) -> tuple[int, ...]:
     """The cost of a request from each zone to each zone, at ``start * n + end``, scaled so that the largest cost of the
     settings is `COST_UNIT`."""
+    return _cost_table(costs, tuple(zones), tuple(sorted(regions.items())))
+
+
+@lru_cache(maxsize=256)
+def _cost_table(costs: ZoneCosts, zones: tuple[str, ...], known: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
+    regions = dict(known)
     most = max((costs.same_region, costs.other_region, *(cost for _, _, cost in costs.pairs)))
     pairs = {(start, end): cost for start, end, cost in costs.pairs}
 

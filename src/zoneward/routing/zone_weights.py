@@ -5,11 +5,13 @@ they are written anew.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from zoneward.kube.zone_weights import ZoneWeights
+from zoneward.routing.demand import Demand
 
-__all__ = ["ZoneWeights", "have_moved", "is_stale"]
+__all__ = ["WeightMeasures", "ZoneWeights", "have_moved", "is_stale", "measure_weights"]
 
 _MAX_MOVE: Final = 0.02
 """Of a zone's traffic: a share that moves no farther is not worth a write."""
@@ -18,6 +20,30 @@ _ALWAYS_TOLERATED: Final = 1
 """Endpoints by which a zone may differ, however few it has."""
 _TOLERATED_PART: Final = 10
 """And a tenth of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightMeasures:
+    """What proxies that weigh zones do: the share of traffic that stays in its zone, and the worst overload."""
+
+    in_zone: float
+    max_overload: float
+
+
+def measure_weights(weights: ZoneWeights, demand: Demand) -> WeightMeasures:
+    """What weights do with another demand than the one that they were computed for."""
+    total = sum(weights.counts.values())
+    load: dict[str, float] = {}
+    in_zone = 0.0
+    for zone in demand.zones:
+        share = demand.share(zone)
+        # A zone without weights sends its traffic to all.
+        row = weights.shares.get(zone) or {end: number / total for end, number in weights.counts.items() if total}
+        in_zone += share * row.get(zone, 0.0)
+        for end, part in row.items():
+            load[end] = load.get(end, 0.0) + share * part
+    worst = max((load[end] * total / weights.counts[end] - 1 for end in load if weights.counts.get(end)), default=0.0)
+    return WeightMeasures(in_zone, max(0.0, worst))
 
 
 def is_stale(weights: ZoneWeights, counts: Mapping[str, int]) -> bool:

@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Final
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
 from tests.routing.algorithms.running import HALF, PER_SLICE
 
 from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
@@ -156,7 +157,7 @@ def updates(draw: st.DrawFn) -> Update:
     return demand, supply, staying, shared, draw(st.sampled_from((Fraction(1, 4), HALF, Fraction(1), Fraction(3))))
 
 
-PROPERTY: Final = settings(max_examples=75, print_blob=True)
+PROPERTY: Final = examples(75)
 
 
 @PROPERTY

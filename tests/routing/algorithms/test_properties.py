@@ -7,8 +7,9 @@ from random import Random
 from typing import Final
 
 import pytest
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
 from tests.reference.kep_2004 import ALGORITHMS
 from tests.routing.algorithms.running import HALF, Result, Row, rule_of, run
 
@@ -17,7 +18,7 @@ from zoneward.routing.score import MAX_OVERLOAD, MEAN_OVERLOAD
 Input = tuple[list[int], list[int]]
 """Demand and supply of each zone."""
 
-PROPERTY: Final = settings(max_examples=75, print_blob=True)
+PROPERTY: Final = examples(75)
 
 
 @st.composite

@@ -4,8 +4,9 @@ from fractions import Fraction
 from typing import Final
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
 
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
@@ -137,7 +138,7 @@ def inputs(draw: st.DrawFn, *, all_placed: bool = False) -> Inputs:
     return demand, supply, previous, draw(st.sampled_from((START, KEEP, Fraction(1, 100), Fraction(5))))
 
 
-PROPERTY: Final = settings(max_examples=75, print_blob=True)
+PROPERTY: Final = examples(75)
 
 
 @PROPERTY

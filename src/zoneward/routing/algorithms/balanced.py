@@ -131,6 +131,7 @@ def _prepare(
     number = 0
     for consumer in range(ZONES):
         scratch[CONSUMERS + consumer] = -1
+        scratch[LOW + consumer] = 0
         reals[SHARES + consumer] = 0.0
     for zone in range(zones):
         total += supply[zone]
@@ -166,15 +167,20 @@ def _search_near(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> None:
-    """Try sizes near those of good disjoint sets."""
+    """Try sizes near those of good disjoint sets, unless they have been tried before."""
     if scratch[TOTAL] < scratch[NUMBER]:
         return
     find_disjoint_sets(demand, supply, parameters, start, scratch, reals)
+    is_new = False
     for consumer in range(scratch[NUMBER]):
         size = scratch[SIZES_AT + scratch[CONSUMERS + consumer]]
-        scratch[LOW + consumer] = max(1, size - _MARGIN)
-        scratch[HIGH + consumer] = min(scratch[TOTAL], size + _MARGIN)
-    search_shared_sets(supply, parameters, scratch, reals)
+        low, high = max(1, size - _MARGIN), min(scratch[TOTAL], size + _MARGIN)
+        if scratch[LOW + consumer] != low or scratch[HIGH + consumer] != high:
+            is_new = True
+        scratch[LOW + consumer] = low
+        scratch[HIGH + consumer] = high
+    if is_new:
+        search_shared_sets(supply, parameters, scratch, reals)
 
 
 def _for_sorted_zones(

@@ -75,36 +75,42 @@ def search_shared_sets(
     objective = parameters[OBJECTIVE_AT]
     limit = overload_limit(parameters)
     total = scratch[TOTAL]
-    for zone in range(scratch[NUMBER]):
+    number = scratch[NUMBER]
+    for zone in range(number):
         for size in range(scratch[LOW + zone], scratch[HIGH + zone] + 1):
             reals[_COSTS + zone * MAX_WINDOW + size - scratch[LOW + zone]] = _least_cost(
                 scratch[CONSUMERS + zone], size, supply, parameters, scratch
             )
+    share0, share1, share2 = reals[SHARES], reals[SHARES + 1], reals[SHARES + 2]
+    costs0 = _COSTS - scratch[LOW]
+    costs1 = _COSTS + MAX_WINDOW - scratch[LOW + 1]
+    costs2 = _COSTS + 2 * MAX_WINDOW - scratch[LOW + 2]
     for first in range(scratch[LOW], scratch[HIGH] + 1):
-        share0 = reals[SHARES]
-        cost0 = share0 * reals[_COSTS + first - scratch[LOW]]
+        cost0 = share0 * reals[costs0 + first]
         worst0 = total * share0 / first - 1
         mean0 = max(0.0, share0 - first / total)
         # The others add to all three: what cannot win by now never does.
         if worst0 > limit or not _can_win(objective, limit, cost0, worst0, 2 * mean0, reals):
             continue
         for second in range(scratch[LOW + 1], scratch[HIGH + 1] + 1):
-            share1 = reals[SHARES + 1]
-            cost1 = cost0 + share1 * reals[_COSTS + MAX_WINDOW + second - scratch[LOW + 1]]
-            worst1 = max(worst0, total * share1 / second - 1)
-            mean1 = mean0 + max(0.0, share1 - second / total)
+            worst1 = total * share1 / second - 1
             if worst1 > limit:
                 continue
-            if scratch[NUMBER] == 2:
+            worst1 = max(worst0, worst1)
+            cost1 = cost0 + share1 * reals[costs1 + second]
+            mean1 = mean0 + max(0.0, share1 - second / total)
+            if number == 2:
                 if first + second >= total and _can_win(objective, limit, cost1, worst1, 2 * mean1, reals):
                     _try_overlaps(first, second, 0, cost1, supply, parameters, scratch, reals)
                 continue
             if not _can_win(objective, limit, cost1, worst1, 2 * mean1, reals):
                 continue
             for third in range(max(scratch[LOW + 2], total - first - second), scratch[HIGH + 2] + 1):
-                share2 = reals[SHARES + 2]
-                cost2 = cost1 + share2 * reals[_COSTS + 2 * MAX_WINDOW + third - scratch[LOW + 2]]
-                worst2 = max(worst1, total * share2 / third - 1)
+                worst2 = total * share2 / third - 1
+                if worst2 > limit:
+                    continue
+                worst2 = max(worst1, worst2)
+                cost2 = cost1 + share2 * reals[costs2 + third]
                 mean2 = mean1 + max(0.0, share2 - third / total)
                 if _can_win(objective, limit, cost2, worst2, 2 * mean2, reals):
                     _try_overlaps(first, second, third, cost2, supply, parameters, scratch, reals)

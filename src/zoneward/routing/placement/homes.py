@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+import msgspec
+
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
@@ -17,8 +19,7 @@ from zoneward.routing.placement.placement import PlacementUnit
 from zoneward.routing.rules import describe_without
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """The home of endpoints that are alike.
 
     ``previous_group`` is the group they were in, ``remaining_group`` the same without zones that are gone.

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacementUnit:
+class PlacementUnit(msgspec.Struct, frozen=True, eq=False):
     """What a placement moves: the endpoints of a bucket, or one endpoint of it.
 
     ``home`` is the zone they start in and ``previous_group`` the group they were in, as indices; -1 for none.

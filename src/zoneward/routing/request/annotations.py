@@ -110,7 +110,12 @@ def demand_parts(service: Service) -> dict[str, Fraction] | None:
 
 
 def check_demand(service: Service, demand: Demand, rules: RuleLog) -> str | None:
-    """What is wrong with the annotation of demand, where it is not valid. ``demand`` is what decides."""
+    """What is wrong with the annotation of demand, where it is not valid. ``demand`` is what decides; where it is by
+    figures of the Service, that is recorded.
+    """
+    if demand.unit == "figures":
+        shares = (f"{zone} {demand.share(zone):.0%}" for zone in demand.zones)
+        rules.record("demand-figures", True, f"by figures of this Service, traffic starts in {', '.join(shares)}")
     text = (service.metadata.annotations or {}).get(names.DEMAND_ANNOTATION)
     if text is None:
         return None

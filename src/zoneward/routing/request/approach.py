@@ -78,6 +78,11 @@ class RequestedApproach:
     hints: HintsSettings | None = None
     balanced: BalancedSettings | None = None
 
+    @property
+    def deciding(self) -> "RequestedApproach":
+        """The same without what conditions say about it: requests that are equal then lead to the same decision."""
+        return replace(self, accepted=None, accepted_reason=Reason.ACCEPTED, accepted_detail="")
+
 
 def requested_approach(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
     """What a Service requests. Records every setting that was read in ``rules``."""
@@ -326,8 +331,11 @@ def _with_own_number(
     elif requested.heuristic is PROPORTIONAL_ZONE_CPU and not configuration.upstream:
         configured = configuration.hints
         start, problem = read_number(service, HINTS_THRESHOLD, configured=configured.start_threshold, rules=rules)
-        keep = start + configured.keep_threshold - configured.start_threshold
-        requested = replace(requested, hints=replace(configured, start_threshold=start, keep_threshold=keep))
+        hints = configured
+        if start != configured.start_threshold:
+            keep = start + configured.keep_threshold - configured.start_threshold
+            hints = replace(configured, start_threshold=start, keep_threshold=keep)
+        requested = replace(requested, hints=hints)
     else:
         return requested
     return requested if problem is None else with_problem(requested, Reason.UNKNOWN_VALUE, problem)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from zoneward.kube import names
@@ -101,8 +102,7 @@ class Policies:
     internal_local: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HonoredHints:
+class HonoredHints(msgspec.Struct, frozen=True, gc=False):
     """Which hints a proxy honors for one Service. ``weights``: those of zones take the place of hints for zones."""
 
     zones: bool
@@ -110,8 +110,7 @@ class HonoredHints:
     weights: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointSelection:
+class EndpointSelection(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a proxy uses for one Service port.
 
     ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; each is None where the policies do not

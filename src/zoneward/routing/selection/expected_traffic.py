@@ -6,8 +6,11 @@ the proxy there spreads it over what it selects, evenly or by weights. Traffic f
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import fsum
 from types import MappingProxyType
+
+import msgspec
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, is_ready, is_serving, is_terminating
 from zoneward.routing.configuration import FeatureGates
@@ -28,8 +31,7 @@ from zoneward.routing.selection.endpoint_selection import (
 from zoneward.routing.zone_weights import ZoneWeights
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedZoneTraffic:
+class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
     """One zone: its share of all traffic, the endpoints located there, and those its proxies select.
 
     ``consumed`` counts every endpoint that some proxy of the zone selects. ``expected`` is the fair number, demand
@@ -47,12 +49,11 @@ class ExpectedZoneTraffic:
     overload: float | None
     in_zone: float | None = None
     load: float | None = None
-    selected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    to: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    selected: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    to: Mapping[str, float] = msgspec.field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedTraffic:
+class ExpectedTraffic(msgspec.Struct, frozen=True, gc=False):
     """Where the traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1.
 
     ``load`` has a share for every endpoint in use, and the overload of an endpoint is its load over a fair one, minus
@@ -112,13 +113,12 @@ def predict_service_traffic(
     return predict_traffic(endpoints_of_all_ports(slices), readings=readings, policies=policies_of(service, gates))
 
 
-@dataclass(frozen=True, slots=True)
-class SliceReading:
+class SliceReading(msgspec.Struct, frozen=True, gc=False):
     """What the proxies of one kind read in the slices of a Service, and the demand of their nodes."""
 
     demand: Demand
     honored: HonoredHints
-    groups: Mapping[int, ZoneGroup] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[int, ZoneGroup] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     zone_weights: ZoneWeights | None = None
 
 
@@ -140,29 +140,39 @@ def predict_traffic(
         for each in readings
     }
     picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
+    places = [endpoint.zone or "" for endpoint in endpoints]
     load = [0.0] * len(endpoints)
     dropped = 0.0
     zone_weight: dict[str, float] = {}
     zone_picks: dict[str, set[int]] = {}
-    zone_to: dict[str, dict[str, float]] = {}
+    # Sums do not depend on the order of endpoints, to the last digit.
+    zone_to: dict[str, dict[str, list[float]]] = {}
     for reading, zone, node, weight in _consumers(endpoints, readings, policies):
         selection = selectors[id(reading)].select(node, zone or None)
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
         zone_weight[zone] = zone_weight.get(zone, 0.0) + weight
-        zone_picks.setdefault(zone, set()).update(map(id, chosen))
+        numbers = list(map(picked.__getitem__, map(id, chosen)))
+        zone_picks.setdefault(zone, set()).update(numbers)
         if not chosen:
             dropped += share
             continue
         weights = None if policies.internal_local else selection.weights
-        each = share / (sum(weights) if weights else len(chosen))
         to = zone_to.setdefault(zone, {})
-        for number, endpoint in enumerate(chosen):
-            part = each * weights[number] if weights else each
-            load[picked[id(endpoint)]] += part
-            place = endpoint.zone or ""
-            to[place] = to.get(place, 0.0) + part
-    return _traffic(endpoints, load, dropped, total, zone_weight, zone_picks, zone_to)
+        if weights:
+            each = share / fsum(weights)
+            for number, endpoint_weight in zip(numbers, weights, strict=True):
+                part = each * endpoint_weight
+                load[number] += part
+                to.setdefault(places[number], []).append(part)
+        else:
+            each = share / len(chosen)
+            for number in numbers:
+                load[number] += each
+            for place, count in Counter(map(places.__getitem__, numbers)).items():
+                to.setdefault(place, []).append(count * each)
+    flows = {zone: {place: fsum(parts) for place, parts in to.items()} for zone, to in zone_to.items()}
+    return _traffic(endpoints, places, load, dropped, total, zone_weight, zone_picks, flows)
 
 
 def _consumers(
@@ -191,6 +201,7 @@ def _consumers(
 
 def _traffic(
     endpoints: Sequence[Endpoint],
+    places: Sequence[str],
     load: Sequence[float],
     dropped: float,
     total: int,
@@ -204,13 +215,12 @@ def _traffic(
     used = [share for share, use in zip(load, usable, strict=True) if use]
     located: dict[str, int] = dict.fromkeys(weights, 0)
     received: dict[str, float] = {}
-    for endpoint, use, part in zip(endpoints, usable, load, strict=True):
+    for place, use, part in zip(places, usable, load, strict=True):
         if use:
-            place = endpoint.zone or ""
             located[place] = located.get(place, 0) + 1
             received[place] = received.get(place, 0.0) + part
     zones = {}
-    selected = _selected_by_zone(endpoints, picks)
+    selected = {zone: dict(sorted(Counter(map(places.__getitem__, picked)).items())) for zone, picked in picks.items()}
     for zone in sorted(located):
         share = weights.get(zone, 0.0) / total
         consumed = len(picks.get(zone, ()))
@@ -231,15 +241,9 @@ def _traffic(
     return ExpectedTraffic(
         zones=zones,
         load=tuple(load),
-        in_zone=sum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone),
+        in_zone=fsum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone),
         served=1 - dropped,
         dropped=dropped,
         max_overload=max(0.0, *deviations) if deviations else 0.0,
-        mean_overload=sum(map(abs, deviations)) / len(used) if used else 0.0,
+        mean_overload=fsum(map(abs, deviations)) / len(used) if used else 0.0,
     )
-
-
-def _selected_by_zone(endpoints: Sequence[Endpoint], picks: Mapping[str, set[int]]) -> dict[str, dict[str, int]]:
-    """The number of selected endpoints by the zone whose proxies select them, and by their own."""
-    place_of = {id(endpoint): endpoint.zone or "" for endpoint in endpoints}
-    return {zone: dict(sorted(Counter(map(place_of.__getitem__, picked)).items())) for zone, picked in picks.items()}

@@ -8,7 +8,10 @@ the one that a bill for traffic between zones shows. Expected traffic starts in 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.measured_traffic import MeasuredTraffic, Time
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.rules import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 
 _Service = tuple[str, str, str]
@@ -72,22 +75,25 @@ class TrafficMeasurements:
         return tuple(each for each in zones if each not in self.nodes)
 
 
-def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasurements | None:
-    """Combine all documents; None where there are none.
-
-    Of one node's documents that begin at the same moment, the last one counts: it continues the others.
-    """
+def latest_documents(documents: Iterable[MeasuredTraffic]) -> tuple[MeasuredTraffic, ...]:
+    """Of one node's documents that begin at the same moment only the last one: it continues the others."""
     last: dict[tuple[str, Time], MeasuredTraffic] = {}
     for each in documents:
         other = last.get((each.node, each.since))
         if other is None or other.until <= each.until:
             last[each.node, each.since] = each
+    return tuple(last.values())
+
+
+def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasurements | None:
+    """Combine all `latest_documents`; None where there are none."""
+    last = latest_documents(documents)
     if not last:
         return None
     nodes: dict[str, set[str]] = {}
     counts: dict[_Service, dict[str, dict[str, int]]] = {}
     external: dict[_Service, int] = {}
-    for document in last.values():
+    for document in last:
         zone = document.zone or ""
         nodes.setdefault(zone, set()).add(document.node)
         for service in document.services:
@@ -105,9 +111,9 @@ def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasure
             for key, zones in counts.items()
         },
         nodes={zone: frozenset(some) for zone, some in sorted(nodes.items())},
-        since=min(each.since for each in last.values()),
-        until=max(each.until for each in last.values()),
-        incomplete=frozenset(each.node for each in last.values() if not each.complete),
+        since=min(each.since for each in last),
+        until=max(each.until for each in last),
+        incomplete=frozenset(each.node for each in last if not each.complete),
     )
 
 
@@ -123,3 +129,25 @@ def predicted_in_zone_share(measured: ServiceMeasurement, traffic: ExpectedTraff
             total += each.connections
             kept += each.connections * predicted.in_zone
     return kept / total if total else None
+
+
+def demand_figures(measurements: TrafficMeasurements) -> DemandFigures:
+    """Where the connections to each Service started, both families together.
+
+    Those that came from outside the cluster are not in it, nor those that started on nodes without a zone.
+    """
+    amounts: dict[ObjectKey, dict[str, float]] = {}
+    without_zone = 0
+    for (namespace, name, _), service in measurements.services.items():
+        for zone, each in service.zones.items():
+            if not zone:
+                without_zone += each.connections
+            elif each.connections:
+                sums = amounts.setdefault((namespace, name), {})
+                sums[zone] = sums.get(zone, 0.0) + each.connections
+    notes = []
+    if without_zone:
+        notes.append(f"{counted(without_zone, 'connection')} from nodes without a zone count for nothing")
+    if measurements.incomplete:
+        notes.append(f"{counted(len(measurements.incomplete), 'node')} had no room for all counters")
+    return DemandFigures(amounts, tuple(notes))
