@@ -1,8 +1,8 @@
 """A Service with every approach: what each would do, and that no second version decides."""
 
-import dataclasses
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from tests.builders.structs import a_service, nodes_in, pods_in
@@ -69,9 +69,9 @@ def rounded(compared: ComparedApproach) -> ComparedApproach:
     traffic = compared.traffic
     if traffic is not None:
         shares = {name: round(getattr(traffic, name), 9) for name in ("in_zone", "max_overload", "mean_overload")}
-        traffic = dataclasses.replace(traffic, **shares)
+        traffic = msgspec.structs.replace(traffic, **shares)
     score = None if compared.score is None else round(compared.score, 6)
-    return dataclasses.replace(compared, traffic=traffic, score=score)
+    return msgspec.structs.replace(compared, traffic=traffic, score=score)
 
 
 def test_everything_that_can_be_asked_for_is_compared_once() -> None:

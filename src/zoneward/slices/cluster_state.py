@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, in_parts
 from zoneward.routing.request.annotations import demand_parts
@@ -31,13 +32,20 @@ class ClusterState:
 
     labelled_consumer: Consumer = ZONEWARD
     """That of Services with the label ``service-proxy-name``."""
+    service_parts: Mapping[ObjectKey, Mapping[str, Fraction]] = field(default_factory=lambda: MappingProxyType({}))
+    """Parts of zones in the traffic of Services for which it is known, as in their annotation, which wins."""
 
     def for_service(self, service: Service) -> "ClusterState":
-        """The same with the demand of a Service that says where its traffic starts. Kubernetes does not read that."""
-        parts = demand_parts(service)
-        if parts is None or self.configuration.upstream:
+        """The same with the demand of a Service that says where its traffic starts, or of which it is known.
+
+        Kubernetes reads neither.
+        """
+        if self.configuration.upstream:
             return self
-        return replace(self, demand=in_parts(self.demand, parts))
+        if (own := demand_parts(service)) is not None:
+            return replace(self, demand=in_parts(self.demand, own))
+        known = self.service_parts.get((service.metadata.namespace, service.metadata.name))
+        return self if known is None else replace(self, demand=in_parts(self.demand, known, unit="figures"))
 
     def consumers_of(self, service: Service) -> tuple[ConsumerDemand, ...]:
         """Demand by the kind of proxy that reads the slices of a Service where it starts."""
@@ -59,7 +67,7 @@ class ClusterState:
         """Whether every Service needs a new plan when this state becomes the ``new`` one.
 
         The zones of single Nodes do not matter here: they affect the Services that have Pods there. But without any
-        Node, Pods count without one.
+        Node, Pods count without one. Nor do ``service_parts``: they affect the Services whose parts differ.
         """
         return (
             self.demand != new.demand

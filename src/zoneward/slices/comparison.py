@@ -4,20 +4,29 @@ The endpoints and the existing slices of a Service are the same for all approach
 slices: where an approach is not active, all endpoints serve all zones. Each is computed once, and only numbers stay.
 """
 
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
+from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.kube.zone_weights import format_zone_weights
 from zoneward.routing import score
 from zoneward.routing.decision import Decision
+from zoneward.routing.request.approach import requested_approach
 from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
-from zoneward.routing.rules import Reason
-from zoneward.routing.selection.endpoint_selection import honored_hints, reads_slice_groups
-from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.rules import Reason, RuleLog
+from zoneward.routing.selection.endpoint_selection import HonoredHints, honored_hints, reads_slice_groups
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
+from zoneward.slices.assign import AssignedGroup, PendingWork, assign
 from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.comparison_memo import ComparisonMemo, KnownApproaches, shape_of
 from zoneward.slices.decide import decide
+from zoneward.slices.encode import encode, slice_template
 from zoneward.slices.endpoints import ServiceEndpoints
-from zoneward.slices.existing import ExistingSlices
+from zoneward.slices.existing import ExistingSlices, GroupKey
+from zoneward.slices.pack import new_slice
 from zoneward.slices.plan import (
     FamilyPlan,
     collect_families,
@@ -32,12 +41,12 @@ COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("A
 """Cluster-wide first, then all others; ``Auto`` is another name of one of them (``hints.auto``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficNumbers:
+class TrafficNumbers(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """The expected traffic of a Service in one address family, in numbers: `ExpectedTraffic` has their meaning.
 
     ``served`` is whether any is; ``zones`` counts the zones that have demand or endpoints. ``busiest_load`` is the
-    share of all traffic that the busiest endpoint gets.
+    share of all traffic that the busiest endpoint gets. ``flows``: for each zone with demand the shares of its own
+    traffic by the zone of the endpoints, None where nobody asked for them.
     """
 
     in_zone: float
@@ -46,9 +55,10 @@ class TrafficNumbers:
     served: bool
     zones: int
     busiest_load: float
+    flows: Mapping[str, Mapping[str, float]] | None = None
 
     @classmethod
-    def of(cls, traffic: ExpectedTraffic) -> "TrafficNumbers":
+    def of(cls, traffic: ExpectedTraffic, *, flows: bool = False) -> "TrafficNumbers":
         return cls(
             in_zone=traffic.in_zone,
             max_overload=traffic.max_overload,
@@ -56,6 +66,7 @@ class TrafficNumbers:
             served=bool(traffic.served),
             zones=len(traffic.zones),
             busiest_load=traffic.busiest_load,
+            flows={zone: each.to for zone, each in traffic.zones.items() if each.demand} if flows else None,
         )
 
     def score(self, *, slices: float) -> float | None:
@@ -67,8 +78,7 @@ class TrafficNumbers:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedApproach:
+class ComparedApproach(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """One approach for a Service in one address family: its decision and what follows, in numbers.
 
     ``heuristic`` is what the Service asks for with it. ``slices`` is the number of slices afterwards; ``created``,
@@ -98,8 +108,7 @@ class ComparedApproach:
         return self.created + self.updated + self.deleted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceComparison:
+class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """All approaches for a Service in one address family, in the order of the request.
 
     ``requested`` is the plan with the Service's own settings.
@@ -120,26 +129,38 @@ def compare_service(
     slices: Iterable[EndpointSlice],
     cluster_state: ClusterState,
     taken: Container[str] = (),
+    flows: bool = False,
+    memo: ComparisonMemo | None = None,
 ) -> tuple[ServiceComparison, ...]:
     """Plan a Service once with each of the ``approaches`` (`COMPARED`), and once as it is.
 
-    Returns a comparison for each address family; none for a Service that has no slices at all.
+    Returns a comparison for each address family; none for a Service that has no slices at all. ``flows``: with those
+    between zones. A ``memo`` of the same cluster state, and of comparisons with flows or of those without, spares what
+    was computed for Services that are alike.
     """
     by_name = {each.metadata.name: each for each in slices}
-    requests = [("", service), *((approach, as_if_requested(service, approach)) for approach in approaches)]
     families: dict[str, list[ComparedApproach]] = {}
-    cluster_state = cluster_state.for_service(service)
+    own_state = cluster_state.for_service(service)
+    if memo is None or own_state is not memo.cluster_state:
+        # Nothing holds for others where a Service has demand of its own.
+        memo = ComparisonMemo(own_state)
     if is_managed(service):
-        collected = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
+        collected = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=own_state)
         for endpoints in collected.endpoints:
+            existing = collected.existing[endpoints.address_type]
+            shape = shape_of(service, endpoints, existing, own_state)
             planner = _FamilyPlanner(
-                endpoints, collected.existing[endpoints.address_type], cluster_state, (taken, by_name)
+                endpoints, existing, own_state, (taken, by_name), memo, flows=flows, names_matter=shape is None
             )
-            families[endpoints.address_type] = [planner.compare(*request) for request in requests]
+            known = memo.approaches(as_if_requested(service, NO_APPROACH), shape)
+            candidates = list(planner.compare_all(service, approaches, known))
+            requested = planner.compare_requested(service, candidates, memo.approaches(service, shape))
+            families[endpoints.address_type] = [requested, *candidates]
     else:
+        requests = [("", service), *((approach, as_if_requested(service, approach)) for approach in approaches)]
         for approach, each in requests:
-            for family in plan_unmanaged(each, by_name.values(), cluster_state).families:
-                compared = _compared(approach, family.decision, _SliceNumbers.of(family), family.traffic)
+            for family in plan_unmanaged(each, by_name.values(), own_state).families:
+                compared = _compared(approach, family.decision, SliceNumbers.of(family), family.traffic, flows=flows)
                 families.setdefault(family.address_type, []).append(compared)
     return tuple(
         ServiceComparison(
@@ -167,10 +188,10 @@ def with_load_changes(
     def changed(comparison: ServiceComparison, each: ComparedApproach) -> ComparedApproach:
         load = loads.get((comparison.address_type, each.approach))
         now = each.traffic.busiest_load if each.traffic is not None else 0.0
-        return replace(each, load_change=now / load - 1) if load and now else each
+        return msgspec.structs.replace(each, load_change=now / load - 1) if load and now else each
 
     return tuple(
-        replace(
+        msgspec.structs.replace(
             comparison,
             requested=changed(comparison, comparison.requested),
             candidates=tuple(changed(comparison, each) for each in comparison.candidates),
@@ -183,6 +204,7 @@ class _FamilyPlanner:
     """Plans one address family of a Service with one approach after the other, and computes nothing twice.
 
     Upstream's hints and the slices of a Service that is being deleted change decisions: nothing is shared there.
+    ``names_matter``: numbers depend on single endpoints or slices by their names (`shape_of`).
     """
 
     def __init__(
@@ -191,16 +213,63 @@ class _FamilyPlanner:
         existing: ExistingSlices,
         cluster_state: ClusterState,
         taken: Sequence[Container[str]],
+        memo: ComparisonMemo,
+        *,
+        flows: bool,
+        names_matter: bool,
     ) -> None:
         self._endpoints = endpoints
         self._existing = existing
         self._cluster_state = cluster_state
         self._taken = taken
+        self._flows = flows
         self._has_others = bool(existing.replaced_and_others()[1])
-        self._plans: dict[Hashable, tuple[FamilyPlan, _SliceNumbers]] = {}
+        self._names_matter = names_matter
+        self._plans: dict[Hashable, FamilyPlan] = {}
+        self._numbers: dict[Hashable, SliceNumbers] = {}
+        self._numbers_of_new = memo.numbers_of_new
         self._traffic: dict[Hashable, ExpectedTraffic | None] = {}
+        self._assigned: dict[_Placed, dict[GroupKey, AssignedGroup]] = {}
 
-    def compare(self, approach: str, service: Service) -> ComparedApproach:
+    def compare_all(
+        self, service: Service, approaches: Iterable[str], known: KnownApproaches
+    ) -> Iterator[ComparedApproach]:
+        """The Service with each approach. Adds what is not ``known``."""
+        for approach in approaches:
+            found = known.find(approach)
+            if found is None:
+                found = self._compare(approach, as_if_requested(service, approach))
+                known.add(found)
+            yield found
+
+    def compare_requested(
+        self, service: Service, candidates: Iterable[ComparedApproach], known: KnownApproaches
+    ) -> ComparedApproach:
+        """The Service with its own settings: one of the ``candidates`` where these come to the same."""
+        found = known.find("")
+        if found is None:
+            alike = self._alike(service, candidates)
+            found = self._compare("", service) if alike is None else msgspec.structs.replace(alike, approach="")
+            known.add(found)
+        return found
+
+    def _alike(self, service: Service, candidates: Iterable[ComparedApproach]) -> ComparedApproach | None:
+        configuration = self._cluster_state.configuration
+        asked = requested_approach(service, configuration, RuleLog()).deciding
+        name = NO_APPROACH if asked.heuristic is None else asked.heuristic.name
+        found = next((each for each in candidates if each.approach == name), None)
+        if found is None or self._shares_nothing(service):
+            return None
+        candidate = as_if_requested(service, name)
+        is_alike = requested_approach(candidate, configuration, RuleLog()).deciding == asked and self._honored_hints(
+            candidate
+        ) == self._honored_hints(service)
+        return found if is_alike else None
+
+    def _shares_nothing(self, service: Service) -> bool:
+        return self._cluster_state.configuration.upstream or is_deleting(service)
+
+    def _compare(self, approach: str, service: Service) -> ComparedApproach:
         state = self._cluster_state
         decision = decide(
             service,
@@ -209,43 +278,95 @@ class _FamilyPlanner:
             in_force=self._existing.in_force,
             configuration=state.configuration,
         )
-        if state.configuration.upstream or is_deleting(service):
+        if self._shares_nothing(service):
             family = self._plan(decision, service)
-            return _compared(approach, family.decision, _SliceNumbers.of(family), family.traffic)
+            return _compared(approach, family.decision, SliceNumbers.of(family), family.traffic, flows=self._flows)
         placed = _placement_of(decision)
         # What slices remember only matters to those that remember something.
-        outcome = (placed, decision.in_force if self._existing.own else None)
-        if outcome not in self._plans:
-            family = self._plan(decision, service)
-            self._plans[outcome] = family, _SliceNumbers.of(family)
-        family, numbers = self._plans[outcome]
-        honored = self._honored(decision, service)
-        # Where no proxy looks at hints, weights or groups, it does not matter how endpoints get to their slices.
-        read = None if honored is None and not self._reads_groups(service) else (placed, honored)
+        outcome: Hashable = (placed, decision.in_force if self._existing.own else None)
+
+        def plan() -> FamilyPlan:
+            if outcome not in self._plans:
+                self._plans[outcome] = self._plan(decision, service)
+            return self._plans[outcome]
+
+        numbers, key = self._numbers, outcome
+        if not self._existing.own:
+            numbers, key = self._numbers_of_new, self._sizes(decision, placed)
+        if key not in numbers:
+            numbers[key] = SliceNumbers.of(plan())
+        read = self._what_is_read(decision, placed, service)
         if read not in self._traffic:
-            self._traffic[read] = replace(family, service=service).traffic
-        return _compared(approach, decision, numbers, self._traffic[read])
+            self._traffic[read] = (
+                replace(plan(), service=service).traffic
+                if self._names_matter
+                else self._traffic_of_new(decision, placed, service)
+            )
+        return _compared(approach, decision, numbers[key], self._traffic[read], flows=self._flows)
 
     def _plan(self, decision: Decision, service: Service) -> FamilyPlan:
         return plan_decision(decision, self._endpoints, self._existing, service, self._cluster_state, taken=self._taken)
 
-    def _reads_groups(self, service: Service) -> bool:
-        state = self._cluster_state
-        gates = state.configuration.gates
-        return any(reads_slice_groups(each.consumer, gates) for each in state.consumers_of(service))
+    def _assign(self, decision: Decision, placed: "_Placed") -> dict[GroupKey, AssignedGroup]:
+        """All endpoints by their group."""
+        if placed not in self._assigned:
+            assert decision.assignment is not None
+            everything = PendingWork(self._endpoints.by_identity.values(), ())
+            self._assigned[placed] = assign(decision.assignment, self._endpoints, everything)
+        return self._assigned[placed]
 
-    def _honored(self, decision: Decision, service: Service) -> Hashable:
-        """Which hints each kind of proxy honors; None where there are none."""
+    def _sizes(self, decision: Decision, placed: "_Placed") -> Hashable:
+        """What the numbers of slices depend on where none of ours is there: how many endpoints share slices."""
+        assignment, endpoints = decision.assignment, self._endpoints
+        sizes: dict[PortKey, list[int]] = {}
+        if assignment is not None and assignment.kind == "groups":
+            for (ports, _), group in self._assign(decision, placed).items():
+                sizes.setdefault(ports, []).append(len(group.endpoints))
+        else:
+            sizes = {ports: [group.size] for ports, group in endpoints.port_groups.items()}
+        return tuple(sorted(tuple(sorted(each)) for each in sizes.values())), len(self._existing.replaced)
+
+    def _traffic_of_new(self, decision: Decision, placed: "_Placed", service: Service) -> ExpectedTraffic | None:
+        """With the slices of a decision where there are no others, and each address is there once. To proxies, neither
+        their names nor their number matter then: here each group has one."""
+        state, assignment = self._cluster_state, decision.assignment
+        assert assignment is not None
+        template = slice_template(
+            service,
+            address_type=self._endpoints.address_type,
+            in_force=decision.in_force,
+            configuration=state.configuration,
+        )
+        weights = {names.ZONE_WEIGHTS_ANNOTATION: format_zone_weights(decision.weights)}
+        slices = [
+            new_slice(template, replace(each, annotations={**each.annotations, **weights}), each.endpoints.values())
+            for each in encode(template, assignment, self._assign(decision, placed)).values()
+        ]
+        return predict_service_traffic(
+            service, slices, consumers=state.consumers_of(service), gates=state.configuration.gates
+        )
+
+    def _what_is_read(self, decision: Decision, placed: "_Placed", service: Service) -> Hashable:
+        """What proxies see of a decision; None where none of them looks at hints, weights or groups: then it does not
+        matter how endpoints get to their slices."""
+        state, gates = self._cluster_state, self._cluster_state.configuration.gates
+        honored = self._honored_hints(service)
         hinted = decision.assignment is not None and decision.assignment.kind == "hints"
-        if not (hinted or decision.weights is not None or self._has_others):
+        weighted = decision.weights is not None and any(each.weights for each in honored)
+        reads_groups = any(reads_slice_groups(each.consumer, gates) for each in state.consumers_of(service))
+        if not (hinted or weighted or self._has_others or reads_groups):
             return None
+        *placement, weights = placed
+        return tuple(placement), weights if weighted else None, honored
+
+    def _honored_hints(self, service: Service) -> tuple[HonoredHints, ...]:
         state = self._cluster_state
         gates = state.configuration.gates
         return tuple(honored_hints(service, each.consumer, gates) for each in state.consumers_of(service))
 
 
 @dataclass(frozen=True, slots=True)
-class _SliceNumbers:
+class SliceNumbers:
     """``share``: the slices that suffice without any groups, over those that there are; at most 1."""
 
     slices: int
@@ -255,7 +376,7 @@ class _SliceNumbers:
     share: float
 
     @classmethod
-    def of(cls, family: FamilyPlan) -> "_SliceNumbers":
+    def of(cls, family: FamilyPlan) -> "SliceNumbers":
         changes = family.changes
         kept = (*changes.create, *changes.update, *changes.unchanged)
         return cls(
@@ -267,7 +388,10 @@ class _SliceNumbers:
         )
 
 
-def _placement_of(decision: Decision) -> Hashable:
+_Placed = tuple[Hashable, Hashable, Hashable, Hashable, str]
+
+
+def _placement_of(decision: Decision) -> _Placed:
     """Everything in a decision by which endpoints get to their slices, with their hints, groups and weights."""
     assignment = decision.assignment
     assert assignment is not None
@@ -281,9 +405,9 @@ def _placement_of(decision: Decision) -> Hashable:
 
 
 def _compared(
-    approach: str, decision: Decision, numbers: _SliceNumbers, traffic: ExpectedTraffic | None
+    approach: str, decision: Decision, numbers: SliceNumbers, traffic: ExpectedTraffic | None, *, flows: bool
 ) -> ComparedApproach:
-    predicted = None if traffic is None else TrafficNumbers.of(traffic)
+    predicted = None if traffic is None else TrafficNumbers.of(traffic, flows=flows)
     return ComparedApproach(
         approach=approach,
         heuristic=decision.heuristic,

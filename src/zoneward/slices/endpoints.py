@@ -70,7 +70,7 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
     """The endpoint of a Pod in one address family, without hints. None where the Pod has no address of the family that
     an EndpointSlice may have.
     """
-    addresses = tuple(address for each in _addresses(pod, address_type) if (address := endpoint_address(each)))
+    addresses = tuple(filter(None, map(endpoint_address, _addresses(pod, address_type))))
     if not addresses:
         return None
     meta, spec = pod.metadata, pod.spec
@@ -96,7 +96,8 @@ def has_refused_address(pod: Pod, address_type: str) -> bool:
 
 def _addresses(pod: Pod, address_type: str) -> list[str]:
     ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
-    return [ip for ip in ips if ip and (":" in ip) == (address_type == IPV6)]
+    is_ipv6 = address_type == IPV6
+    return [ip for ip in ips if ip and (":" in ip) is is_ipv6]
 
 
 class EndpointBuilder:

@@ -109,7 +109,7 @@ def _pack_group(
         else:
             fresh: list[Endpoint] = []
             _fill(fresh, left, template.max_endpoints)
-            packed.create.append(_new_slice(template, group, fresh))
+            packed.create.append(new_slice(template, group, fresh))
     for each, kept in changing:
         packed.update.append(_updated_slice(each, group, kept))
     packed.unchanged.extend(unchanged.values())
@@ -176,7 +176,7 @@ def _updated_slice(each: EndpointSlice, group: EncodedGroup, endpoints: Iterable
     return replace(each, metadata=metadata, endpoints=tuple(endpoints))
 
 
-def _new_slice(template: SliceTemplate, group: EncodedGroup, endpoints: Iterable[Endpoint]) -> EndpointSlice:
+def new_slice(template: SliceTemplate, group: EncodedGroup, endpoints: Iterable[Endpoint]) -> EndpointSlice:
     """A slice without a name. Where the Service has no UID (a file written by hand) it has no owner either."""
     meta = template.service.metadata
     owner = OwnerReference(
@@ -199,7 +199,7 @@ def _keep_placeholder(template: SliceTemplate, packed: PackedSlices) -> None:
     """A Service always has a slice: without endpoints, one without ports. An existing placeholder stays as it is."""
     labels, annotations = encode_group(template, None)
     group = EncodedGroup(labels=labels, annotations=annotations, endpoints={})
-    placeholder = _new_slice(template, group, ())
+    placeholder = new_slice(template, group, ())
     if len(packed.delete) == 1:
         only = packed.delete[0]
         is_placeholder = (

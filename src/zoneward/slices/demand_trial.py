@@ -1,0 +1,197 @@
+"""What another demand would do to one Service: whether its decision in force still fits, and what a new one would gain.
+
+Both decisions are those of the pipeline (`zoneward.slices.decide`) for the same endpoints and slices, so that all that
+keeps a decision in force holds here too. Both are measured by the demand that is expected to come.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Final
+
+from zoneward.kube.names import DEMAND_ANNOTATION
+from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.routing import score
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand
+from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.rules import RuleLog
+from zoneward.routing.thresholds import kept_overload, measures_of
+from zoneward.routing.zone_weights import have_moved, measure_weights
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.decide import decide
+from zoneward.slices.endpoints import ServiceEndpoints
+from zoneward.slices.plan import collect_families, is_managed
+
+RESERVE: Final = 0.02
+"""A decision in force does not stay where the expected overload is so near to the one at which none stays: figures are
+not exact. Where demand is steady the same decision follows, and nothing changes."""
+Parts = Mapping[str, Fraction] | None
+"""Parts of zones in the traffic of one Service; None: it has the cluster's demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """What happens to a Service with another demand, in the address family where it matters most.
+
+    ``moves``: some endpoint would serve other zones, or weights of zones would change. ``excess`` is how far the
+    overload of the decision in force is above the one at which no decision stays, and ``new_excess`` that of the new
+    one; below 0 they hold. ``gain`` is the share of all traffic that stays in its zone with the new decision and not
+    with the one in force.
+    """
+
+    moves: bool
+    excess: float
+    new_excess: float
+    gain: float
+
+    @property
+    def is_overload(self) -> bool:
+        """Whether the decision in force must not stay."""
+        return self.excess >= -RESERVE
+
+    def is_worth(self, margin: Fraction) -> bool:
+        """Whether the new decision must, or should, take the place of the one in force."""
+        if not self.moves:
+            return False
+        if self.is_overload:
+            return self.new_excess < self.excess
+        return self.new_excess < 0 and self.gain > margin
+
+
+@dataclass(frozen=True, slots=True)
+class _Measures:
+    in_zone: float
+    max_overload: float
+
+
+_MeasuresByProxy = tuple[Sequence[_Measures], ...]
+"""By each expected demand: with proxies that take any endpoint alike, and with those that weigh zones, where a decision
+is for them too."""
+
+
+def _worst(measured: _MeasuresByProxy) -> float:
+    return max(each.max_overload for by_demand in measured for each in by_demand)
+
+
+def depends_on_demand(service: Service, cluster_state: ClusterState) -> bool:
+    """Whether measured demand can change the decision about a Service: its approach balances load, and the Service
+    itself says nothing about demand.
+    """
+    if cluster_state.configuration.upstream or not is_managed(service):
+        return False
+    if DEMAND_ANNOTATION in (service.metadata.annotations or {}):
+        return False
+    heuristic = requested_approach(service, cluster_state.configuration, RuleLog()).heuristic
+    return heuristic is not None and heuristic.balances
+
+
+class DemandTrial:
+    """One Service that `depends_on_demand`, to try other parts with. ``pods`` and ``slices`` are as for
+    `zoneward.slices.plan`, and the demand in force is that of ``cluster_state``.
+
+    Decisions are measured by each of the ``expected`` parts: they have to hold by all of them.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        pods: Iterable[Pod],
+        slices: Iterable[EndpointSlice],
+        cluster_state: ClusterState,
+        expected: Sequence[Parts],
+    ) -> None:
+        configuration = cluster_state.configuration
+        self._service, self._cluster_state = service, cluster_state
+        self._limit = kept_overload(requested_approach(service, configuration, RuleLog()), configuration)
+        by_name = {each.metadata.name: each for each in slices}
+        found = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
+        self._families = [each for each in found.endpoints if each.index.ready_count]
+        self._existing = found.existing
+        self._expected = [self._demand_of(parts) for parts in expected]
+
+    def may_change(self, margin: Fraction) -> bool:
+        """Whether any parts can be worth it: False is certain, and spares the decisions with other parts."""
+        return any(
+            each.max_overload >= self._limit - RESERVE or 1 - each.in_zone > margin
+            for _, _, measured in self._in_force
+            for by_demand in measured
+            for each in by_demand
+        )
+
+    def outcome(self, parts: Parts) -> TrialOutcome:
+        """What the decisions with these parts would do."""
+        demand = self._demand_of(parts)
+        outcomes = [self._compare(endpoints, kept, measured, demand) for endpoints, kept, measured in self._in_force]
+        if not outcomes:
+            return TrialOutcome(moves=False, excess=-self._limit, new_excess=-self._limit, gain=0.0)
+        return TrialOutcome(
+            moves=any(each.moves for each in outcomes),
+            excess=max(each.excess for each in outcomes),
+            new_excess=max(each.new_excess for each in outcomes),
+            gain=max(each.gain for each in outcomes),
+        )
+
+    @cached_property
+    def _in_force(self) -> list[tuple[ServiceEndpoints, Decision, _MeasuresByProxy]]:
+        demand = self._cluster_state.for_service(self._service).demand
+        decisions = ((endpoints, self._decide(endpoints, demand)) for endpoints in self._families)
+        return [(endpoints, decision, self._measure(decision, endpoints)) for endpoints, decision in decisions]
+
+    def _demand_of(self, parts: Parts) -> Demand:
+        key = (self._service.metadata.namespace, self._service.metadata.name)
+        state = replace(self._cluster_state, service_parts={} if parts is None else {key: parts})
+        return state.for_service(self._service).demand
+
+    def _decide(self, endpoints: ServiceEndpoints, demand: Demand) -> Decision:
+        return decide(
+            self._service,
+            endpoints.index,
+            demand=demand,
+            in_force=self._existing[endpoints.address_type].in_force,
+            configuration=self._cluster_state.configuration,
+        )
+
+    def _compare(
+        self, endpoints: ServiceEndpoints, kept: Decision, measured: _MeasuresByProxy, demand: Demand
+    ) -> TrialOutcome:
+        new = self._decide(endpoints, demand)
+        moves = kept.in_force != new.in_force or kept.allocation != new.allocation
+        if kept.weights is not None and new.weights is not None:
+            moves = moves or have_moved(kept.weights, new.weights)
+        anew = self._measure(new, endpoints)
+        return TrialOutcome(
+            moves=moves,
+            excess=_worst(measured) - self._limit,
+            new_excess=_worst(anew) - self._limit,
+            # By the demand by which the least is gained, and with the proxies that gain most.
+            gain=max(
+                min(after.in_zone - before.in_zone for before, after in zip(one, other, strict=True))
+                for one, other in zip(measured, anew, strict=False)
+            ),
+        )
+
+    def _measure(self, decision: Decision, endpoints: ServiceEndpoints) -> _MeasuresByProxy:
+        found = []
+        for demand in self._expected:
+            allocation = decision.allocation or _cluster_wide(endpoints, demand)
+            measures = measures_of(allocation, [demand.reduced.get(zone, 0) for zone in allocation.zones])
+            found.append(_Measures(measures[score.IN_ZONE], measures[score.MAX_OVERLOAD]))
+        if decision.weights is None:
+            return (found,)
+        weighed = [measure_weights(decision.weights, demand) for demand in self._expected]
+        return found, [_Measures(each.in_zone, each.max_overload) for each in weighed]
+
+
+def _cluster_wide(endpoints: ServiceEndpoints, demand: Demand) -> Allocation:
+    """All ready endpoints in one group of all zones."""
+    supply: dict[str, int] = {}
+    for bucket in endpoints.index.ready_buckets():
+        supply[bucket.zone] = supply.get(bucket.zone, 0) + len(bucket)
+    zones = tuple(sorted({*demand.zones, *supply}))
+    everybody = ZoneGroup(zones, (1.0,) * len(zones))
+    return Allocation(zones, (everybody,), tuple(supply.get(zone, 0) for zone in zones))
