@@ -4,8 +4,9 @@ import pytest
 
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.controller.mode import Mode
-from zoneward.daemon.configuration_file import ListenAddress, parse_duration, parse_listen_address
+from zoneward.daemon.configuration_file import ListenAddress, parse_listen_address
 from zoneward.daemon.log import LogFormat
+from zoneward.kube.durations import parse_duration
 from zoneward.kube.input_error import ConfigurationError
 
 SYNCS, PERIOD = "concurrentServiceEndpointSyncs", "endpointUpdatesBatchPeriod"

@@ -117,12 +117,15 @@ def busy() -> ControllerMetrics:
     metrics.record_latency(0.02)
     metrics.record_api_error(Conflict(409, "Conflict", "x"), kind="endpointslices")
     metrics.record_watch_error(Unreachable("x"), kind="pods")
+    metrics.record_demand_read(succeeded=False)
+    metrics.record_demand_change("overload")
     return metrics
 
 
 def page(metrics: ControllerMetrics) -> str:
     """Once for each: a program runs once."""
     metrics.declare_state(a_program(due=1, gathering=2, working=3))
+    metrics.declare_demand(SimpleNamespace(services={"Measured": 4}, waiting=1, figures_age=12.5))
     return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 

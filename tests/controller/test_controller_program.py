@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -23,7 +23,8 @@ from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import controller_program as running
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.controller_configuration import ControllerConfiguration
-from zoneward.controller.controller_program import ControllerProgram
+from zoneward.controller.controller_program import ControllerProgram, _ask_prometheus
+from zoneward.controller.demand.figures_source import FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
@@ -31,7 +32,8 @@ from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectKey, ServiceEvent
-from zoneward.routing.configuration import Configuration
+from zoneward.kube.prometheus_settings import PrometheusSettings
+from zoneward.routing.configuration import Configuration, DemandSettings
 
 LEASES = "leases.coordination.k8s.io"
 
@@ -247,3 +249,14 @@ async def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permi
         told = [(event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields]
         failed = ("an Event or condition could not be written", "shop/s0", "ServerFault")
         assert told == [("Events or conditions are refused", "shop/s0", "Forbidden services"), failed, failed]
+
+
+async def test_figures_come_from_prometheus_where_it_is_the_source_and_one_that_is_away_is_said_so() -> None:
+    prometheus = PrometheusSettings(url="http://127.0.0.1:1", window=7200)
+    demand = DemandSettings(source="prometheus", prometheus=prometheus)
+    source = _ask_prometheus(Configuration(demand=demand))
+    assert source is not None
+    assert source.window == 7200
+    with pytest.raises(FiguresUnavailable, match=r"^http://127\.0\.0\.1:1: no connection"):
+        await source.read()
+    assert _ask_prometheus(Configuration(demand=replace(demand, source="cpu"))) is None

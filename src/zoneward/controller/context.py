@@ -7,6 +7,7 @@ from typing import Final
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.writer import Writer
 from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.demand.figures_source import FiguresSource
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.leader.leader_elector import Leadership, always_leading
 from zoneward.controller.mode import Mode
@@ -27,7 +28,7 @@ class ControllerContext:
     there are no other replicas. ``status_writer`` None: nothing but EndpointSlices is written.
 
     ``is_stand_in``: it stands in for the built-in controller, beside Zoneward's. It knows no marks of adopted Services
-    and no slices of Zoneward.
+    and no slices of Zoneward. ``figures`` None: demand is the same for all Services that say nothing about theirs.
     """
 
     connection: ReadWriteConnection
@@ -37,6 +38,7 @@ class ControllerContext:
     leading: Leadership = field(default_factory=always_leading)
     status_writer: StatusWriter | None = None
     is_stand_in: bool = False
+    figures: FiguresSource | None = None
     metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
     log: Log = field(default_factory=SilentLog)
 

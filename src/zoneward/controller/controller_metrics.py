@@ -5,7 +5,7 @@ below ``zoneward_controller_`` are ours. What each means, and what to do about i
 Everything happens in the event loop's thread.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Final, Protocol
@@ -63,6 +63,17 @@ class ObservedControllerProgram(Protocol):
     def is_leader(self) -> bool: ...
     @property
     def watch_health(self) -> WatchHealth: ...
+
+
+class ObservedDemand(Protocol):
+    """What the metrics read from whoever follows measured demand."""
+
+    @property
+    def services(self) -> Mapping[str, int]: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def figures_age(self) -> float: ...
 
 
 class ControllerMetrics:
@@ -126,6 +137,14 @@ class ControllerMetrics:
             "Calls to the API server that failed, by what is known of their outcome",
             ["kind", "resource"],
         )
+        self.demand_reads = counter(
+            f"{OURS}demand_reads_total", "Reads of measured demand, by their result", ["result"]
+        )
+        self.demand_changes = counter(
+            f"{OURS}demand_changes_total",
+            "Changes of the demand of a Service that moved something, by their cause",
+            ["cause"],
+        )
         self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
 
     def _declare_totals(self) -> None:
@@ -179,6 +198,26 @@ class ControllerMetrics:
             "Predicted overload of the busiest endpoint; 0.5 is 50 % above fair",
             lambda: of_services(lambda each: each.max_overload),
             labels,
+        )
+
+    def declare_demand(self, demand: ObservedDemand) -> None:
+        """Where demand is measured, what is known of it."""
+        gauge = partial(GaugeFunc, registry=self.registry)
+        gauge(
+            f"{OURS}demand_services",
+            "Services that measured demand can change, by the reason of their condition about it",
+            lambda: demand.services,
+            ["reason"],
+        )
+        gauge(
+            f"{OURS}demand_waiting_services",
+            "Services whose demand changes as soon as the limit of an hour has room",
+            lambda: demand.waiting,
+        )
+        gauge(
+            f"{OURS}demand_figures_age_seconds",
+            "Seconds since the source of measured demand answered last",
+            lambda: demand.figures_age,
         )
 
     def declare_state(self, program: ObservedControllerProgram) -> None:
@@ -255,6 +294,14 @@ class ControllerMetrics:
     def record_latency(self, seconds: float) -> None:
         """From the first change of a Service until all that it led to was written, if anything was written."""
         self.latency.observe(seconds)
+
+    def record_demand_read(self, *, succeeded: bool) -> None:
+        """Measured demand was asked for."""
+        self.demand_reads.labels("success" if succeeded else "failure").inc()
+
+    def record_demand_change(self, cause: str) -> None:
+        """A Service has another demand, and something moves."""
+        self.demand_changes.labels(cause).inc()
 
     def forget_service(self, service: ObjectKey) -> None:
         """A Service is gone, or no longer ours."""

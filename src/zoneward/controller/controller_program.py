@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
 from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
@@ -21,6 +22,7 @@ from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outco
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.conflict_detector import no_conflict_check
 from zoneward.controller.leader.leader_elector import (
@@ -41,6 +43,7 @@ from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
 from zoneward.daemon.status_server import StatusPages, Work
+from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
@@ -61,9 +64,25 @@ class _ReadWriteLink(WatchHealth):
         self.send = transport.send
 
 
+def _ask_prometheus(configuration: Configuration) -> FiguresSource | None:
+    """None where Prometheus is not to be asked for demand."""
+    settings = configuration.demand
+    if settings.source != "prometheus" or settings.prometheus is None:
+        return None
+    prometheus = Prometheus(settings.prometheus)
+
+    async def read() -> DemandFigures:
+        try:
+            return await prometheus.read_demand()
+        except PrometheusUnavailable as error:
+            raise FiguresUnavailable(str(error)) from error
+
+    return FiguresSource(read, settings.prometheus.window)
+
+
 class ControllerProgram:
     """`run` it once. ``lease`` is the Lease's namespace and name, ``instance`` the name of this process among its kind,
-    ``to_json`` what `/debug/decisions` shows of a plan.
+    ``to_json`` what `/debug/decisions` shows of a plan. ``figures`` are read for demand instead of Prometheus.
     """
 
     def __init__(
@@ -76,11 +95,13 @@ class ControllerProgram:
         instance: str,
         log: Log,
         to_json: Callable[[ServicePlan], bytes],
+        figures: FiguresSource | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert settings.mode is not None
         self._access, self._configuration, self._settings, self._mode = access, configuration, settings, settings.mode
         self._lease, self._instance, self._log, self._as_json, self._clock = lease, instance, log, to_json, clock
+        self._figures = figures or _ask_prometheus(configuration)
         self._stepped_down, self._refused = asyncio.Event(), asyncio.Event()
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
@@ -124,6 +145,7 @@ class ControllerProgram:
             mode=self._mode,
             leading=always_leading() if self._elector is None else self._elector.leading,
             status_writer=self._status_writer,
+            figures=self._figures,
             metrics=metrics,
             log=log,
         )

@@ -31,6 +31,7 @@ from zoneward.client.resources import (
     service_key_of,
 )
 from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
+from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
@@ -119,6 +120,19 @@ class EndpointSliceController:
                 leading=self._leading,
                 log=self._log,
             )
+        self._demand: DemandFollower | None = None
+        if context.figures is not None and not context.configuration.upstream:
+            self._demand = DemandFollower(
+                context.figures,
+                configuration=context.configuration,
+                cache=self.cache,
+                states=self._states,
+                queue=self.queue,
+                leading=self._leading,
+                metrics=self.metrics,
+                log=self._log,
+                is_ours=self._is_ours,
+            )
         self._reconciler = ServiceReconciler(
             context,
             cache=self.cache,
@@ -129,6 +143,7 @@ class EndpointSliceController:
             endpoints=self._endpoints,
             releases=self._releases,
             honored=self._honored,
+            demand=self._demand,
         )
         self._unexpected = UnexpectedErrorLog(self._log)
         self._workers: set[asyncio.Task[None]] = set()
@@ -161,6 +176,8 @@ class EndpointSliceController:
                 group.create_task(self._recheck(), name="rechecking Services")
                 if self._status_writer is not None:
                     group.create_task(self._status_writer.run(), name="writing conditions and Events")
+                if self._demand is not None:
+                    group.create_task(self._demand.run(), name="following measured demand")
                 if self._node_proxies is not None and self._honored is not None:
                     group.create_task(self._follow_node_proxies(self._node_proxies), name="following node proxies")
                     group.create_task(self._honored.run(), name="deciding TrafficDistributionHonored")
@@ -201,6 +218,8 @@ class EndpointSliceController:
         self._conflicts.clear()
         self._endpoints.clear()
         self.metrics.forget_all_services()
+        if self._demand is not None:
+            self._demand.stepped_down()
         if self._status_writer is not None:
             self._status_writer.clear()
         if self._honored is not None:
@@ -254,6 +273,13 @@ class EndpointSliceController:
             taken=ExistingSliceNames(self.cache, namespace),
         )
 
+    def _is_ours(self, service: Service) -> bool:
+        """Whether we write the slices of a Service."""
+        key = object_key_of(service)
+        if key in self.contested:
+            return False
+        return self._reconciler.course(service, self.cache.slices_of(*key)) is AdoptionAction.SERVE
+
     @property
     def unreadable(self) -> tuple[UnreadableObject, ...]:
         """The objects that are set aside because they cannot be read, Leases of node proxies included."""
@@ -280,6 +306,8 @@ class EndpointSliceController:
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         self._states.service_changed(old, new)
+        if self._demand is not None:
+            self._demand.service_changed(old, new)
         self.queue.add_all(sorted(affected_services(self.cache, old, new)))
 
     def _pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:

@@ -1,8 +1,9 @@
 """Services handed over and back on a sandbox: as they were, whatever cuts it off; and several beside each other."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any
 
 import pytest
 from tests.client.recording import until
@@ -10,27 +11,29 @@ from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
 
+from zoneward.client.transport_interface import WriteTransport
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import ObjectKey
+from zoneward.kube.objects import ObjectKey, ObjectMeta
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.versioned_store import StoredChange
 
 
-def failing(error: Exception, *, times: int) -> Callable[[float], bool]:
-    """What a writer asks before each write: so many of them fail."""
-    left = [error] * times
+class Failing(Writer):
+    """The first so many patches fail."""
 
-    def may_write(_seconds: float) -> bool:
-        if left:
-            raise left.pop()
-        return True
+    def __init__(self, transport: WriteTransport, error: Exception, *, times: int) -> None:
+        super().__init__(transport)
+        self._left = [error] * times
 
-    return may_write
+    async def patch(self, *what: Any, **options: Any) -> ObjectMeta:
+        if self._left:
+            raise self._left.pop()
+        return await super().patch(*what, **options)
 
 
 def is_ours(shop: Shop) -> bool:
@@ -126,6 +129,28 @@ async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_w
     assert (changed, gone) == ([0.0, 1.0, 2.0], [3.0])
 
 
+async def test_a_pod_that_flips_does_not_keep_it_from_ending_and_slices_that_come_back_do_until_they_are_gone() -> None:
+    """On a clock that only goes while it is slept, and a Pod that is found in another state after each sleep."""
+    now, came_back, states = 0.0, list[float](), cycle((False, True))
+    async with a_shop() as shop:
+        shop.runs = False
+        shop.steady.discard("10.0.0.0")
+
+        async def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            shop.make_ready(0, next(states))
+            if now > 1.5 and not came_back:
+                came_back.append(now)
+                shop.lets_go = False
+                shop.sync()
+
+        adopting = shop.adopting(settling=2.0, clock=lambda: now, sleep=sleep)
+        await adopting.adopt(endpoints_policy="keep")
+        assert is_ours(shop)
+        assert came_back[0] + 2.0 <= now < came_back[0] + 3.0
+
+
 # --- Services that are given back beside each other -------------------------------------------------------------------
 
 
@@ -143,11 +168,11 @@ class Site:
         self.shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
         return self
 
-    def releases(self, *, may_write: Callable[[float], bool] = lambda _seconds: True) -> ReleaseTasks:
+    def releases(self, writer: Writer | None = None) -> ReleaseTasks:
         return ReleaseTasks(
             self.shop.link,
             configuration=Configuration(),
-            writer=Writer(self.shop.link, may_write=may_write),
+            writer=writer or Writer(self.shop.link),
             log=self.log,
             on_end=self.over.append,
             sleep=self._sleep,
@@ -216,7 +241,7 @@ async def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_m
     """A mistake in the program is told once, with its place."""
     async with a_shop() as shop:
         site = await Site(shop).begin()
-        releases = site.releases(may_write=failing(error, times=len(pauses)))
+        releases = site.releases(Failing(shop.link, error, times=len(pauses)))
         releases.start(KEY)
         await until(lambda: not len(releases))
         assert site.pauses == pauses

@@ -15,7 +15,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from zoneward.client.api_errors import CallFailed, Unreachable, api_error
+from zoneward.client.api_errors import CallFailed, Unreachable, WritesSuspended, api_error
 from zoneward.client.transport import RetryPolicy
 from zoneward.sandbox.server.list_watch import list_objects, list_options, watch
 from zoneward.sandbox.server.patches import patch_object
@@ -196,8 +196,11 @@ class Link:
         timeout: float | None = None,
         once: bool = False,
         metadata_only: bool = False,  # noqa: ARG002
+        may_send: Callable[[], bool] = lambda: True,
     ) -> bytes:
         assert timeout is not None
+        if not may_send():
+            raise WritesSuspended
         route = self._route(path)
         sent = self._observer.leaves(self, method, route)
 

@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any, Final, cast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.properties.random_clusters import examples
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import CACHED_RESOURCES, LiveNode, LiveNodeMeta
@@ -306,7 +307,7 @@ _HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(_HAPPENINGS)
 def test_nothing_is_honored_that_a_living_node_lacks_and_nothing_is_taken_back(steps: list[Any]) -> None:
     async def run() -> None:

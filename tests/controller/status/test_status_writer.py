@@ -24,6 +24,7 @@ from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
+    OWN_CONDITION_TYPES,
     StatusWriter,
     StatusWriteRate,
     are_equal,
@@ -33,7 +34,7 @@ from zoneward.controller.status.status_writer import (
     with_transition_times,
 )
 from zoneward.daemon.event_recorder import BURST
-from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMMED_CONDITION
+from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectKey, Service, ServiceEvent, ServiceStatus
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
@@ -349,7 +350,7 @@ def test_the_time_changes_with_the_status_and_with_nothing_else() -> None:
 
 def test_a_patch_has_all_that_is_wanted_and_takes_away_the_rest_of_ours() -> None:
     accepted = {"type": ACCEPTED_CONDITION, "status": "True", "reason": "Accepted", "message": ""}
-    gone = [{"$patch": "delete", "type": type_} for type_ in (PROGRAMMED_CONDITION, HONORED_CONDITION)]
+    gone = [{"$patch": "delete", "type": type_} for type_ in OWN_CONDITION_TYPES[1:]]
     assert status_patch("u-1", (replace(ACCEPTED, last_transition_time=STAMP),)) == {
         "metadata": {"uid": "u-1"},
         "status": {"conditions": [accepted | {"lastTransitionTime": STAMP}, *gone]},

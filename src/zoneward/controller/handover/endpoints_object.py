@@ -14,11 +14,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.api_errors import ApiError, CallFailed, NotFound, WritesSuspended
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
-from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.queue.batching import Batching, RequeueDelay

@@ -8,10 +8,12 @@ The steps are in `handover_steps`.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
@@ -64,9 +66,9 @@ class HandoverTimeouts:
     ``label``: for the Endpoints controller to copy a label, which took up to two.
 
     ``settling``: for which an adopted Service is still read: the built-in controller may have begun a sync before it
-    let go, and write slices again that were deleted. ``still``: for which a slice of the built-in controller must not
-    have changed before it is deleted: the controller may still wait for the answer to its last write, and if the slice
-    were gone before, it would wait for ever, and be stalled for this Service.
+    let go, and write slices again that were deleted. Pods that change do not prolong it. ``still``: for which a slice
+    of the built-in controller must not have changed before it is deleted: the controller may still wait for the answer
+    to its last write, and if the slice were gone before, it would wait for ever, and be stalled for this Service.
     """
 
     total: float = 60.0
@@ -95,7 +97,7 @@ class NothingToDo(InputError):  # noqa: N818 -- it need not be an error
 
 class ServiceHandover:
     """Adopts or releases one Service. ``report`` gets a line for each step that is done, and ``on_begin`` the Service
-    as it is before the first one.
+    as it is before the first one. ``service_parts`` are those of a `ClusterState`.
 
     Both raise InputError for a Service that does not exist or is refused, and where another controller does not act in
     time; and CallFailed. In each case the same call can be repeated and continues.
@@ -113,8 +115,10 @@ class ServiceHandover:
         timeouts: HandoverTimeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        service_parts: Mapping[ObjectKey, Mapping[str, Fraction]] = MappingProxyType({}),
     ) -> None:
         self._connection, self._configuration, self._report = connection, configuration, report
+        self._service_parts = service_parts
         self._on_begin = on_begin
         self._namespace, self._name = key
         self._writer = writer or Writer(connection)
@@ -185,6 +189,7 @@ class ServiceHandover:
             demand=demand_of(self._nodes, configuration),
             node_zones={node.metadata.name: node_zone(node) for node in self._nodes},
             configuration=configuration,
+            service_parts=self._service_parts,
         )
         service = with_effective_selector(state.service)
         return plan_service(
@@ -225,7 +230,9 @@ class ServiceHandover:
                 waits += 1
                 await self._sleep(min(_POLL_BACKOFF.delay(waits), settling))
                 continue
-            quiet_since = None
+            if state.built_in or not isinstance(step, WriteSlices):
+                # A Pod that flips has our slices written again and again, while the built-in controller is quiet.
+                quiet_since = None
             if now - start > self._timeouts.total:
                 raise failed or self._timed_out(step)
             if isinstance(step, WaitForOthers):

@@ -49,7 +49,12 @@ from zoneward.kube.objects import (
     parse_resource_version,
 )
 
-OWN_CONDITION_TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
+OWN_CONDITION_TYPES: Final = (
+    names.ACCEPTED_CONDITION,
+    names.PROGRAMMED_CONDITION,
+    names.HONORED_CONDITION,
+    names.MEASURED_CONDITION,
+)
 """The conditions that are ours."""
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
 """The reporting controller of our Events."""

@@ -1,11 +1,11 @@
 """The permissions to write that the controller needs, and a check whether it has them before it starts to write."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
+from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import ApiError, Forbidden, NotFound
 from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
 from zoneward.client.transport_interface import WriteTransport
@@ -42,7 +42,7 @@ async def check_permissions(connection: WriteTransport, permissions: Iterable[Pe
     Where the server has no such API, or does not let us use it, the writes themselves will show.
     """
     found = tuple(permissions)
-    answers = await asyncio.gather(*(_is_allowed(connection, permission, namespace) for permission in found))
+    answers = await all_results(_is_allowed(connection, permission, namespace) for permission in found)
     for (method, place, *rest), is_granted in zip(found, answers, strict=True):
         if not is_granted:
             path = "/".join([place.path(namespace=namespace, name=None if method == "POST" else "any"), *rest])

@@ -12,6 +12,7 @@ from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import SERVICES, SLICES, service_key_of
 from zoneward.controller.context import ControllerContext
+from zoneward.controller.demand.demand_follower import DemandFollower
 from zoneward.controller.handover.conflict_detector import (
     ConflictDetector,
     ConflictVerdict,
@@ -56,7 +57,8 @@ _NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 class ServiceReconciler:
     """Reconciles one Service at a call. It keeps nothing but the events of plans whose writes failed.
 
-    ``honored`` None: the condition ``TrafficDistributionHonored`` is not written.
+    ``honored`` None: the condition ``TrafficDistributionHonored`` is not written; ``demand`` None: nor is
+    ``TrafficDemandMeasured``.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class ServiceReconciler:
         endpoints: EndpointsObjectWriter,
         releases: ReleaseTasks,
         honored: HonoredCondition | None = None,
+        demand: DemandFollower | None = None,
     ) -> None:
         self._connection, self._configuration, self._mode = context.connection, context.configuration, context.mode
         self._leading, self._status_writer = context.leading, context.status_writer
@@ -78,6 +81,7 @@ class ServiceReconciler:
         self._metrics, self._log = context.metrics, context.log
         self._cache, self._queue, self._states, self._tracker = cache, queue, states, tracker
         self._conflicts, self._endpoints, self._releases, self._honored = conflicts, endpoints, releases, honored
+        self._demand = demand
         self._slice_writer = SliceWriter(
             context.writer, tracker=tracker, metrics=context.metrics, on_news=queue.add_all
         )
@@ -172,10 +176,13 @@ class ServiceReconciler:
                 self._conflicts.taken_over(key)
             self._update_endpoints(key, trigger_time=trigger_time)
             if self._status_writer is not None:
-                conditions = plan.conditions
+                measured = None if self._demand is None else self._demand.condition(service)
+                own = () if measured is None else (measured,)
+                conditions = (*plan.conditions, *own) if plan.conditions else ()
                 if self._honored is not None:
                     has_deleted = any(each.operation is Operation.DELETE for each in writes)
                     conditions = self._honored.conditions(service, conditions, has_deleted=has_deleted)
+                conditions = conditions or own
                 self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
             self._metrics.record_sync(plan)
         if service.spec.type == "ExternalName":

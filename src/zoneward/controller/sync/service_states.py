@@ -6,7 +6,8 @@ plan does not change while it is written, and states that a Pod passed through i
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final
 
 from zoneward.client.informer_cache import InformerCache
@@ -54,7 +55,8 @@ class ServiceStates:
         self.trigger_times: Final = TriggerTimeTracker()
         self._states: dict[ObjectKey, _ServiceState] = {}
         self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
-        self._zones_changed = self._demand_changed = False
+        self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
+        self._zones_changed = self._demand_changed = self._parts_changed = False
         self._cluster_state = self._make_cluster_state({}, None)
 
     def __len__(self) -> int:
@@ -101,6 +103,19 @@ class ServiceStates:
             self._demand_changed = True
         return self._zones_changed or self._demand_changed
 
+    def set_service_parts(self, key: ObjectKey, parts: Mapping[str, Fraction] | None) -> None:
+        """The measured demand of a Service from the next `refresh_nodes` on; None: it has the cluster's.
+
+        The caller adds the Service to the queue: no other is affected.
+        """
+        if self._service_parts.get(key) == parts:
+            return
+        if parts is None:
+            del self._service_parts[key]
+        else:
+            self._service_parts[key] = parts
+        self._parts_changed = True
+
     def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
         state = self._states.get(service)
         if state is not None:
@@ -109,10 +124,15 @@ class ServiceStates:
     # --- what all share -----------------------------------------------------------------------------------------------
 
     def refresh_nodes(self) -> list[ObjectKey]:
-        """Apply the changes of Nodes. Returns the Services whose decisions may differ now.
+        """Apply the changes of Nodes, and of measured demand. Returns the Services whose decisions may differ now.
 
-        It does not return Services with Pods on such a Node: `zoneward.client.affected_services` returns those.
+        It does not return Services with Pods on such a Node, which `zoneward.client.affected_services` returns, nor
+        those with other measured demand.
         """
+        if self._parts_changed:
+            # The state never changes, because plans in threads use it.
+            self._cluster_state = replace(self._cluster_state, service_parts=dict(self._service_parts))
+            self._parts_changed = False
         if not (self._zones_changed or self._demand_changed):
             return []
         before = self._cluster_state
@@ -138,7 +158,12 @@ class ServiceStates:
     def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
             demand = demand_of(self._cache.nodes, self._configuration)
-        return ClusterState(demand=demand, node_zones=zones, configuration=self._configuration)
+        return ClusterState(
+            demand=demand,
+            node_zones=zones,
+            configuration=self._configuration,
+            service_parts=dict(self._service_parts),
+        )
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -154,7 +179,7 @@ class ServiceStates:
         else:
             self._apply_changes(key, state, service)
         plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
-        has_own_demand = DEMAND_ANNOTATION in (service.metadata.annotations or {})
+        has_own_demand = key in self._service_parts or DEMAND_ANNOTATION in (service.metadata.annotations or {})
         self._summaries[key] = tuple(
             _summary_of(family.decision, family.cluster_state.demand, has_own_demand=has_own_demand)
             for family in plan.families

@@ -18,9 +18,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.api_errors import CallFailed, NotFound, WritesSuspended
 from zoneward.client.resources import SLICES, service_key_of
-from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync_counts import Operation

@@ -1,0 +1,220 @@
+"""The measured demand that is in force for each Service, what its figures say since, and the condition that tells both.
+
+Times are seconds of any clock, and passed in. The condition is also the memory: after a restart, and when another
+replica leads, the parts in it are in force until figures ask for others, or until they are too old.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from math import inf
+from typing import Final
+
+from msgspec.structs import replace
+
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.demand_text import parse_demand
+from zoneward.kube.names import MEASURED_CONDITION
+from zoneward.kube.objects import Condition, ObjectKey, Service
+from zoneward.routing.adoption_settings import AdoptionSettings
+from zoneward.routing.demand import Demand
+from zoneward.routing.measured_demand import DemandTrend, FigureProblem, floored_parts, measured_shares
+from zoneward.routing.service_conditions import find_condition
+
+HORIZON: Final = 10_800.0
+"""Seconds for which a new decision should hold where demand goes on changing as it does."""
+_EXTRA_LEAD: Final = 900.0
+"""Seconds between the demand that decisions are measured by and the present, so that a change comes in time."""
+_HOUR: Final = 3600.0
+
+
+class MeasuredReason(StrEnum):
+    """Reasons of the condition while it is true; those of `FigureProblem` are its reasons while it is false."""
+
+    MEASURED = "Measured"
+    """Decisions use the parts in its message."""
+    CPU_FITS = "CPUFits"
+    """The figures ask for no other decision than that of CPU."""
+
+
+_PROBLEM_MESSAGES: Final[Mapping[FigureProblem, str]] = {
+    FigureProblem.MISSING: "demand is that of CPU: the source of demand has no figures of this Service",
+    FigureProblem.TOO_LITTLE: "demand is that of CPU: too little traffic to see where it starts",
+    FigureProblem.ABSURD: "demand is that of CPU: the figures are no numbers, or most traffic starts in unknown zones",
+    FigureProblem.OLD: "demand is that of CPU: the source of demand has not answered for too long",
+}
+
+
+def measured_condition(state: MeasuredReason | FigureProblem, parts: Mapping[str, Fraction] | None) -> Condition:
+    """The condition of a Service. Its message does not change while the demand in force stays."""
+    if isinstance(state, FigureProblem):
+        return Condition(type=MEASURED_CONDITION, status="False", reason=state, message=_PROBLEM_MESSAGES[state])
+    message = "the figures ask for no other decision than the demand of CPU" if parts is None else parts_text(parts)
+    return Condition(type=MEASURED_CONDITION, status="True", reason=state, message=message)
+
+
+def parts_text(parts: Mapping[str, Fraction]) -> str:
+    """Parts as in the annotation ``zoneward.dev/demand``."""
+    return ",".join(f"{zone}={float(part):g}" for zone, part in sorted(parts.items()))
+
+
+@dataclass(slots=True)
+class _ServiceDemand:
+    """``since``: the seconds from which the age of the figures counts, when usable ones came last, or when the Service
+    was first seen; ``changed``: when its demand changed last."""
+
+    since: float
+    parts: Mapping[str, Fraction] | None = None
+    trend: DemandTrend | None = None
+    problem: FigureProblem | None = None
+    condition: Condition | None = None
+    changed: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedDemand:
+    """Parts for one Service: those by which decisions are measured, and those to try, the best ones first."""
+
+    expected: tuple[Mapping[str, Fraction], ...]
+    candidates: tuple[Mapping[str, Fraction], ...]
+
+
+@dataclass(slots=True)
+class ChangeLimit:
+    """At most so many changes in an hour."""
+
+    most: int
+    _times: deque[float] = field(default_factory=deque)
+
+    def has_room(self, *, now: float) -> bool:
+        while self._times and self._times[0] <= now - _HOUR:
+            self._times.popleft()
+        return len(self._times) < self.most
+
+    def record(self, *, now: float) -> None:
+        self._times.append(now)
+
+
+class DemandInForce:
+    """``window``: the seconds over which figures are measured."""
+
+    def __init__(self, settings: AdoptionSettings, *, window: float) -> None:
+        self._settings = settings
+        self._window, self._lead = window, window / 2 + _EXTRA_LEAD
+        self._services: dict[ObjectKey, _ServiceDemand] = {}
+
+    def __contains__(self, key: object) -> bool:
+        """Whether anything is known of a Service; most methods are for those alone."""
+        return key in self._services
+
+    def parts(self, key: ObjectKey) -> Mapping[str, Fraction] | None:
+        """The parts in force; None: the cluster's demand."""
+        state = self._services.get(key)
+        return None if state is None else state.parts
+
+    def condition(self, key: ObjectKey) -> Condition | None:
+        """None while nothing is known."""
+        state = self._services.get(key)
+        return None if state is None else state.condition
+
+    def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
+        """Take what the condition of a Service says for what is in force."""
+        found = find_condition((service.status.conditions or ()) if service.status else (), MEASURED_CONDITION)
+        state = self._services.get(key)
+        if found is None:
+            if state is not None:
+                state.parts = state.condition = None
+            return
+        if state is None:
+            state = self._services[key] = _ServiceDemand(now)
+        is_measured = found.status == "True" and found.reason == MeasuredReason.MEASURED
+        parts = parse_demand(found.message) if is_measured else None
+        state.parts = parts
+        known = parts is not None or not is_measured
+        state.condition = replace(found, last_transition_time=None) if known else None
+
+    def forget(self, key: ObjectKey) -> None:
+        """A Service is gone, or does not depend on measured demand."""
+        self._services.pop(key, None)
+
+    def retain(self, keys: Iterable[ObjectKey]) -> list[ObjectKey]:
+        """Forget all other Services. Returns those that had parts in force."""
+        gone = self._services.keys() - set(keys)
+        had_parts = sorted(key for key in gone if self._services[key].parts is not None)
+        for key in gone:
+            self.forget(key)
+        return had_parts
+
+    def record(self, keys: Iterable[ObjectKey], figures: DemandFigures | None, demand: Demand, *, now: float) -> None:
+        """What a source says of these Services; None: it did not answer. ``demand`` is the cluster's."""
+        for key in keys:
+            state = self._services.get(key)
+            if state is None:
+                state = self._services[key] = _ServiceDemand(now)
+            if figures is None:
+                continue
+            shares = measured_shares(figures.amounts.get(key), demand, self._settings)
+            if isinstance(shares, FigureProblem):
+                state.problem = shares
+                continue
+            state.problem, state.since = None, now
+            begun = state.trend
+            state.trend = DemandTrend.begin(shares, now=now) if begun is None else begun.updated(shares, now=now)
+
+    def problem(self, key: ObjectKey, *, now: float) -> FigureProblem | None:
+        """Why the figures of a Service do not count any more; None while they do, or may do again soon."""
+        state = self._services[key]
+        is_kept = state.trend is not None or state.parts is not None or state.problem is None
+        if is_kept and now - state.since <= self._settings.max_age:
+            return None
+        return state.problem or FigureProblem.OLD
+
+    def expected(self, key: ObjectKey, demand: Demand, *, now: float) -> ExpectedDemand | None:
+        """What the figures of a Service say of its demand; None without figures."""
+        trend = self._services[key].trend
+        if trend is None:
+            return None
+        age = now - trend.at
+        soon = age + self._lead
+        at_present, before_long, peaks = (
+            floored_parts(shares, demand, self._settings)
+            for shares in (trend.shares_in(age), trend.shares_in(soon), trend.peaks(soon, soon + HORIZON))
+        )
+        return ExpectedDemand(
+            (at_present, before_long), (before_long,) if self.is_resting(key, now=now) else (peaks, before_long)
+        )
+
+    def is_resting(self, key: ObjectKey, *, now: float) -> bool:
+        """Whether the demand of a Service changed so lately that figures, and what follows from their slope, are still
+        about the time before. Who calls it may depend on it, too."""
+        return now - self._services[key].changed < self._window + self._lead
+
+    def adopt(self, key: ObjectKey, parts: Mapping[str, Fraction], *, now: float) -> None:
+        """These parts are in force from now on."""
+        state = self._services[key]
+        state.changed = now
+        state.parts, state.condition = parts, measured_condition(MeasuredReason.MEASURED, parts)
+
+    def stay(self, key: ObjectKey) -> bool:
+        """What is in force fits the figures. Returns whether that is news."""
+        state = self._services[key]
+        reason = MeasuredReason.CPU_FITS if state.parts is None else MeasuredReason.MEASURED
+        return self._tell(state, measured_condition(reason, state.parts))
+
+    def fall_back(self, key: ObjectKey, problem: FigureProblem) -> bool:
+        """The demand of CPU is in force from now on. Returns whether that is news."""
+        state = self._services[key]
+        had_parts, state.parts, state.trend = state.parts is not None, None, None
+        return self._tell(state, measured_condition(problem, None)) or had_parts
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The number of Services by the reason of their condition."""
+        return Counter(each.condition.reason for each in self._services.values() if each.condition is not None)
+
+    @staticmethod
+    def _tell(state: _ServiceDemand, condition: Condition) -> bool:
+        is_news, state.condition = state.condition != condition, condition
+        return is_news

@@ -1,0 +1,19 @@
+"""Where the controller gets figures of demand from: the program that puts it together knows the real source."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from zoneward.kube.demand_figures import DemandFigures
+
+
+class FiguresUnavailable(Exception):  # noqa: N818 -- named by what happened, as in `api_errors`
+    """The source gives no figures; the text says why, on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresSource:
+    """``read`` raises `FiguresUnavailable` where there are no figures; ``window`` is the time that they are about, in
+    seconds."""
+
+    read: Callable[[], Awaitable[DemandFigures]]
+    window: float

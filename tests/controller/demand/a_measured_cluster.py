@@ -1,0 +1,235 @@
+"""A cluster in virtual time whose controller follows measured demand: the real parts, without a server.
+
+Each `step` is five minutes: traffic starts in zones, the figures of the last hour are read, and all that the decisions
+lead to is in force at once.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from random import Random
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+from tests.builders.structs import a_service, nodes_in, pods_in
+
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, LivePod, object_key_of
+from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.demand.demand_follower import DemandFollower
+from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
+from zoneward.controller.leader.leader_elector import always_leading
+from zoneward.controller.queue.work_queue import WorkQueue
+from zoneward.controller.status.status_writer import with_own_conditions
+from zoneward.controller.sync.service_states import ServiceStates
+from zoneward.daemon.log import SilentLog
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.objects import ObjectKey, Service
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.rules import RuleLog
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.thresholds import kept_overload
+from zoneward.slices.plan import ServicePlan
+
+STEP: Final = 300.0
+HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
+_T = TypeVar("_T")
+Shares = Callable[[str, float], float]
+"""How much traffic starts in a zone at a time."""
+
+
+class LineLog(SilentLog):
+    """Keeps the events of all lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, Mapping[str, object]]] = []
+
+    def info(self, event: str, **fields: object) -> None:
+        self.lines.append((event, fields))
+
+    warning = error = info
+
+
+class MeasuredService:
+    """What happens to one Service. ``starts``: its traffic by zone and time."""
+
+    def __init__(self, cluster: "MeasuredCluster", service: Service, starts: Shares) -> None:
+        self.cluster, self.key, self.starts = cluster, object_key_of(service), starts
+        self.writes = 0
+        self.worst = 0.0
+        self.in_zone: list[float] = []
+        self.window: deque[Mapping[str, float]] = deque(maxlen=12)
+        self.limit = kept_overload(requested_approach(service, cluster.configuration, RuleLog()), cluster.configuration)
+        self.plan: ServicePlan | None = None
+
+    @property
+    def service(self) -> Service:
+        found = self.cluster.cache.services.get(*self.key)
+        assert found is not None
+        return found
+
+    @property
+    def condition(self) -> tuple[str, str]:
+        """Status and reason of the condition about demand."""
+        found = self.cluster.follower.condition(self.service)
+        return ("", "") if found is None else (found.status, found.reason)
+
+    @property
+    def parts(self) -> Mapping[str, Fraction] | None:
+        return self.cluster.states.cluster_state.service_parts.get(self.key)
+
+    def traffic_now(self) -> ExpectedTraffic:
+        """What the proxies do with the traffic that starts at this moment."""
+        assert self.plan is not None
+        now = {zone: self.starts(zone, self.cluster.now) for zone in self.cluster.zones}
+        whole = sum(now.values())
+        parts = {zone: Fraction(each / whole).limit_denominator(10**6) for zone, each in now.items()}
+        state = dataclasses.replace(self.cluster.states.cluster_state, service_parts={self.key: parts})
+        found = dataclasses.replace(self.plan.families[0], cluster_state=state.for_service(self.service)).traffic
+        assert found is not None
+        return found
+
+
+class MeasuredCluster:
+    """``pods`` by zone of each Service; ``noise`` of what is counted in five minutes, as a share."""
+
+    def __init__(
+        self,
+        pods: Mapping[str, int],
+        *,
+        noise: float = 0.0,
+        configuration: Configuration | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.zones = tuple(pods)
+        self.configuration = configuration or Configuration()
+        self.cache, self.now, self.version = InformerCache(), 0.0, 0
+        self.log = LineLog()
+        self.metrics = ControllerMetrics()
+        self.source: Callable[[], DemandFigures] = self.figures
+        self.services: dict[str, MeasuredService] = {}
+        self._pods, self._noise, self._random = pods, noise, Random(seed)
+        for node in nodes_in(dict.fromkeys(pods, 4)):
+            self.cache.nodes.put(self._live(node, LiveNode))
+        self.start()
+
+    def start(self) -> None:
+        """Start the controller, anew."""
+        self.states = ServiceStates(self.cache, configuration=self.configuration)
+        self.metrics = ControllerMetrics()
+
+        async def read() -> DemandFigures:
+            return self.source()
+
+        self.follower = DemandFollower(
+            FiguresSource(read, HOUR),
+            configuration=self.configuration,
+            cache=self.cache,
+            states=self.states,
+            queue=WorkQueue[ObjectKey](clock=lambda: self.now),
+            leading=always_leading(),
+            metrics=self.metrics,
+            log=self.log,
+            is_ours=lambda _service: True,
+            clock=lambda: self.now,
+        )
+        for node in self.cache.nodes:
+            self.states.node_changed(None, node)
+        for service in self.cache.services:
+            self.follower.service_changed(None, service)
+        for each in self.services.values():
+            self._write(each)
+
+    def add(self, name: str, approach: str, starts: Shares) -> MeasuredService:
+        service = as_if_requested(a_service(name=name, uid=f"uid-of-{name}"), approach)
+        number = len(self.services)
+        for pod in pods_in(self._pods):
+            live = self._live(pod, LivePod)
+            address = live.status.pod_ip.replace("10.", f"1{number}.", 1)
+            meta = replace(live.metadata, name=f"{name}-{live.metadata.name}", labels={"app": name})
+            ips = tuple(replace(each, ip=address) for each in live.status.pod_ips or ())
+            self.cache.pods.put(replace(live, metadata=meta, status=replace(live.status, pod_ip=address, pod_ips=ips)))
+        self._put(service)
+        self.follower.service_changed(None, service)
+        added = self.services[name] = MeasuredService(self, service, starts)
+        # The first plan starts hints, and the second one finds them in force.
+        self._write(added)
+        self._write(added)
+        added.writes = 0
+        for _ in range(11):
+            self._count(added)
+        return added
+
+    def figures(self) -> DemandFigures:
+        """What was counted in the last hour."""
+        return DemandFigures(
+            {
+                each.key: {zone: sum(sample[zone] for sample in each.window) for zone in self.zones}
+                for each in self.services.values()
+            }
+        )
+
+    async def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            await self.step()
+
+    async def step(self) -> None:
+        for each in self.services.values():
+            self._count(each)
+        await self.follower.refresh()
+        self.states.refresh_nodes()
+        for each in self.services.values():
+            self._write(each)
+            traffic = each.traffic_now()
+            each.worst = max(each.worst, traffic.max_overload)
+            each.in_zone.append(traffic.in_zone)
+        self.now += STEP
+
+    def _count(self, each: MeasuredService) -> None:
+        starts = {zone: each.starts(zone, self.now) for zone in self.zones}
+        noise = (1 + self._random.uniform(-self._noise, self._noise) for _ in starts)
+        each.window.append(
+            {zone: 1000 * start * more for (zone, start), more in zip(starts.items(), noise, strict=True)}
+        )
+
+    def _write(self, each: MeasuredService) -> None:
+        """Plan a Service, and write all that differs."""
+        self.states.refresh_nodes()
+        plan = each.plan = self.states.plan(each.key, each.service, taken=())
+        changes = plan.families[0].changes
+        for slice_ in (*changes.create, *changes.update):
+            self.version += 1
+            written = replace(slice_, metadata=replace(slice_.metadata, resource_version=str(self.version)))
+            old = self.cache.slices.get(written.metadata.namespace, written.metadata.name)
+            self.cache.slices.put(written)
+            self.states.slice_changed(old, written)
+        for slice_ in changes.delete:
+            self.cache.slices.delete(slice_)
+            self.states.slice_changed(slice_, None)
+        each.writes += bool(changes.create or changes.update or changes.delete)
+        condition = self.follower.condition(each.service)
+        own = (*plan.conditions, *([] if condition is None else [condition]))
+        self._put(with_own_conditions(each.service, own))
+
+    def _put(self, service: Service) -> None:
+        self.version += 1
+        self.cache.services.put(
+            replace(service, metadata=replace(service.metadata, resource_version=str(self.version)))
+        )
+
+    def _live(self, thing: object, kind: type[_T]) -> _T:
+        return msgspec.convert(msgspec.to_builtins(thing), kind)
+
+
+def steady(**shares: float) -> Shares:
+    return lambda zone, _now: shares[zone]
+
+
+def unavailable() -> DemandFigures:
+    raise FiguresUnavailable("http://prometheus:9090: the connection was refused")

@@ -1,0 +1,290 @@
+"""In virtual time, decisions by measured demand are stable, follow the sun, and survive whatever figures do."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.controller.demand.a_measured_cluster import (
+    DAY,
+    HOUR,
+    MeasuredCluster,
+    MeasuredService,
+    Shares,
+    steady,
+    unavailable,
+)
+
+from zoneward.controller.demand.demand_in_force import ExpectedDemand
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.names import DEMAND_ANNOTATION
+from zoneward.kube.objects import Service
+from zoneward.routing.adoption_settings import AdoptionSettings
+from zoneward.routing.configuration import Configuration, DemandSettings
+
+TWELVE = {"a": 4, "b": 4, "c": 4}
+UNEVEN = {"a": 3, "b": 2, "c": 2}
+LARGE = {"a": 8, "b": 8, "c": 8}
+ALIKE, SKEWED = steady(a=1, b=1, c=1), steady(a=0.7, b=0.2, c=0.1)
+MEASURED, BY_CPU = ("True", "Measured"), ("True", "CPUFits")
+
+
+def sun(strength: float) -> Shares:
+    """Traffic that follows the sun across three zones, eight hours apart."""
+    return lambda zone, now: 1 + strength * math.cos(2 * math.pi * (now / DAY - "abc".index(zone) / 3))
+
+
+def metric(cluster: MeasuredCluster, name: str, **labels: str) -> float:
+    return cluster.metrics.registry.get_sample_value(f"zoneward_controller_demand_{name}", labels) or 0.0
+
+
+def lines(cluster: MeasuredCluster, event: str) -> int:
+    return sum(event == each for each, _ in cluster.log.lines)
+
+
+# --- stable -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("approach", ["ProportionalZoneCPU", "Balanced", "local"])
+@pytest.mark.parametrize(("pods", "starts"), [(TWELVE, steady(a=0.5, b=0.3, c=0.2)), (TWELVE, SKEWED), (UNEVEN, ALIKE)])
+async def test_ten_percent_of_noise_on_steady_traffic_writes_nothing_in_a_day(
+    approach: str, pods: Mapping[str, int], starts: Shares
+) -> None:
+    cluster = MeasuredCluster(pods, noise=0.1)
+    cart = cluster.add("cart", approach, starts)
+    await cluster.run(HOUR)
+    assert cart.writes <= 1
+    cart.writes, cart.worst, before = 0, 0.0, cart.service
+    await cluster.run(DAY)
+    assert cart.writes == 0
+    assert cart.worst < cart.limit
+    assert cart.service.status == before.status
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("approach", "pods", "strength"),
+    [
+        ("ProportionalZoneCPU", TWELVE, 0.35),
+        ("ProportionalZoneCPU", LARGE, 0.35),
+        ("Balanced", TWELVE, 0.35),
+        ("local", LARGE, 0.6),
+    ],
+)
+async def test_a_wave_that_goes_around_the_zones_in_a_day_overloads_nobody_and_takes_six_changes(
+    approach: str, pods: Mapping[str, int], strength: float
+) -> None:
+    """The strongest zone has 2.1 times the traffic of the weakest one (4 times with slice groups)."""
+
+    cluster = MeasuredCluster(pods, noise=0.1, seed=2)
+    cart = cluster.add("cart", approach, sun(strength))
+    await cluster.run(6 * HOUR)
+    cart.writes, cart.worst = 0, 0.0
+    cart.in_zone.clear()
+    await cluster.run(DAY)
+    assert 0 < cart.writes <= 6
+    assert cart.worst < cart.limit
+    assert sum(cart.in_zone) / len(cart.in_zone) > 0.8
+
+
+def arriving(upstream: MeasuredService) -> Shares:
+    """What an earlier Service of a chain calls starts where its endpoints are, by the traffic that they get."""
+
+    def starts(zone: str, _now: float) -> float:
+        zones = upstream.traffic_now().zones
+        return sum(each.demand * each.to.get(zone, 0.0) for each in zones.values()) + 1e-6
+
+    return starts
+
+
+def retried(service: list[MeasuredService], starts: Shares) -> Shares:
+    """Clients of a zone whose endpoints have too much to do try again: up to twice the traffic."""
+
+    def more(zone: str, now: float) -> float:
+        if not service or service[0].plan is None:
+            return starts(zone, now)
+        overload = loads.get((service[0].writes, zone), 0.0)
+        return starts(zone, now) * (1 + min(1.0, 2 * max(0.0, overload - 0.2)))
+
+    loads: dict[tuple[int, str], float] = {}
+
+    def observed(zone: str, now: float) -> float:
+        found = more(zone, now)
+        if service and service[0].plan is not None:
+            allocation = service[0].plan.families[0].decision.allocation
+            if allocation is not None:
+                number = sum(allocation.counts)
+                consumed = allocation.size(allocation.zones.index(zone))
+                loads[service[0].writes, zone] = starts(zone, now) * number / consumed - 1 if consumed else 0.0
+        return found
+
+    return observed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("approach", ["ProportionalZoneCPU", "Balanced"])
+async def test_a_chain_of_three_services_settles(approach: str) -> None:
+    cluster = MeasuredCluster(TWELVE, noise=0.1)
+    front = cluster.add("front", approach, SKEWED)
+    middle = cluster.add("middle", approach, arriving(front))
+    back = cluster.add("back", approach, arriving(middle))
+    await cluster.run(4 * HOUR)
+    chain = (front, middle, back)
+    assert front.writes == 1
+    # Each step of the chain follows the one before, whose figures reach it over a window.
+    assert all(each.writes <= 10 for each in chain)
+    for each in chain:
+        each.writes, each.worst = 0, 0.0
+    await cluster.run(4 * HOUR)
+    assert [each.writes for each in chain] == [0, 0, 0]
+    assert all(each.worst < each.limit for each in chain)
+
+
+async def test_clients_that_try_again_where_endpoints_are_overloaded_let_it_settle() -> None:
+    cluster = MeasuredCluster(TWELVE, noise=0.1)
+    service: list[MeasuredService] = []
+    service.append(cart := cluster.add("cart", "ProportionalZoneCPU", retried(service, SKEWED)))
+    await cluster.run(4 * HOUR)
+    assert 1 <= cart.writes <= 3
+    cart.writes = 0
+    await cluster.run(4 * HOUR)
+    assert cart.writes == 0
+    assert cart.traffic_now().max_overload < cart.limit
+
+
+async def test_what_does_not_depend_on_demand_or_says_its_own_has_no_part_in_it() -> None:
+    cluster = MeasuredCluster(TWELVE)
+    near, own = (cluster.add("near", "PreferSameZone", SKEWED), cluster.add("own", "Balanced", SKEWED))
+    none = cluster.add("none", "none", SKEWED)
+    meta = own.service.metadata
+    annotations = {**(meta.annotations or {}), DEMAND_ANNOTATION: "a=1,b=1,c=1"}
+    cluster._put(replace(own.service, metadata=replace(meta, annotations=annotations)))
+    await cluster.run(HOUR)
+    assert [each.parts for each in (near, own, none)] == [None] * 3
+    assert [each.condition for each in (near, own, none)] == [("", "")] * 3
+    assert near.writes == own.writes == none.writes == 0
+
+
+# --- figures that are of no use ---------------------------------------------------------------------------------------
+
+
+async def test_a_source_that_is_away_falls_back_to_cpu_once_its_figures_are_old_and_says_so_once() -> None:
+    cluster = MeasuredCluster(TWELVE)
+    cart = cluster.add("cart", "ProportionalZoneCPU", SKEWED)
+    await cluster.run(HOUR)
+    assert (cart.condition, cart.writes) == (MEASURED, 1)
+    assert metric(cluster, "changes_total", cause="overload") == 1
+    cluster.source = unavailable
+    await cluster.run(3 * HOUR)
+    assert (cart.condition, cart.writes) == (MEASURED, 1), "the figures are not too old yet"
+    await cluster.run(HOUR)
+    assert (cart.condition, cart.parts, cart.writes) == (("False", "FiguresOld"), None, 2)
+    assert lines(cluster, "demand could not be read") == lines(cluster, "Services have the demand of CPU") == 1
+    assert metric(cluster, "services", reason="FiguresOld") == 1
+    assert metric(cluster, "figures_age_seconds") > 3 * HOUR
+    assert metric(cluster, "reads_total", result="failure") == 48
+    cluster.source = cluster.figures
+    await cluster.run(HOUR)
+    assert (cart.condition, cart.writes) == (MEASURED, 3)
+    assert lines(cluster, "demand is read again") == 1
+
+
+@pytest.mark.parametrize(
+    ("amounts", "reason"),
+    [
+        (None, "FiguresMissing"),
+        ({"a": 7.0, "b": 2.0, "c": 1.0}, "TooLittleTraffic"),
+        ({"a": math.nan, "b": 2000.0, "c": 1000.0}, "FiguresAbsurd"),
+        ({"a": 1e300, "b": 1.0}, "FiguresAbsurd"),
+        ({"a": 100.0, "mars": 900.0}, "FiguresAbsurd"),
+    ],
+)
+async def test_figures_that_say_nothing_count_for_their_service_alone(
+    amounts: Mapping[str, float] | None, reason: str
+) -> None:
+    cluster = MeasuredCluster(TWELVE)
+    cart, wishlist = (cluster.add(name, "ProportionalZoneCPU", SKEWED) for name in ("cart", "wishlist"))
+    new = cluster.add("new", "ProportionalZoneCPU", SKEWED)
+
+    def figures() -> DemandFigures:
+        found = dict(cluster.figures().amounts)
+        for each in (cart, new) if cluster.now >= HOUR else (new,):
+            del found[each.key]
+            if amounts is not None:
+                found[each.key] = amounts
+        return DemandFigures(found, ("1 series without a zone",))
+
+    cluster.source = figures
+    await cluster.run(HOUR)
+    assert (cart.condition, new.condition, new.writes) == (MEASURED, ("False", reason), 0)
+    await cluster.run(5 * HOUR)
+    assert (cart.condition, cart.parts) == (("False", reason), None)
+    assert (wishlist.condition, wishlist.writes) == (MEASURED, 1)
+    assert lines(cluster, "some figures of demand do not count") == 1
+
+
+# --- limits and restarts ----------------------------------------------------------------------------------------------
+
+
+async def test_at_most_so_many_services_change_in_an_hour_and_the_worst_go_first() -> None:
+    settings = DemandSettings(adoption=AdoptionSettings(max_changes_per_hour=2))
+    cluster = MeasuredCluster(TWELVE, configuration=Configuration(demand=settings))
+    parts = {"mild": 0.5, "bad": 0.6, "worse": 0.7, "worst": 0.8}
+    for name, part in parts.items():
+        cluster.add(name, "ProportionalZoneCPU", steady(a=part, b=1 - part - 0.1, c=0.1))
+    # What was counted before the first read.
+    await cluster.run(HOUR - 1)
+    measured = {name for name, each in cluster.services.items() if each.parts is not None}
+    assert measured == {"worse", "worst"}
+    assert metric(cluster, "waiting_services") == 2
+    assert lines(cluster, "Services wait to change their demand") == 1
+    await cluster.run(HOUR)
+    assert all(each.condition == MEASURED and each.writes == 1 for each in cluster.services.values())
+    assert metric(cluster, "waiting_services") == 0
+
+
+async def test_after_a_restart_what_was_in_force_stays_until_figures_say_otherwise_or_for_too_long() -> None:
+    cluster = MeasuredCluster(TWELVE, noise=0.1)
+    cart = cluster.add("cart", "Balanced", SKEWED)
+    steady_one = cluster.add("steady", "ProportionalZoneCPU", ALIKE)
+    await cluster.run(2 * HOUR)
+    parts, before = cart.parts, cart.service.status
+    assert (cart.condition, steady_one.condition) == (MEASURED, BY_CPU)
+    cart.writes = steady_one.writes = 0
+    cluster.source = unavailable
+    cluster.start()
+    await cluster.run(HOUR)
+    assert (cart.parts, cart.writes, cart.service.status) == (parts, 0, before)
+    cluster.source = cluster.figures
+    cluster.start()
+    await cluster.run(2 * HOUR)
+    assert (cart.parts, cart.writes, steady_one.writes) == (parts, 0, 0)
+    cluster.source = unavailable
+    cluster.start()
+    await cluster.run(4 * HOUR)
+    assert (cart.parts, cart.condition) == (None, ("False", "FiguresOld"))
+
+
+async def test_a_service_that_goes_while_others_are_reviewed_or_cannot_be_is_no_hindrance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = MeasuredCluster(TWELVE)
+    names = ("broken", "cart", "gone")
+    broken, cart, gone = (cluster.add(name, "ProportionalZoneCPU", SKEWED) for name in names)
+    search = cluster.follower._search
+
+    def searched(service: Service, demand: ExpectedDemand) -> Callable[[], Any]:
+        if service.metadata.name == "broken":
+            raise ValueError("a mistake")
+        if service.metadata.name == "gone":
+            cluster.follower.service_changed(service, None)
+        return search(service, demand)
+
+    monkeypatch.setattr(cluster.follower, "_search", searched)
+    await cluster.follower.refresh()
+    cluster.states.refresh_nodes()
+    assert cart.parts is not None
+    assert broken.parts is gone.parts is None
+    assert lines(cluster, "a mistake in the program kept a Service from measured demand") == 1

@@ -1,0 +1,75 @@
+"""The controller adopts measured demand on a server: slices and condition say it, also after another replica leads."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.client.recording import until
+from tests.controller.a_controller import Place, a_place, at_work, fill, settle
+
+from zoneward.client.writer import Writer
+from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.names import MEASURED_CONDITION, TOPOLOGY_MODE_ANNOTATION
+from zoneward.routing.adoption_settings import AdoptionSettings
+from zoneward.routing.configuration import Configuration, DemandSettings
+
+OFTEN = Configuration(demand=DemandSettings(adoption=AdoptionSettings(refresh=0.02)))
+
+
+async def skewed() -> DemandFigures:
+    return DemandFigures({("default", "cart"): {"a": 7000.0, "b": 2000.0, "c": 1000.0}})
+
+
+async def away() -> DemandFigures:
+    raise FiguresUnavailable("http://prometheus:9090: no connection")
+
+
+@asynccontextmanager
+async def following(place: Place, source: FiguresSource) -> AsyncIterator[None]:
+    writer = StatusWriter(Writer(place.link), instance="test")
+    async with at_work(place, status_writer=writer, configuration=OFTEN, figures=source) as controller:
+        await settle(place, controller)
+        await writer.wait_until_written(5)
+        yield
+
+
+def measured(place: Place) -> tuple[str, str, str] | None:
+    conditions = place.objects("services")[0]["status"].get("conditions") or ()
+    found = [each for each in conditions if each["type"] == MEASURED_CONDITION]
+    return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else None
+
+
+def consumed(place: Place) -> Counter[str]:
+    hints = (endpoint.hints for each in place.slices() for endpoint in each.endpoints or ())
+    return Counter(each.for_zones[0].name for each in hints if each is not None and each.for_zones)
+
+
+async def test_slices_and_condition_follow_the_figures_and_the_next_leader_keeps_them_without_any() -> None:
+    async with a_place() as place:
+        fill(place, annotations={TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        async with following(place, FiguresSource(away, 3600)):
+            assert consumed(place) == {"a": 3, "b": 3, "c": 3}
+            assert measured(place) is None
+        async with following(place, FiguresSource(skewed, 3600)):
+            await until(lambda: measured(place) is not None and consumed(place)["a"] > 3)
+            told, held = measured(place), consumed(place)
+            assert told is not None
+            assert told[:2] == ("True", "Measured")
+            assert told[2].startswith("a=0.6")
+            assert held == {"a": 5, "b": 2, "c": 2}
+        version = place.registry.store.version
+        async with following(place, FiguresSource(away, 3600)):
+            await asyncio.sleep(0.2)
+            assert (measured(place), consumed(place)) == (told, held)
+        assert place.registry.store.version == version
+
+
+async def test_upstream_knows_no_measured_demand() -> None:
+    async with a_place() as place:
+        fill(place, annotations={TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        async with at_work(place, configuration=OFTEN.as_upstream(), figures=FiguresSource(skewed, 3600)) as controller:
+            await settle(place, controller)
+            assert consumed(place) == {"a": 3, "b": 3, "c": 3}
