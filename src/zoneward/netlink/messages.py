@@ -12,6 +12,8 @@ from typing import Final, Literal
 Family = Literal["ip", "ip6"]
 """A family of addresses, in the words of nft."""
 FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
+ADDRESS_TYPES: Final[dict[Family, Literal["IPv4", "IPv6"]]] = {"ip": "IPv4", "ip6": "IPv6"}
+"""The same in the words of EndpointSlices."""
 HEADER: Final = struct.Struct("=IHHII")
 """Length, kind, flags, number of the request, port."""
 GENERIC: Final = struct.Struct("=BBH")

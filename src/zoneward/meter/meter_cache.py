@@ -1,0 +1,112 @@
+"""What a node's meter watches: all Services and EndpointSlices, and its own Node; indexed as flows are looked up."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
+from zoneward.client.resources import (
+    NODES,
+    RAW_SLICES,
+    SERVICES,
+    LiveNode,
+    RawEndpointSlice,
+    service_key_of,
+)
+from zoneward.client.watched_stores import WatchedStores
+from zoneward.kube.json_documents import DECODE_ERRORS
+from zoneward.kube.names import HEADLESS_LABEL
+from zoneward.kube.objects import ObjectKey, Service, node_zone
+from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex
+
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+class _Endpoint(msgspec.Struct, frozen=True, gc=False):
+    """What a meter reads of an endpoint."""
+
+    addresses: tuple[str, ...] | None = None
+    zone: str | None = None
+
+
+_ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
+
+
+class MeterCache(WatchedStores):
+    """Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
+
+    ``on_unreadable`` gets objects that cannot be read; what was known of them before stays. ``clock`` counts seconds.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        on_unreadable: UnreadableHandler = lambda _found: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__((SERVICES, RAW_SLICES, NODES), on_unreadable=on_unreadable)
+        self.name: Final = node
+        self.node = MeteredNode()
+        """It stays what it was where the Node is gone."""
+        self.services: Final = ServiceIndex()
+        self.endpoints: Final = EndpointZones()
+        self.changes = 0
+        """Goes up with each change of what flows are looked up by."""
+        self._clock = clock
+        self._service_store = self.add_store(SERVICES, self._index_service)
+        self._slice_store = self.add_store(RAW_SLICES, self._index_slice)
+        self.add_store(NODES, self._index_node)
+
+    @property
+    def list_options(self) -> dict[str, ListScope]:
+        """By kind, what limits its lists and watches: no proxy translates traffic to headless Services."""
+        selected = ListScope(label_selector=f"!{HEADLESS_LABEL}")
+        return {
+            SERVICES.kind: selected,
+            RAW_SLICES.kind: selected,
+            NODES.kind: ListScope(field_selector=f"metadata.name={self.name}"),
+        }
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of Services and of slices."""
+        return len(self._service_store), len(self._slice_store)
+
+    # --- what changes -------------------------------------------------------------------------------------------------
+
+    def _index_service(self, key: ObjectKey, _old: Service | None, new: Service | None) -> None:
+        self.changes += 1
+        self.services.set_service(key, new)
+
+    def _index_slice(self, key: ObjectKey, _old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
+        self.changes += 1
+        if new is None:
+            self.endpoints.remove_slice(key, now=self._clock())
+            return
+        raw = new.endpoints
+        # All the rest of the message would stay with them.
+        force_setattr(new, "endpoints", _NOTHING)
+        force_setattr(new.metadata, "annotations", None)
+        try:
+            endpoints = _ENDPOINTS.decode(raw) or ()
+        except DECODE_ERRORS as error:
+            self._slice_store.mark_unreadable(unreadable_endpoints(new, error))
+            return
+        found = ((address, each.zone) for each in endpoints for address in each.addresses or ())
+        self.endpoints.set_slice(key, service_key_of(new), found, now=self._clock())
+
+    def _index_node(self, _key: ObjectKey, _old: LiveNode | None, new: LiveNode | None) -> None:
+        if new is None or new.metadata.name != self.name:
+            return
+        self.changes += 1
+        addresses = (new.status.addresses or ()) if new.status is not None else ()
+        self.node = MeteredNode.of(
+            zone=node_zone(new),
+            addresses=(each.address for each in addresses),
+            pod_ranges=(new.spec.pod_cidrs or ()) if new.spec is not None else (),
+        )

@@ -1,0 +1,136 @@
+"""A node meter's metrics: one table.
+
+What each means, and what to do about it: ``docs/metrics-and-events.md``.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter
+
+from zoneward import __version__
+from zoneward.client.watch_health import WatchHealth
+from zoneward.daemon.metrics import CounterFunc, GaugeFunc
+from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.meter.accounting import accounting_is_on, tracked_connections
+from zoneward.meter.flow_meter import FlowMeter
+from zoneward.meter.meter_cache import MeterCache
+from zoneward.meter.traffic_totals import TrafficRoute
+from zoneward.netlink.messages import ADDRESS_TYPES
+
+OURS: Final = "zoneward_meter_"
+_ROUTE: Final = ("namespace", "service", "address_type", "from_zone", "to_zone")
+
+
+class ObservedMeterProgram(Protocol):
+    """What the metrics read from the running program."""
+
+    @property
+    def meter(self) -> FlowMeter: ...
+    @property
+    def cache(self) -> MeterCache: ...
+    @property
+    def watch_health(self) -> WatchHealth: ...
+
+
+class MeterMetrics:
+    def __init__(self) -> None:
+        self.registry: Final = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
+        self.read_errors = counter(f"{OURS}read_errors_total", "How often connection tracking could not be read")
+        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+
+    def declare_state(self, program: ObservedMeterProgram) -> None:
+        """What is read from the running program."""
+        gauge, counter = partial(GaugeFunc, registry=self.registry), partial(CounterFunc, registry=self.registry)
+        meter, cache = program.meter, program.cache
+        totals, flows = meter.totals, meter.flows
+        counter(
+            f"{OURS}connections_total",
+            "Connections to Services, by the zones where they started and where they went",
+            lambda: ((_labels(route), total.connections) for route, total in totals.totals()),
+            _ROUTE,
+        )
+        counter(
+            f"{OURS}bytes_total",
+            "Bytes of IP packets of these connections: to endpoints (request) and from them (response)",
+            lambda: _bytes(meter),
+            (*_ROUTE, "direction"),
+        )
+        gauge(f"{OURS}series", f"Series of {OURS}connections_total", lambda: len(totals))
+        gauge(f"{OURS}series_limit", "The most that there may be", lambda: totals.limit)
+        counter(
+            f"{OURS}unlisted_connections_total",
+            "Connections to Services that are in no other series, because there are too many",
+            lambda: totals.unlisted.connections,
+        )
+        counter(
+            f"{OURS}lost_messages_total",
+            "Messages about connections that ended for which the kernel had no room",
+            lambda: meter.lost,
+        )
+        counter(
+            f"{OURS}unannounced_connections_total",
+            "Connections that ended without a message: what they sent after the last dump is missing",
+            lambda: flows.unannounced,
+        )
+        counter(
+            f"{OURS}connections_without_bytes_total",
+            "Connections that began while the kernel did not count bytes",
+            lambda: flows.without_counters,
+        )
+        gauge(f"{OURS}accounting", "1 where the kernel counts bytes of connections", lambda: accounting_is_on())
+        gauge(f"{OURS}live_connections", "Connections to Services that the last dump showed", lambda: len(flows))
+        gauge(f"{OURS}dump_seconds", "How long the last dump took", lambda: meter.dump_seconds)
+        gauge(
+            f"{OURS}counting_since_seconds",
+            "When this meter began to count, in seconds since 1970: what came before it is missing",
+            lambda: totals.since.timestamp(),
+        )
+        gauge(
+            f"{OURS}conntrack_entries",
+            "Connections in the kernel's table, to Services and others",
+            lambda: tracked_connections()[0],
+        )
+        gauge(
+            f"{OURS}conntrack_limit",
+            "Connections for which the kernel's table has room; it drops packets of others",
+            lambda: tracked_connections()[1],
+        )
+        gauge(
+            f"{OURS}objects",
+            "Services and EndpointSlices that are known",
+            lambda: dict(zip(("Service", "EndpointSlice"), cache.counts, strict=True)),
+            ["kind"],
+        )
+        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: cache.synced.is_set())
+        gauge(
+            f"{OURS}watch_trouble_seconds",
+            "For how long some kind has not been heard of; 0: all are",
+            lambda: program.watch_health.trouble_seconds,
+        )
+        gauge(
+            f"{OURS}unreadable_objects",
+            "Objects that cannot be read and are set aside",
+            lambda: count_by_kind(cache.unreadable, (each.kind for each in cache.resources)),
+            ["kind"],
+        )
+        gauge(
+            f"{OURS}info",
+            "The version that runs, and its node with its zone; always 1",
+            lambda: [((__version__, cache.name, cache.node.zone or ""), 1)],
+            ["version", "node", "zone"],
+        )
+
+
+def _labels(route: TrafficRoute) -> tuple[str, ...]:
+    return (*route.service, ADDRESS_TYPES[route.family], route.from_zone, route.to_zone)
+
+
+def _bytes(meter: FlowMeter) -> Iterator[tuple[tuple[str, ...], int]]:
+    for route, total in meter.totals.totals():
+        if total.has_bytes:
+            labels = _labels(route)
+            yield (*labels, "request"), total.request
+            yield (*labels, "response"), total.response

@@ -1,0 +1,161 @@
+"""A node's meter: its parts put together, and run until it is told to stop. It changes nothing on the node."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.informers import run_informers
+from zoneward.client.resources import AnyWatchedResource
+from zoneward.client.transport import Transport
+from zoneward.client.watch_health import WatchHealth
+from zoneward.daemon.garbage_collection import collect_seldom
+from zoneward.daemon.health import cache_is_synced
+from zoneward.daemon.log import Log
+from zoneward.daemon.metrics import MetricsPage
+from zoneward.daemon.program import Program
+from zoneward.daemon.status_server import StatusPages
+from zoneward.daemon.unreadable_objects import log_unreadable_object
+from zoneward.kube.input_error import InputError
+from zoneward.meter.accounting import ACCOUNTING_SYSCTL, accounting_is_on, enable_accounting
+from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
+from zoneward.meter.flow_meter import FlowMeter
+from zoneward.meter.meter_cache import MeterCache
+from zoneward.meter.meter_configuration import MeterConfiguration
+from zoneward.meter.meter_metrics import MeterMetrics
+
+_ACCOUNTING_LOOK: Final = 60.0
+"""Seconds between two looks whether the kernel still counts bytes."""
+
+
+class MeterProgram:
+    """`run` it once. ``node`` is the name of the Node that it runs on."""
+
+    def __init__(
+        self,
+        access: ClientConfig,
+        *,
+        node: str,
+        settings: MeterConfiguration,
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._access, self._node, self._settings, self._log = access, node, settings, log
+        self._clock = clock
+        self._metrics = MeterMetrics()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set. Raises InputError where connection tracking cannot be read, accounting cannot be
+        switched on as asked, or an address cannot be had; CallFailed where the server refuses what nothing goes
+        without; and whatever a part of it raises."""
+        self._program = Program(self._access, log=self._log)
+        async with AsyncExitStack() as stack:
+            try:
+                reader = stack.enter_context(ConntrackReader())
+            except ConntrackUnavailable as error:
+                raise InputError("the kernel", str(error)) from None
+            self._begin_accounting()
+            transport = await stack.enter_async_context(Transport(self._access))
+            self._compose(transport, reader)
+            await self._serve(stack)
+            try:
+                await self._work(stop)
+            finally:
+                await self._program.end_tasks()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _begin_accounting(self) -> None:
+        if self._settings.enable_accounting and not accounting_is_on():
+            try:
+                enable_accounting()
+            except OSError as error:
+                expected = f"expected to set {ACCOUNTING_SYSCTL} to 1, got: {error.strerror or error}"
+                raise InputError("--enable-accounting", expected) from None
+            self._log.info("the kernel counts bytes from now on", sysctl=ACCOUNTING_SYSCTL)
+
+    def _compose(self, transport: Transport, reader: ConntrackReader) -> None:
+        self.watch_health = WatchHealth(transport, clock=self._clock)
+        self.cache = MeterCache(self._node, on_unreadable=partial(log_unreadable_object, self._log), clock=self._clock)
+        self.meter = FlowMeter(
+            reader,
+            self.cache,
+            limit=self._settings.max_series,
+            dump_period=self._settings.dump_period,
+            on_trouble=self._on_trouble,
+            clock=self._clock,
+        )
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        self._metrics.declare_state(self)
+        self._program.ready |= {
+            "cache": cache_is_synced(self.cache.synced.is_set),
+            "connections": lambda: None if self.meter.flows.has_baseline else "connections have not been listed yet",
+        }
+        await self._program.serve_status(
+            stack,
+            StatusPages(metrics=MetricsPage(self._metrics.registry).text, pages={"/measured": self.meter.document}),
+            listen=self._settings.listen,
+            names=(self._node,),
+            debug_for_all=False,
+        )
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        program = self._program
+        start = partial(program.start, is_live_check=True)
+        start(
+            "the watches",
+            run_informers(
+                self.watch_health, self.cache, options=self.cache.list_options, on_error=self._on_watch_error
+            ),
+        )
+        start("the meter", self._count())
+        start("accounting", self._watch_accounting())
+        start("the heartbeat", program.heartbeat.run())
+        start("the garbage collector", collect_seldom(self._all_listed()))
+        await program.wait(stop)
+        self._log.info("stops")
+
+    async def _count(self) -> None:
+        # What a flow is of is known once all is listed.
+        await self._all_listed()
+        services, slices = self.cache.counts
+        self._log.info("counts", services=services, slices=slices, zone=self.cache.node.zone)
+        if self.cache.node.zone is None:
+            self._log.warning("the Node has no zone, or is not there", node=self._node)
+        await self.meter.run()
+
+    async def _all_listed(self) -> None:
+        await self.cache.synced.wait()
+
+    async def _watch_accounting(self) -> None:
+        was_on: bool | None = None
+        while True:
+            is_on = accounting_is_on()
+            if was_on is not is_on and not is_on:
+                self._log.warning(
+                    "the kernel does not count bytes: only connections are counted", sysctl=f"{ACCOUNTING_SYSCTL}=0"
+                )
+            was_on = is_on
+            await asyncio.sleep(_ACCOUNTING_LOOK)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _on_trouble(self, why: str) -> None:
+        self._metrics.read_errors.inc()
+        self._log.error("connection tracking could not be read: it is tried again", error=why)
+
+    def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
+        self.watch_health.trouble(resource, error)
+        # That the server no longer has a version is normal.
+        write = self._log.debug
+        if not isinstance(error, Gone):
+            self._metrics.watch_errors.labels(resource.plural).inc()
+            write = self._log.warning
+        write("a list or watch broke off", kind=resource.plural, error=self._program.error_message(error))

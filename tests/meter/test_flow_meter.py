@@ -1,0 +1,160 @@
+"""A flow is counted for the Service that was asked for, by where it started and who replies."""
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+import msgspec
+import pytest
+from tests.builders.objects import a_node, a_service, a_slice
+from tests.netlink.flow_messages import FlowMessage
+
+from zoneward.client.resources import NODES, RAW_SLICES
+from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
+from zoneward.kube.objects import Service
+from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
+from zoneward.meter.flow_meter import FlowMeter
+from zoneward.meter.meter_cache import MeterCache
+from zoneward.meter.service_index import MeteredNode
+
+VIP, BALANCER, NODE = (socket.inet_aton(each) for each in ("10.96.0.1", "198.51.100.1", "192.0.2.1"))
+POD, STRANGER = (socket.inet_aton(each) for each in ("10.1.0.5", "203.0.113.9"))
+NEAR, FAR, UNKNOWN = (socket.inet_aton(each) for each in ("10.1.0.1", "10.2.0.1", "10.9.0.1"))
+CART: Final = ("shop", "cart")
+
+
+class Kernel:
+    """What a kernel would announce and dump."""
+
+    def __init__(self) -> None:
+        self.announced: list[bytes] = []
+        self.live: list[bytes] = []
+        self.lost = 0
+        self.refuses = ""
+
+    def announcements(self) -> Iterator[bytes]:
+        while self.announced:
+            yield self.announced.pop(0)
+
+    def dump(self) -> Iterator[bytes]:
+        if self.refuses:
+            raise ConntrackUnavailable(self.refuses)
+        yield b"".join(self.live)
+
+
+class Site:
+    """A meter of node n1 in zone a, and a clock that is always late enough for another dump."""
+
+    def __init__(self) -> None:
+        self.kernel, self.now = Kernel(), 0.0
+        self.cache = MeterCache("n1", clock=lambda: self.now)
+        self.cache.node = MeteredNode.of(zone="a", addresses=["192.0.2.1"], pod_ranges=["10.1.0.0/16"])
+        port = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30_080}
+        service = a_service("cart", namespace="shop", clusterIP="10.96.0.1", externalIPs=["198.51.100.1"], ports=[port])
+        self.cache.services.set_service(CART, msgspec.convert(service, Service))
+        endpoints = [("10.1.0.1", "a"), ("10.2.0.1", "b"), ("10.1.0.3", None)]
+        self.cache.endpoints.set_slice(("shop", "cart-1"), CART, endpoints, now=0.0)
+        self.meter = FlowMeter(
+            cast(ConntrackReader, self.kernel),
+            self.cache,
+            limit=10,
+            now=lambda: datetime(2026, 3, 1, tzinfo=UTC),
+            clock=self._later,
+        )
+
+    def _later(self) -> float:
+        self.now += 100.0
+        return self.now
+
+    async def ends(self, *flows: FlowMessage) -> ServiceTraffic:
+        """What is counted of the Service after these ended."""
+        await self.meter.poll()
+        self.kernel.announced += [each.but(ended=True).message() for each in flows]
+        (found,) = (await self.document()).services
+        return found
+
+    async def document(self) -> MeasuredTraffic:
+        return msgspec.json.decode(await self.meter.document(), type=MeasuredTraffic)
+
+
+def to(destination: bytes, port: int, *, source: bytes = POD, endpoint: bytes = FAR, **more: Any) -> FlowMessage:
+    ports = b"\x80\0", port.to_bytes(2)
+    return FlowMessage(destination=destination, ports=ports, source=source, endpoint=endpoint, **more)
+
+
+@pytest.mark.parametrize(
+    ("flow", "from_outside"),
+    [
+        (to(VIP, 80), False),
+        # By its own address nobody else asks a Service.
+        (to(VIP, 80, source=STRANGER), False),
+        (to(BALANCER, 80), False),
+        (to(BALANCER, 80, source=STRANGER), True),
+        (to(NODE, 30_080, source=STRANGER), True),
+        (to(NODE, 30_080, source=NODE), False),
+    ],
+)
+async def test_traffic_starts_on_the_node_or_outside(flow: FlowMessage, from_outside: bool) -> None:
+    found = await Site().ends(flow)
+    assert (found.zones, found.external) == (({}, {"b": 1}) if from_outside else ({"b": 1}, {}))
+
+
+async def test_traffic_goes_to_the_zone_of_the_endpoint_as_far_as_it_is_known() -> None:
+    some = (to(VIP, 80, endpoint=each, identity=each) for each in (NEAR, FAR, socket.inet_aton("10.1.0.3"), UNKNOWN))
+    found = await Site().ends(*some)
+    assert found.zones == {"a": 1, "b": 1, "": 2}
+    assert not isinstance(found.bytes, msgspec.UnsetType)
+    assert {zone: (each.request, each.response) for zone, each in found.bytes.items()} == {
+        "a": (100, 1000),
+        "b": (100, 1000),
+        "": (200, 2000),
+    }
+
+
+async def test_flows_after_a_change_of_a_slice_or_of_the_node_are_counted_by_what_is_known_then() -> None:
+    site = Site()
+    await site.ends(to(VIP, 80, identity=b"one_"))
+    moved = a_slice("cart-1", namespace="shop", service="cart", addresses=["10.2.0.1"], zone="c", version=2)
+    decoded = msgspec.json.decode(msgspec.json.encode(moved), type=RAW_SLICES.struct)
+    site.cache.store(RAW_SLICES).put(decoded)
+    assert (await site.ends(to(VIP, 80, identity=b"two_"))).zones == {"b": 1, "c": 1}
+    node = a_node("n1", "z", version=3)
+    site.cache.store(NODES).put(msgspec.json.decode(msgspec.json.encode(node), type=NODES.struct))
+    await site.ends(to(VIP, 80, identity=b"three"[:4]))
+    assert {(route.from_zone, route.to_zone) for route, _ in site.meter.totals.totals()} == {
+        ("a", "b"),
+        ("a", "c"),
+        ("z", "c"),
+    }
+
+
+async def test_what_somebody_else_translates_is_not_counted() -> None:
+    site = Site()
+    await site.meter.poll()
+    for each in (to(NODE, 30_080, endpoint=UNKNOWN), to(VIP, 81), to(VIP, 80, protocol=socket.IPPROTO_UDP)):
+        site.kernel.announced.append(each.but(ended=True).message())
+    assert not (await site.document()).services
+
+
+async def test_a_document_says_when_something_is_missing() -> None:
+    site = Site()
+    assert (await site.document()).complete
+    site.kernel.live = [to(VIP, 80, counts=None).message()]
+    assert not (await site.document()).complete
+    site = Site()
+    await site.meter.poll()
+    site.kernel.lost = 7
+    assert not (await site.document()).complete
+
+
+async def test_a_kernel_that_refuses_a_dump_is_asked_again_and_nothing_is_lost() -> None:
+    site = Site()
+    await site.meter.poll()
+    site.kernel.live = [to(VIP, 80).message()]
+    site.kernel.refuses = "no memory"
+    with pytest.raises(ConntrackUnavailable, match="no memory"):
+        await site.meter.poll()
+    site.kernel.refuses = ""
+    (found,) = (await site.document()).services
+    assert found.zones == {"b": 1}

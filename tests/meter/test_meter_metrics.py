@@ -1,0 +1,43 @@
+"""The documentation has what is on the page of a meter's metrics."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from zoneward.daemon.metrics import MetricsPage
+from zoneward.meter.flow_table import FlowTable
+from zoneward.meter.meter_cache import MeterCache
+from zoneward.meter.meter_metrics import OURS, MeterMetrics
+from zoneward.meter.traffic_totals import TrafficRoute, TrafficTotals
+
+DOCS: Final = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").read_text()
+
+
+def shown() -> dict[str, set[str]]:
+    """Each metric of the page, with its labels, once there was traffic, and each trouble."""
+    totals = TrafficTotals(since=datetime.now(UTC))
+    totals.total(TrafficRoute(("shop", "cart"), "ip", "a", "b")).has_bytes = True
+    meter: Any = SimpleNamespace(totals=totals, flows=FlowTable(lambda _: None), lost=0, dump_seconds=0.0)
+    program: Any = SimpleNamespace(meter=meter, cache=MeterCache("n1"), watch_health=SimpleNamespace(trouble_seconds=0))
+    metrics = MeterMetrics()
+    metrics.declare_state(program)
+    metrics.watch_errors.labels("services").inc()
+    found: dict[str, set[str]] = {}
+    text = asyncio.run(MetricsPage(metrics.registry).text()).decode()
+    for family in text_string_to_metric_families(text):
+        for each in family.samples:
+            found.setdefault(each.name.removesuffix("_created"), set()).update(each.labels)
+    return {name: labels for name, labels in found.items() if name.startswith(OURS)}
+
+
+def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
+    rows = re.findall(rf"^\| `({OURS}\w+)`[^|]*\|([^|]*)\|", DOCS, re.MULTILINE)
+    documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+    assert documented[f"{OURS}bytes_total"] == {"direction"}, "and the same as the row above"
+    documented[f"{OURS}bytes_total"] |= documented[f"{OURS}connections_total"]
+    assert documented == shown()

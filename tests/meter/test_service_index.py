@@ -1,0 +1,137 @@
+"""Flows are looked up as a packet has them: the Service that was asked for, and the zone of who replies."""
+
+import socket
+from typing import Any, Final
+
+import msgspec
+import pytest
+from tests.builders.objects import a_service
+
+from zoneward.kube.objects import Service
+from zoneward.meter.service_index import (
+    GONE_ENDPOINT_AGE,
+    MAX_GONE_ENDPOINTS,
+    EndpointZones,
+    MeteredNode,
+    ServiceIndex,
+    packed,
+)
+
+TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
+CART: Final = ("shop", "cart")
+
+
+def decoded(**spec: Any) -> Service:
+    return msgspec.convert(a_service("cart", namespace="shop", **spec), Service)
+
+
+def address(text: str) -> bytes:
+    found = packed(text)
+    assert found is not None
+    return found
+
+
+def test_a_service_is_found_by_each_address_that_proxies_translate() -> None:
+    index = ServiceIndex()
+    port = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30_080}
+    service = decoded(
+        type="LoadBalancer",
+        clusterIP="10.96.0.1",
+        clusterIPs=["10.96.0.1", "fd00:96::1"],
+        externalIPs=["192.0.2.7"],
+        ports=[port, {"name": "dns", "port": 53, "protocol": "UDP"}],
+    )
+    balancer = {"ingress": [{"ip": "198.51.100.1"}, {"ip": "198.51.100.2", "ipMode": "Proxy"}]}
+    index.set_service(
+        CART, msgspec.convert(msgspec.to_builtins(service) | {"status": {"loadBalancer": balancer}}, Service)
+    )
+    for text, protocol, number, expected in (
+        ("10.96.0.1", TCP, 80, "cluster IP"),
+        ("fd00:96::1", TCP, 80, "cluster IP"),
+        ("10.96.0.1", UDP, 53, "cluster IP"),
+        ("192.0.2.7", TCP, 80, "external address"),
+        ("198.51.100.1", TCP, 80, "external address"),
+        ("203.0.113.1", TCP, 30_080, "node port"),
+    ):
+        assert index.find(address(text), protocol, number.to_bytes(2)) == (CART, expected), text
+    # A load balancer with this mode sends to node ports.
+    for text, protocol, number in (("198.51.100.2", TCP, 80), ("10.96.0.1", UDP, 80), ("10.96.0.1", TCP, 81)):
+        assert index.find(address(text), protocol, number.to_bytes(2)) is None, text
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"clusterIP": "None"},
+        {"type": "ExternalName"},
+        {"clusterIP": "no address", "externalIPs": ["", "10.0.0.0/8", "::1%eth0"]},
+        {"clusterIP": "10.96.0.1", "ports": [{"name": "x", "port": 0, "protocol": "TCP", "nodePort": 70_000}]},
+        {"clusterIP": "10.96.0.1", "ports": [{"name": "x", "port": 80, "protocol": "QUIC"}]},
+        {"clusterIP": "10.96.0.1", "ports": None},
+    ],
+)
+def test_what_no_proxy_serves_is_not_found_and_breaks_nothing(spec: dict[str, Any]) -> None:
+    index = ServiceIndex()
+    index.set_service(CART, decoded(**spec))
+    assert CART in index
+    assert index.find(address("10.96.0.1"), TCP, (80).to_bytes(2)) is None
+
+
+def test_an_address_that_two_services_ask_for_is_the_firsts_until_it_is_gone() -> None:
+    index = ServiceIndex()
+    for name in ("cart", "thief"):
+        index.set_service(("shop", name), decoded(externalIPs=["192.0.2.7"]))
+    index.set_service(CART, decoded(externalIPs=["192.0.2.7"]))
+    asked = address("192.0.2.7"), TCP, (80).to_bytes(2)
+    assert index.find(*asked) == (CART, "external address")
+    index.set_service(CART, None)
+    assert index.find(*asked) == (("shop", "thief"), "external address")
+    index.set_service(("shop", "thief"), decoded())
+    assert index.find(*asked) is None
+
+
+def test_the_zone_of_an_endpoint_is_known_for_a_while_after_it_is_gone() -> None:
+    zones = EndpointZones()
+    zones.set_slice(("shop", "one"), CART, [("10.1.0.1", "a"), ("10.1.0.2", None), ("no address", "a")], now=0.0)
+    zones.set_slice(("shop", "two"), CART, [("10.1.0.2", "b")], now=0.0)
+    assert [zones.zone(CART, address(f"10.1.0.{each}")) for each in (1, 2, 3)] == ["a", "b", None]
+    assert zones.zone(("shop", "other"), address("10.1.0.1")) is None
+    zones.remove_slice(("shop", "two"), now=5.0)
+    assert zones.zone(CART, address("10.1.0.2")) == ""
+    zones.set_slice(("shop", "one"), CART, [("10.1.0.9", "c")], now=10.0)
+    zones.forget_gone(now=9.0 + GONE_ENDPOINT_AGE)
+    assert zones.zone(CART, address("10.1.0.1")) == "a"
+    zones.forget_gone(now=10.0 + GONE_ENDPOINT_AGE)
+    assert zones.zone(CART, address("10.1.0.1")) is None
+    assert zones.zone(CART, address("10.1.0.9")) == "c"
+
+
+def test_a_slice_that_goes_over_to_another_service_takes_its_endpoints_along() -> None:
+    zones = EndpointZones()
+    zones.set_slice(("shop", "one"), CART, [("10.1.0.1", "a")], now=0.0)
+    zones.set_slice(("shop", "one"), ("shop", "mail"), [("10.1.0.1", "a")], now=1.0)
+    zones.forget_gone(now=1.0 + GONE_ENDPOINT_AGE)
+    assert zones.zone(CART, address("10.1.0.1")) is None
+    assert zones.zone(("shop", "mail"), address("10.1.0.1")) == "a"
+
+
+def test_endpoints_that_are_gone_take_bounded_memory() -> None:
+    zones = EndpointZones()
+    for number in range(MAX_GONE_ENDPOINTS // 1000 + 2):
+        zones.set_slice(
+            ("shop", "one"), CART, [(f"10.{number}.{each >> 8}.{each & 255}", "a") for each in range(1000)], now=0.0
+        )
+    assert zones.zone(CART, address("10.0.0.1")) is None
+    assert zones.zone(CART, address(f"10.{number}.0.1")) == "a"
+    assert zones.zone(CART, address(f"10.{number - 2}.0.1")) == "a"
+
+
+def test_traffic_of_a_node_is_told_from_that_of_others() -> None:
+    node = MeteredNode.of(
+        zone="a",
+        addresses=["192.0.2.1", "worker-1", "2001:db8::1"],
+        pod_ranges=["10.1.0.0/16", "no range", "fd00:1::/64"],
+    )
+    local = ("192.0.2.1", "2001:db8::1", "10.1.200.1", "fd00:1::5", "127.0.0.1", "::1")
+    others = ("192.0.2.2", "10.2.0.1", "203.0.113.9", "fd00:2::5")
+    assert [node.is_local(address(each)) for each in (*local, *others)] == [True] * len(local) + [False] * len(others)
