@@ -118,7 +118,7 @@ def a_proxy(**more: Any) -> AbstractAsyncContextManager[Proxy]:
 
 
 async def settled(proxy: Proxy) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await proxy.table.wait_until_synced()
 
 

@@ -6,22 +6,23 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import objects
+from tests.properties.random_clusters import examples
 from tests.proxy.table_harness import unslotted
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import ZONE_LABEL, ZONE_WEIGHTS_ANNOTATION, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains
@@ -137,7 +138,7 @@ def opened(each: RawEndpointSlice) -> EndpointSlice:
     return msgspec.json.decode(msgspec.json.encode(each), type=EndpointSlice)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(beginning=beginnings, rest=steps)
 def test_any_changes_end_as_a_fresh_start_would(
     beginning: list[tuple[str, Any, Any]], rest: list[tuple[str, Any, Any]]

@@ -51,7 +51,7 @@ def a_program() -> Any:
             synced=synced,
             unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
             resources=(SERVICES, NODES),
-            node=SimpleNamespace(zone="a"),
+            node=SimpleNamespace(name="n1", zone="a"),
         ),
         watch_health=SimpleNamespace(trouble_seconds=0.5),
         waiting_seconds=1.5,

@@ -15,11 +15,11 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.watch_health import WatchHealth
 from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
 from zoneward.daemon.unreadable_objects import count_by_kind
-from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.measure.connection_totals import ZoneTotal
 from zoneward.proxy.model.node_cache import NodeCache
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ServiceKey
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 UPSTREAM: Final = "kubeproxy_"
@@ -192,9 +192,9 @@ class ProxyMetrics:
         )
         gauge(
             f"{OURS}info",
-            "The version that runs, and the zone of its node; always 1",
-            lambda: [((__version__, cache.node.zone or ""), 1)],
-            ["version", "zone"],
+            "The version that runs, and its node with its zone; always 1",
+            lambda: [((__version__, cache.node.name, cache.node.zone or ""), 1)],
+            ["version", "node", "zone"],
         )
 
     def record_watch_error(self, error: CallFailed, *, kind: str) -> None:

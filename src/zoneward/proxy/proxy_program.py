@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
+from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.backoff import Backoff
@@ -23,12 +24,12 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.garbage_collection import collect_seldom
 from zoneward.daemon.health import cache_is_synced
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, enter_server
 from zoneward.daemon.status_server import StatusPages
-from zoneward.kube.gc_tuning import collect_seldom
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone
@@ -263,14 +264,10 @@ class ProxyProgram:
     async def _run_tables(self) -> None:
         """A start programs only when all is known: what is there from before serves until then."""
         await self.loop.all_selected.wait()
-        try:
-            async with asyncio.TaskGroup() as group:
-                for table in self.tables.values():
-                    # Rules that all Services share are there without any of them.
-                    table.request_audit()
-                    group.create_task(table.run())
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        for table in self.tables.values():
+            # Rules that all Services share are there without any of them.
+            table.request_audit()
+        await all_results(table.run() for table in self.tables.values())
 
     async def _count_connections(self, counting: ConnectionCollector) -> None:
         await self._all_programmed()

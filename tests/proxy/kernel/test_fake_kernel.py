@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
 from tests.proxy.drawn_services import changes
 from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
 from tests.proxy.kernel.kernel_checks import check, check_batch, check_changes, check_what_is_not_there
@@ -28,7 +29,7 @@ async def test_what_is_not_there_is_told_by_its_number() -> None:
 
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_changes_in_transactions_of_some_come_to_a_fresh_load(family: Family, data: st.DataObject) -> None:
     steps = data.draw(changes(family))

@@ -123,6 +123,7 @@ def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
     return a_service(1, **{"ports": tuple(every)} | more)
 
 
+@pytest.mark.slow
 async def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between() -> None:
     async with a_proxy() as proxy:
         proxy.put(a_service(2, 5))
@@ -161,6 +162,7 @@ async def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes
         assert len(seen) > 1
 
 
+@pytest.mark.slow
 async def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
     async with a_proxy() as proxy:
         before, after = large(ports=3), large(external_ips=("198.51.100.1",))

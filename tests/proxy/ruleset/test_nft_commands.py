@@ -69,6 +69,7 @@ def check(document: Mapping[str, Any]) -> None:
         assert (encode_transaction(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(document=documents())
 def test_no_text_of_others_becomes_a_word_of_nft(document: Mapping[str, Any]) -> None:

@@ -17,8 +17,7 @@ import msgspec
 from aiohttp import web
 
 from zoneward.kube.objects import Node
-from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import ADDRESS_TYPES
+from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.proxy_configuration import HEALTHZ_PORT
 
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"

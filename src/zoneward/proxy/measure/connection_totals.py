@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Final
 
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
-from zoneward.netlink.messages import Family
+from zoneward.netlink.messages import ADDRESS_TYPES, Family
 from zoneward.proxy.measure.connection_set import MAX_ELEMENTS, CountedConnection, parse_connection, parse_counts
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, ServiceKey
+from zoneward.proxy.model.node_service import ServiceKey
 
 POLL_PERIOD: Final = 15.0
 """Seconds between two polls. A slice names an endpoint for longer than that after its last connection, as one that
@@ -117,7 +117,7 @@ class ConnectionTotals:
                 ServiceTraffic(
                     namespace=namespace,
                     service=name,
-                    address_type="IPv4" if ADDRESS_TYPES[family] == "IPv4" else "IPv6",
+                    address_type=ADDRESS_TYPES[family],
                     zones=dict(sorted(totals.internal.items())),
                     external=dict(sorted(totals.external.items())),
                 )

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Final
 
+from zoneward.kube.addresses import is_in_cidr, parse_address
 from zoneward.kube.objects import Node
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.addresses import is_in_cidr, parse_address
 from zoneward.proxy.model.node_service import family_of_address
 from zoneward.proxy.proxy_configuration import PRIMARY, ProxyConfiguration, by_family, network_of
 from zoneward.proxy.ruleset.base_rules import RulesetOptions

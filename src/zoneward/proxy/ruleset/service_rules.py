@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from zoneward.proxy.model.addresses import is_in_cidr
+from zoneward.kube.addresses import is_in_cidr
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.endpoint_slots import place_in_slots, slots_per_endpoint

@@ -6,11 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from zoneward.kube.addresses import parse_address
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.addresses import parse_address
+from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.model.node_service import (
-    ADDRESS_TYPES,
     NodeService,
     NodeServicePort,
     OnLeftOut,
