@@ -16,12 +16,14 @@ from zoneward.report.html import page, tag
 
 pytestmark = pytest.mark.slow
 
+BYTES: Final = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
 AXE: Final = files("axe_core_python").joinpath("axe.min.js")
 PAGES: Final = {
     "plan": ("plan", "--sample", "--without-zone", "eu-central-1a"),
     "compare": ("compare", "--sample"),
     "check": ("check", "--sample"),
     "explain": ("explain", "--sample", "shop/cart"),
+    "report": ("report", "-q", "--sample", "--measured", str(BYTES), "--price-per-gb", "0.01USD"),
     "simulate": ("simulate", "-q", "--sample", "--by", "endpoints"),
 }
 TELL: Final = (

@@ -7,7 +7,9 @@ from typing import Final
 from zoneward.advice.bypass import Bypass, bypasses
 from zoneward.advice.fix_commands import FixSteps, steps_of
 from zoneward.advice.fixes import Fix, aim_of, find_fixes, runs_zoneward
+from zoneward.advice.honored_traffic import HonoredTraffic, node_traffic
 from zoneward.advice.load_change import LoadChange, PlansBefore, load_change, plans_before
+from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.advice.service_input import ServiceInput
@@ -55,7 +57,7 @@ class FamilyExplanation:
     ``now`` is None where no slices are known. ``deciding`` is the index of the rule that decided. ``built_in`` says why
     the built-in controller, which is the one at work, gives no hints where Zoneward would. ``aim`` is what the
     ``fixes`` reach, None where nothing is to be fixed. ``load_change`` is None where the cluster was not changed, or no
-    endpoint has traffic before or after.
+    endpoint has traffic before or after. ``measured`` is None where nothing was.
     """
 
     now: CurrentTraffic | None
@@ -65,16 +67,19 @@ class FamilyExplanation:
     aim: str | None
     fixes: tuple[VerifiedFix, ...]
     load_change: LoadChange | None = None
+    measured: HonoredTraffic | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A Service with all its address families, none for an ExternalName. ``is_changed``: options change the cluster."""
+    """A Service with all its address families, none for an ExternalName. ``is_changed``: options change the cluster;
+    ``is_measured``: there are measurements."""
 
     service: Service
     families: tuple[FamilyExplanation, ...]
     bypassed_by: tuple[Bypass, ...]
     is_changed: bool = False
+    is_measured: bool = False
 
 
 def explain_service(
@@ -83,10 +88,11 @@ def explain_service(
     node_proxies: NodeProxies,
     actual: Service | None = None,
     unchanged: ServiceInput | None = None,
+    measured: MeasuredFlows | None = None,
 ) -> Explanation:
     """Explain one Service. ``actual`` is the Service as it is in the cluster where ``given`` has another setting,
     ``unchanged`` the same in the cluster as it was read where ``given`` is in a changed one. ``node_proxies`` are those
-    of the cluster as it was read.
+    of the cluster as it was read. ``measured``: what nodes counted, to stand beside what is in force.
     """
     read = unchanged or given
     state = read.cluster_state
@@ -98,12 +104,45 @@ def explain_service(
         gates=state.configuration.gates,
     )
     before = plans_before([unchanged.plan]) if unchanged is not None else {}
-    families = tuple(_family(given, family, now.get(family.address_type), before) for family in given.plan.families)
-    return Explanation(given.service, families, bypasses(given), is_changed=unchanged is not None)
+    honored = _honored(read, actual or given.service, measured) if measured is not None else {}
+    families = tuple(
+        _family(given, family, now.get(family.address_type), before, honored.get(family.address_type))
+        for family in given.plan.families
+    )
+    return Explanation(
+        given.service,
+        families,
+        bypasses(given),
+        is_changed=unchanged is not None,
+        is_measured=measured is not None,
+    )
+
+
+def _honored(read: ServiceInput, service: Service, measured: MeasuredFlows) -> dict[str, HonoredTraffic]:
+    """By address type."""
+    name = service.metadata.namespace, service.metadata.name
+    return {
+        family: HonoredTraffic(
+            node_traffic(
+                service,
+                family,
+                flows.connections,
+                zone_of=measured.zone_of,
+                slices=read.slices,
+                cluster_state=read.cluster_state,
+            )
+        )
+        for (*key, family), flows in measured.services.items()
+        if tuple(key) == name
+    }
 
 
 def _family(
-    given: ServiceInput, family: FamilyPlan, now: CurrentTraffic | None, before: PlansBefore
+    given: ServiceInput,
+    family: FamilyPlan,
+    now: CurrentTraffic | None,
+    before: PlansBefore,
+    measured: HonoredTraffic | None,
 ) -> FamilyExplanation:
     aim = aim_of(family)
     fixes = find_fixes(given, family.address_type)
@@ -115,6 +154,7 @@ def _family(
         aim=aim.about if aim is not None else None,
         fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
         load_change=load_change(family, before),
+        measured=measured if measured is not None and measured.nodes else None,
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import traffic_now
 from zoneward.advice.service_input import ServiceInput
@@ -26,6 +28,7 @@ from zoneward.slices.comparison import (
     slices_share,
     with_load_changes,
 )
+from zoneward.slices.comparison_memo import ComparisonMemo
 
 CONTROLLER: Final = "controller"
 PROXY: Final = "proxy"
@@ -86,8 +89,7 @@ def abilities_of(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class InForce(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """What the slices of a Service in the cluster do now, in one address family."""
 
     traffic: TrafficNumbers | None
@@ -95,8 +97,7 @@ class InForce:
     score: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """All approaches for a Service in one address family, what is in force, and what is best.
 
     ``best`` is the best that the cluster can apply as it is; ``better`` the best with Zoneward's controller, where that
@@ -123,20 +124,29 @@ def recommend(
     abilities: ClusterAbilities,
     taken: Container[str] = (),
     unchanged: ServiceInput | None = None,
+    flows: bool = False,
+    memo: ComparisonMemo | None = None,
 ) -> tuple[Recommendation, ...]:
-    """Compare the ``approaches`` for one Service (`compare_service`), with what is in force now.
+    """Compare the ``approaches`` for one Service (`compare_service`, also for the ``memo``), with what is in force now.
 
     Where the cluster was changed, ``unchanged`` is the same Service as it was read: what is in force is of that, and
-    loads are compared with it.
+    loads are compared with it. ``flows``: with those between zones.
     """
     slices = tuple(slices)
     compared = compare_service(
-        service, approaches=approaches, pods=pods, slices=slices, cluster_state=cluster_state, taken=taken
+        service,
+        approaches=approaches,
+        pods=pods,
+        slices=slices,
+        cluster_state=cluster_state,
+        taken=taken,
+        flows=flows,
+        memo=memo,
     )
     if unchanged is None:
-        now = _in_force(service, slices, cluster_state, node_proxies)
+        now = _in_force(service, slices, cluster_state, node_proxies, flows=flows)
     else:
-        now = _in_force(unchanged.service, unchanged.slices, unchanged.cluster_state, node_proxies)
+        now = _in_force(unchanged.service, unchanged.slices, unchanged.cluster_state, node_proxies, flows=flows)
         before = compare_service(
             unchanged.service,
             approaches=approaches,
@@ -189,7 +199,12 @@ def familiarity(approach: str) -> int:
 
 
 def _in_force(
-    service: Service, slices: tuple[EndpointSlice, ...], cluster_state: ClusterState, node_proxies: NodeProxies
+    service: Service,
+    slices: tuple[EndpointSlice, ...],
+    cluster_state: ClusterState,
+    node_proxies: NodeProxies,
+    *,
+    flows: bool,
 ) -> dict[str, InForce]:
     found = traffic_now(
         service,
@@ -201,7 +216,7 @@ def _in_force(
     in_force = {}
     for address_type, current in found.items():
         own = [each for each in slices if each.address_type == address_type]
-        traffic = None if current.traffic is None else TrafficNumbers.of(current.traffic)
+        traffic = None if current.traffic is None else TrafficNumbers.of(current.traffic, flows=flows)
         share = slices_share(own, cluster_state.configuration.max_endpoints_per_slice)
         in_force[address_type] = InForce(
             traffic=traffic,

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from io import StringIO
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ _COLUMNS: Final = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "LOAD", "MEAN", "S
 _RIGHT: Final = ("IN ZONE", "WORST", "LOAD", "MEAN", "SLICES", "SCORE")
 _LOAD: Final = _COLUMNS.index("LOAD")
 """This column is shown where options change the input."""
+_Row = tuple[StyledText, ...]
 NOW, TODAY, BEST_OF_EACH = "now", "today", "best"
 """The totals that are no approach: what is in force, what Services ask for, and the best for each of them."""
 
@@ -228,7 +229,7 @@ _NOW_FIELDS: Final = ("nowInZoneTraffic", "nowMaxOverload", "nowMeanOverload", "
 def csv_lines(comparisons: Iterable[Recommendation], abilities: ClusterAbilities) -> Iterator[str]:
     """A heading, and then the lines of one Service and address family at a time: one for each approach."""
     *fields, needs = CandidateView.__struct_encode_fields__
-    yield _csv([[*_SERVICE_FIELDS, *fields, "best", "better", needs, *_NOW_FIELDS]])
+    yield csv_text([[*_SERVICE_FIELDS, *fields, "best", "better", needs, *_NOW_FIELDS]])
     for each in comparisons:
         view = _comparison_view(each, abilities)
         service = [getattr(view, name) for name in ("namespace", "service", "address_type", "endpoints", "asks_for")]
@@ -237,11 +238,12 @@ def csv_lines(comparisons: Iterable[Recommendation], abilities: ClusterAbilities
         for candidate in view.approaches:
             *values, missing = msgspec.structs.astuple(candidate)
             marks = (candidate.approach == view.best, candidate.approach == view.better)
-            lines.append([*service, *map(_csv_cell, (*values, *marks, missing, *now))])
-        yield _csv([list(map(safe_csv_cell, line)) for line in lines])
+            lines.append([*service, *map(csv_cell, (*values, *marks, missing, *now))])
+        yield csv_text([list(map(safe_csv_cell, line)) for line in lines])
 
 
-def _csv(lines: Iterable[Sequence[object]]) -> str:
+def csv_text(lines: Iterable[Sequence[object]]) -> str:
+    """Lines of CSV."""
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
@@ -298,7 +300,7 @@ def _traffic_numbers(traffic: TrafficNumbers | None) -> tuple[float | None, floa
     return round_share(traffic.in_zone), round_share(traffic.max_overload), round_share(traffic.mean_overload)
 
 
-def _csv_cell(value: object) -> object:
+def csv_cell(value: object) -> object:
     """What a spreadsheet reads: nothing for null, true and false in small letters."""
     if value is None:
         return ""
@@ -309,7 +311,7 @@ def _csv_cell(value: object) -> object:
 
 
 def comparison_parts(
-    comparisons: Sequence[Recommendation],
+    comparisons: Iterable[Recommendation],
     totals: Totals,
     abilities: ClusterAbilities,
     *,
@@ -320,16 +322,20 @@ def comparison_parts(
     active, and one for those that would not.
 
     ``proxies`` counts the nodes by their kind of proxy. ``is_changed``: options change the input, and loads are shown
-    against those before.
+    against those before. The ``totals`` are read when all ``comparisons`` have come, which may be what adds them up.
     """
-    rows = _total_rows(totals, abilities)
+    rows: list[_Row] = []
+    number = 0
     for each in comparisons:
+        number += 1
         rows.extend(_service_rows(each, abilities))
-    columns = list(_COLUMNS)
+    rows = [*_total_rows(totals, abilities), *rows]
+    columns: tuple[str, ...] = _COLUMNS
     if not is_changed:
-        del columns[_LOAD]
-        for row in rows:
-            del row[_LOAD]
+        columns = _without_load(columns)
+        # Alike rows stay one row.
+        shorter = {key: _without_load(row) for key, row in {id(row): row for row in rows}.items()}
+        rows = [shorter[id(row)] for row in rows]
     kinds = ", ".join(f"{title} on {counted(number, 'node')}" for title, number in proxies.items()) or "unknown"
     legend = [
         "now: what the slices in the cluster do.  asked for: what the Service asks for.",
@@ -342,11 +348,11 @@ def comparison_parts(
         legend.insert(
             0, "LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster."
         )
-    if len(comparisons) < totals.services:
-        legend.insert(0, f"{len(comparisons)} of {totals.services:,} Services are shown; --top 0 shows all.")
+    if number < totals.services:
+        legend.insert(0, f"{number} of {totals.services:,} Services are shown; --top 0 shows all.")
     return TableParts(
         above=(join_wrapped([f"Proxies: {kinds}"]),),
-        columns=tuple(columns),
+        columns=columns,
         rows=rows,
         right=_RIGHT,
         below=join_wrapped(legend, "dim"),
@@ -354,50 +360,85 @@ def comparison_parts(
     )
 
 
-def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[list[StyledText]]:
+_T = TypeVar("_T")
+
+
+def _without_load(row: tuple[_T, ...]) -> tuple[_T, ...]:
+    return (*row[:_LOAD], *row[_LOAD + 1 :])
+
+
+def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[_Row]:
     comparison = found.comparison
     name = f"{comparison.namespace}/{comparison.service}"
     if comparison.address_type != "IPv4":
         name += f" {comparison.address_type[-1]}"
     asked = comparison.requested.heuristic or NO_APPROACH
-    rows = []
+    rows: list[_Row] = []
     if found.now is not None:
         now = found.now
-        rows.append([_text(), *_cells(NOW, now.traffic, slices=now.slices, changes="", score=now.score), _text()])
+        cells = _cells(NOW, *_shares(now.traffic), slices=now.slices, changes="", score=now.score)
+        rows.append((_text(), *cells, _text()))
     idle = []
     for each in comparison.candidates:
-        if not (each.active or each.approach == NO_APPROACH):
+        approach = each.approach
+        if not (each.active or approach == NO_APPROACH):
             idle.append(each)
             continue
-        note = _note(
-            ("best", each.approach == found.best),
-            ("better", each.approach == found.better),
-            ("asked for", each.approach == asked),
-            needs=abilities.missing_for(each.approach),
-        )
         rows.append(
-            [
-                _text(),
-                *_cells(
-                    each.approach,
-                    each.traffic,
-                    slices=each.slices,
-                    changes=_changes(each),
-                    score=each.score,
-                    load_change=each.load_change,
-                    bold=each.approach == found.best,
-                ),
-                note,
-            ]
+            _candidate_row(
+                approach,
+                *_shares(each.traffic),
+                each.slices,
+                (each.created, each.updated, each.deleted),
+                each.score,
+                each.load_change,
+                (approach == found.best, approach == found.better, approach == asked),
+                abilities.missing_for(approach),
+            )
         )
     if idle:
-        reason = Text(_short_reason(idle[0]), "dim")
-        if any(candidate.approach == asked for candidate in idle):
-            reason = Text("asked for", "green").append(": ", "default").append(reason)
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
-        rows.append([_text(), _text(what, "dim"), *(_text() for _ in _COLUMNS[2:-1]), reason])
-    rows[0][0] = Text(name)
+        rows.append(_idle_row(what, _short_reason(idle[0]), asked=any(each.approach == asked for each in idle)))
+    rows[0] = (Text(name), *rows[0][1:])
     return rows
+
+
+@lru_cache(maxsize=1 << 16)
+def _candidate_row(
+    approach: str,
+    in_zone: float | None,
+    worst: float | None,
+    mean: float | None,
+    slices: int,
+    changes: tuple[int, int, int],
+    score: float | None,
+    load_change: float | None,
+    marks: tuple[bool, bool, bool],
+    needs: str | None,
+) -> _Row:
+    """Of a hundred thousand rows most are alike."""
+    is_best, is_better, is_asked = marks
+    cells = _cells(
+        approach,
+        in_zone,
+        worst,
+        mean,
+        slices=slices,
+        changes=" ".join(f"{sign}{number}" for sign, number in zip("+~-", changes, strict=True) if number),
+        score=score,
+        load_change=load_change,
+        bold=is_best,
+    )
+    note = _note(("best", is_best), ("better", is_better), ("asked for", is_asked), needs=needs)
+    return (_text(), *cells, note)
+
+
+@lru_cache(maxsize=1 << 14)
+def _idle_row(what: str, reason: str, *, asked: bool) -> _Row:
+    text = _text(reason, "dim")
+    if asked:
+        text = Text("asked for", "green").append(": ", "default").append(text)
+    return (_text(), _text(what, "dim"), *(_text() for _ in _COLUMNS[2:-1]), text)
 
 
 def _short_reason(candidate: ComparedApproach) -> str:
@@ -405,14 +446,22 @@ def _short_reason(candidate: ComparedApproach) -> str:
     return short_reason(candidate.reason, candidate.message, endpoints=candidate.endpoints, zones=zones)
 
 
-def _changes(candidate: ComparedApproach) -> str:
-    counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
-    return " ".join(f"{sign}{number}" for sign, number in counts if number)
+_Shares = tuple[float | None, float | None, float | None]
+"""The traffic in its zone, the worst and the mean overload."""
+
+
+def _shares(traffic: TrafficNumbers | TotalView | None) -> _Shares:
+    if traffic is None:
+        return None, None, None
+    in_zone = traffic.in_zone_traffic if isinstance(traffic, TotalView) else traffic.in_zone
+    return in_zone, traffic.max_overload, traffic.mean_overload
 
 
 def _cells(
     approach: str,
-    traffic: TrafficNumbers | TotalView | None,
+    in_zone: float | None,
+    worst: float | None,
+    mean: float | None,
     *,
     slices: int,
     changes: str,
@@ -421,13 +470,12 @@ def _cells(
     bold: bool = False,
 ) -> list[StyledText]:
     style = "bold" if bold else ""
-    in_zone = traffic.in_zone_traffic if isinstance(traffic, TotalView) else traffic.in_zone if traffic else None
     return [
         _text(CLUSTER_WIDE if approach == NO_APPROACH else approach, style),
         _percent(in_zone),
-        _percent(traffic.max_overload if traffic else None, plus=True),
+        _percent(worst, plus=True),
         _text() if load_change is None else _percent(load_change, plus=True),
-        _percent(traffic.mean_overload if traffic else None),
+        _percent(mean),
         _text(str(slices)),
         _text(changes),
         _text("-", "dim") if score is None else _text(f"{score:.1f}", style),
@@ -440,6 +488,7 @@ def _text(text: str = "", style: str = "") -> Text:
     return Text(text, style)
 
 
+@lru_cache(maxsize=4096)
 def _note(*marks: tuple[str, bool], needs: str | None) -> Text:
     words = ", ".join(word for word, applies in marks if applies)
     if needs is None or dict(marks).get("better"):
@@ -447,24 +496,24 @@ def _note(*marks: tuple[str, bool], needs: str | None) -> Text:
     return Text(f"{words}, ", "green").append(f"needs {needs}", "dim") if words else _text(f"needs {needs}", "dim")
 
 
-def _total_rows(totals: Totals, abilities: ClusterAbilities) -> list[list[StyledText]]:
+def _total_rows(totals: Totals, abilities: ClusterAbilities) -> list[_Row]:
     found = totals.views(abilities)
     if not found:
         return []
     usable = [row for row in found[1:] if row.score is not None and row.needs is None]
     top = max(usable, key=lambda row: (round(row.score or 0.0, 1), familiarity(row.approach)), default=None)
-    rows = []
+    rows: list[_Row] = []
     for row in (totals.now, found[0], totals.best, *found[1:]):
         if row is None:
             continue
         title = {TODAY: "asked for", BEST_OF_EACH: "best of each"}.get(row.approach, row.approach)
         changes = "" if row.approach == NOW else str(row.changes)
-        cells = _cells(title, row, slices=row.slices, changes=changes, score=row.score, bold=row is top)
+        cells = _cells(title, *_shares(row), slices=row.slices, changes=changes, score=row.score, bold=row is top)
         note = Text()
         if row in found[1:]:
             note = _total_note(row, is_top=row is top)
-        rows.append([Text(), *cells, note])
-    rows[0][0] = Text("TOTAL", "bold")
+        rows.append((Text(), *cells, note))
+    rows[0] = (Text("TOTAL", "bold"), *rows[0][1:])
     return rows
 
 

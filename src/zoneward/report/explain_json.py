@@ -6,9 +6,11 @@ import msgspec
 
 from zoneward.advice.bypass import Bypass
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
+from zoneward.advice.honored_traffic import HonoredTraffic
 from zoneward.advice.now import CurrentTraffic
 from zoneward.report.fix_words import describe_fix
 from zoneward.report.plan_json import JsonView, LoadView, load_view, round_share
+from zoneward.report.traffic_json import ReportNodeView, node_view
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
 
@@ -96,8 +98,22 @@ class FixView(JsonView, frozen=True, gc=False):
     notes: tuple[str, ...]
 
 
+class ExplainedMeasurementView(JsonView, frozen=True, gc=False):
+    """What nodes counted: connections to the Service, the share that stayed in its zone, the one that what is in force
+    should keep, and both by node."""
+
+    connections: int
+    in_zone: float | None
+    predicted_in_zone: float | None
+    deviating_nodes: tuple[str, ...]
+    nodes: tuple[ReportNodeView, ...]
+
+
 class FamilyExplanationView(JsonView, frozen=True, gc=False):
-    """One address family. ``aim`` is what fixes reach, null where nothing is to be fixed."""
+    """One address family. ``aim`` is what fixes reach, null where nothing is to be fixed.
+
+    ``measured`` is absent without measurements, and null where they hold no connection.
+    """
 
     address_type: str
     now: ExplainedNowView | None
@@ -106,6 +122,7 @@ class FamilyExplanationView(JsonView, frozen=True, gc=False):
     aim: str | None
     fixes: tuple[FixView, ...]
     bypassed_by: tuple[Bypass, ...]
+    measured: ExplainedMeasurementView | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ExplanationView(JsonView, frozen=True, gc=False):
@@ -151,6 +168,20 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
         aim=family.aim,
         fixes=tuple(map(_fix, family.fixes)),
         bypassed_by=explanation.bypassed_by,
+        measured=_measured(family.measured) if explanation.is_measured else msgspec.UNSET,
+    )
+
+
+def _measured(measured: HonoredTraffic | None) -> ExplainedMeasurementView | None:
+    if measured is None:
+        return None
+    in_zone, predicted = measured.in_zone, measured.predicted_in_zone
+    return ExplainedMeasurementView(
+        connections=measured.connections,
+        in_zone=None if in_zone is None else round_share(in_zone),
+        predicted_in_zone=None if predicted is None else round_share(predicted),
+        deviating_nodes=tuple(each.node for each in measured.deviating),
+        nodes=tuple(map(node_view, measured.nodes)),
     )
 
 

@@ -5,9 +5,10 @@ from typing import Final
 
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
-from zoneward.report.explain_text import describe_load_change
+from zoneward.report.explain_text import describe_load_change, describe_measured
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
+from zoneward.report.traffic_page import NODES_STYLE, nodes_of_service
 from zoneward.routing.rules import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 
@@ -37,7 +38,7 @@ def explanation_page(explanation: Explanation) -> str:
     if explanation.bypassed_by:
         content.append(tag("h2", "What bypasses it"))
         content.append(tag("ul", *(tag("li", each.detail) for each in explanation.bypassed_by)))
-    return page(f"{meta.namespace}/{meta.name}", *content, style=f"{DARK_STYLE}{PICTURE_STYLE}{_STYLE}")
+    return page(f"{meta.namespace}/{meta.name}", *content, style=f"{DARK_STYLE}{PICTURE_STYLE}{NODES_STYLE}{_STYLE}")
 
 
 def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Content]:
@@ -55,6 +56,13 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         kinds = ", ".join(f"{kind} on {counted(number, 'node')}" for kind, number in family.now.proxies.items())
         yield tag("p", f"{_totals(now)}, through {kinds or 'no node'}.")
         yield _zone_table(now, "Now, by zone")
+    if explanation.is_measured:
+        yield tag("h2", "Measured")
+        if family.measured is None:
+            yield tag("p", "No connection to it is in the documents.")
+        else:
+            yield tag("p", f"{describe_measured(family.measured)}.")
+            yield from nodes_of_service(family.measured, "this Service")
     if planned is not None and now is not None and planned.zones == now.zones and family.load_change is None:
         yield tag("h2", "Planned")
         yield tag("p", "The same.")

@@ -19,14 +19,15 @@ _TOP, _FOOTER = 66, 56
 _TITLE: Final = 34
 _THICKEST: Final = 22.0
 """The stroke of all traffic."""
-_COLOURS: Final = 6
+COLOURS: Final = 6
+"""Classes of zones in `PICTURE_STYLE`: ``z0`` and so on."""
 _LONGEST: Final = 11
 """Characters of a zone's name."""
 _TOO_MUCH: Final = 0.2
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'Liberation Sans', sans-serif"
 _ZONE_STYLES: Final = "\n".join(
     f".flows .z{each} {{ stroke: var(--z{each}); }} .flows text.z{each} {{ fill: var(--z{each}); stroke: none; }}"
-    for each in range(_COLOURS)
+    for each in range(COLOURS)
 )
 PICTURE_STYLE: Final = (
     """
@@ -107,15 +108,15 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
     title = f"{meta.namespace}/{meta.name}"
     if len(explanation.families) > 1:
         title += f" {family.planned.address_type}"
-    parts = [_text(_LEFT, 22, _cut(title, 56), "name")]
-    parts.append(_text(_LEFT, 52, "now", "soft"))
-    parts.append(_text(_WIDTH // 2, 52, "endpoints and load", "soft middle"))
-    parts.append(_text(_RIGHT + _BOX, 52, "planned", "soft end"))
+    parts = [svg_text(_LEFT, 22, cut_middle(title, 56), "name")]
+    parts.append(svg_text(_LEFT, 52, "now", "soft"))
+    parts.append(svg_text(_WIDTH // 2, 52, "endpoints and load", "soft middle"))
+    parts.append(svg_text(_RIGHT + _BOX, 52, "planned", "soft end"))
     parts += _flows(zones, now, _LEFT + _BOX, _MIDDLE)
     parts += _flows(zones, planned, _RIGHT, _MIDDLE + _BOX)
     for place, zone in enumerate(zones):
-        colour = f"z{place % _COLOURS}"
-        name = _cut(names[zone], _LONGEST) or "no zone"
+        colour = f"z{place % COLOURS}"
+        name = cut_middle(names[zone], _LONGEST) or "no zone"
         for x, traffic in ((_LEFT, now), (_RIGHT, planned)):
             parts += _client_box(x, _top(place), colour, name, traffic.zones.get(zone) if traffic else None)
         parts += _endpoint_box(
@@ -124,8 +125,8 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
     bottom = _top(max(1, len(zones)) - 1) + _HEIGHT
     for x, anchor, traffic in ((_LEFT, "", now), (_RIGHT + _BOX, " end", planned)):
         first, second = _results(traffic)
-        parts.append(_text(x, bottom + 26, first, f"name{anchor}"))
-        parts.append(_text(x, bottom + 46, second, f"soft{anchor}"))
+        parts.append(svg_text(x, bottom + 26, first, f"name{anchor}"))
+        parts.append(svg_text(x, bottom + 46, second, f"soft{anchor}"))
     return joined(parts)
 
 
@@ -140,26 +141,26 @@ def _top(place: int) -> int:
 
 def _client_box(x: int, top: int, colour: str, name: str, zone: ExpectedZoneTraffic | None) -> Iterator[Markup]:
     yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="6", class_=colour)
-    yield _text(x + 9, top + 21, f"zone {name}", f"name {colour}")
+    yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
     if zone is None:
-        yield _text(x + 9, top + 40, "not known", "soft")
+        yield svg_text(x + 9, top + 40, "not known", "soft")
     elif not zone.demand:
-        yield _text(x + 9, top + 40, "no clients", "soft")
+        yield svg_text(x + 9, top + 40, "no clients", "soft")
     else:
-        yield _text(x + 9, top + 40, f"{zone.demand:.0%} of traffic")
-        yield _text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays", "" if zone.in_zone else "soft")
+        yield svg_text(x + 9, top + 40, f"{zone.demand:.0%} of traffic")
+        yield svg_text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays", "" if zone.in_zone else "soft")
 
 
 def _endpoint_box(top: int, colour: str, name: str, states: list[ExpectedZoneTraffic | None]) -> Iterator[Markup]:
     located = next((state.located for state in reversed(states) if state is not None), 0)
     yield tag("rect", x=str(_MIDDLE), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="22", class_=colour)
     words = "1 endpoint" if located == 1 else f"{located} endpoints"
-    yield _text(_WIDTH // 2, top + 20, words, "middle" if located else "soft middle")
-    yield _text(_WIDTH // 2, top + 38, f"in {name}", f"name middle {colour}")
+    yield svg_text(_WIDTH // 2, top + 20, words, "middle" if located else "soft middle")
+    yield svg_text(_WIDTH // 2, top + 38, f"in {name}", f"name middle {colour}")
     for x, anchor, state in ((_MIDDLE + 14, "", states[0]), (_MIDDLE + _BOX - 14, " end", states[1])):
         if state is not None and state.load is not None:
             high = "high" if state.load - 1 > _TOO_MUCH else "soft"
-            yield _text(x, top + 57, _above_fair(state.load - 1), f"{high}{anchor}")
+            yield svg_text(x, top + 57, _above_fair(state.load - 1), f"{high}{anchor}")
 
 
 def _flows(zones: list[str], traffic: ExpectedTraffic | None, start: int, end: int) -> Iterator[Markup]:
@@ -184,7 +185,7 @@ def _flows(zones: list[str], traffic: ExpectedTraffic | None, start: int, end: i
             "path",
             d=f"M{start} {y:.4g}C{bend:g} {y:.4g} {bend:g} {to:.4g} {end} {to:.4g}",
             stroke_width=f"{width:.3g}",
-            class_=f"z{place_of[zone] % _COLOURS}",
+            class_=f"z{place_of[zone] % COLOURS}",
         )
 
 
@@ -213,9 +214,11 @@ def _above_fair(overload: float) -> str:
     return f"{overload:+.0%}".replace("-0%", "+0%").replace("-", "\N{MINUS SIGN}")
 
 
-def _cut(text: str, most: int) -> str:
+def cut_middle(text: str, most: int) -> str:
+    """At most ``most`` characters: the end of a name says as much as its beginning."""
     return text if len(text) <= most else f"{text[: most - 1 - most // 2]}…{text[-(most // 2) :]}"
 
 
-def _text(x: float, y: float, words: str, class_: str = "") -> Markup:
+def svg_text(x: float, y: float, words: str, class_: str = "") -> Markup:
+    """Words at a place, for a picture with `PICTURE_STYLE`."""
     return tag("text", words, x=f"{x:g}", y=f"{y:g}", **({"class_": class_} if class_ else {}))

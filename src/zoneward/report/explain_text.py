@@ -10,10 +10,12 @@ from typing import Final
 from rich.console import RenderableType
 
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
+from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
 from zoneward.kube.safe_text import printable
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
 from zoneward.report.plan_table import short_names
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, render_text, whole_percent
+from zoneward.report.traffic_table import describe_deviation
 from zoneward.routing.rules import counted
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
@@ -21,6 +23,8 @@ _COMMAND_INDENT: Final = "     "
 _NAMES: Final = 26
 """Columns of the names of rules."""
 _LEAST_DETAIL: Final = 30
+_MOST_NODES: Final = 8
+"""Nodes with measured traffic that have a line."""
 
 
 def explanation_text(explanation: Explanation, *, width: int, color: bool) -> str:
@@ -39,6 +43,7 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
         show([Text(title, "bold").append(f"  {_headline(family)}", "default")])
         parts.append("\n")
         parts.append(_tables(family, width=width, color=color))
+        parts.append(_measured(explanation, family, width=width, color=color))
         show([Text(), Text("WHY", "bold"), *_why(family, width)])
         show([Text(), *_fixes_heading(family, width)])
         for number, verified in enumerate(family.fixes, start=1):
@@ -90,6 +95,56 @@ def _tables(family: FamilyExplanation, *, width: int, color: bool) -> str:
         parts.append(render_text(join_lines(_labelled("PLANNED", lines)), color=color, width=width))
         parts.append(render_text(_zone_table(planned, width), color=color, width=width))
     return "".join(parts)
+
+
+def _measured(explanation: Explanation, family: FamilyExplanation, *, width: int, color: bool) -> str:
+    """What nodes counted, beside what is in force, for some nodes: those that deviate first."""
+    if not explanation.is_measured:
+        return ""
+    measured = family.measured
+    if measured is None:
+        lines = _wrapped("no connection to it is in the documents", width, 9)
+        return render_text(join_lines(_labelled("MEASURED", lines)), color=color, width=width)
+    lines = _wrapped(describe_measured(measured), width, 9)
+    shown = measured.most_telling(_MOST_NODES)
+    rows = [
+        [
+            Text(each.node),
+            Text(each.zone or "no zone"),
+            Text(f"{each.connections:,}"),
+            Text(f"{each.in_zone:.0%}"),
+            Text("-" if each.predicted_in_zone is None else f"{each.predicted_in_zone:.0%}"),
+            _verdict(each),
+        ]
+        for each in shown
+    ]
+    columns = ("NODE", "ZONE", "CONNECTIONS", "STAYS", "PREDICTED", "")
+    parts = [
+        render_text(join_lines(_labelled("MEASURED", lines)), color=color, width=width),
+        render_text(align_columns(columns, rows, right=columns[2:5], width=width), color=color, width=width),
+    ]
+    if len(shown) < len(measured.nodes):
+        more = f"{counted(len(measured.nodes) - len(shown), 'more node')}: -o json has all."
+        parts.append(render_text(Text(more, "dim"), color=color, width=width))
+    return "".join(parts)
+
+
+def describe_measured(measured: HonoredTraffic) -> str:
+    """``97% of 19,437 connections from 22 nodes stayed in their zone, 100% predicted; 1 node deviates``."""
+    nodes = counted(len(measured.nodes), "node")
+    text = f"{measured.in_zone or 0:.0%} of {measured.connections:,} connections from {nodes} stayed in their zone"
+    if measured.predicted_in_zone is not None:
+        text += f", {measured.predicted_in_zone:.0%} predicted"
+    deviating = len(measured.deviating)
+    if deviating:
+        text += f"; {counted(deviating, 'node')} {'does' if deviating == 1 else 'do'} not do what is predicted"
+    return text
+
+
+def _verdict(node: NodeTraffic) -> Text:
+    if node.deviates is not None:
+        return Text(describe_deviation(node), "yellow")
+    return Text("nothing is predicted" if node.predicted is None else "as predicted", "dim")
 
 
 def describe_load_change(family: FamilyExplanation) -> str:

@@ -141,7 +141,7 @@ def plan_parts(
     if measured is not None:
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
     return TableParts(
-        above=(_heading(demand, short_of, node_proxies),),
+        above=(_heading(demand, short_of, node_proxies, plans),),
         columns=(*columns, "TRAFFIC GOES TO"),
         rows=rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
@@ -175,13 +175,18 @@ def _measured_from(
     return join_wrapped(lines, "dim")
 
 
-def _heading(demand: Demand, short: Mapping[str, str], node_proxies: NodeProxies | None) -> StyledText:
-    text = _demand(demand, short)
+def _heading(
+    demand: Demand, short: Mapping[str, str], node_proxies: NodeProxies | None, plans: Sequence[ServicePlan]
+) -> StyledText:
+    lines: list[Text | str] = [_demand(demand, short)]
+    own = sum(any(family.cluster_state.demand.unit == "figures" for family in plan.families) for plan in plans)
+    if own:
+        lines.append(f"Demand of its own, by figures: {own:,} of {counted(len(plans), 'Service')}")
     if node_proxies is None or not demand.nodes:
-        return text
+        return join_wrapped(lines)
     counts = Counter(node_proxies.on(node.name).title for node in demand.nodes)
     kinds = [title if len(counts) == 1 else f"{title} on {number}" for title, number in counts.most_common()]
-    return join_wrapped([text, Text("Proxies: ").append(listed(tuple(kinds)))])
+    return join_wrapped([*lines, f"Proxies: {listed(tuple(kinds))}"])
 
 
 def _demand(demand: Demand, short: Mapping[str, str]) -> Text:

@@ -1,13 +1,13 @@
 """Text for terminals: single cells, aligned columns, whole tables. Nothing in it steers a terminal."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import rich.text
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Span
 
 from zoneward.kube.safe_text import printable
@@ -64,22 +64,30 @@ def join_wrapped(texts: Iterable[str | StyledText], style: str = "") -> StyledTe
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-class TableText(Text):
-    """A table as lines of text, which knows the lines of each row."""
+class TableText:
+    """A table as lines of text, which knows the lines of each row. Rows may share lines."""
 
     def __init__(self, head: Sequence[StyledText], rows: Sequence[Sequence[StyledText]]) -> None:
-        super().__init__(no_wrap=True, overflow="ellipsis")
-        self.append_text(join_lines(chain(head, *rows)))
+        self.lines: tuple[StyledText, ...] = (*head, *chain.from_iterable(rows))
         ends = [len(head), *accumulate(map(len, rows), initial=len(head))][1:]
         self.row_lines: tuple[tuple[int, int], ...] = tuple(pairwise(ends))
         """The first line of each row, and the one after its last, counted from the head's first."""
 
+    @property
+    def text(self) -> StyledText:
+        """All lines, with their styles."""
+        return Text(no_wrap=True, overflow="ellipsis").append_text(join_lines(self.lines))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[StyledText]:
+        yield self.text
+
     def mark_rows(self, rows: Iterable[int], style: str) -> StyledText:
         """The same table with these rows in a style."""
-        lines = list(self.split("\n"))
+        lines = list(self.lines)
         for row in rows:
-            for line in lines[slice(*self.row_lines[row])]:
-                line.stylize(style)
+            for number in range(*self.row_lines[row]):
+                lines[number] = lines[number].copy()
+                lines[number].stylize(style)
         return join_lines(lines)
 
 
@@ -116,29 +124,42 @@ def align_columns(
     )
     head = layout.lines([Text(name, "bold") for name in columns], list(map(cell_len, columns)))
     rule = Text("─" * min(max(line.cell_len for line in head), width))
-    return TableText([*head, rule], [layout.lines(row, taken) for row, taken in shown])
+    # A row that stands in many places is the same lines: on a large table that is most of them.
+    known: dict[int, list[StyledText]] = {}
+    lines = []
+    for row, taken in shown:
+        found = known.get(id(row))
+        if found is None:
+            found = known[id(row)] = layout.lines(row, taken)
+        lines.append(found)
+    return TableText([*head, rule], lines)
 
 
-def _lengths(rows: Sequence[Sequence[StyledText]]) -> list[list[int]]:
+def _lengths(rows: Sequence[Sequence[StyledText]]) -> list[tuple[int, ...]]:
     """The columns that each cell takes: measured once, for that is most of the work on a large table, and rows of one
-    share most of their cells.
+    share most of their cells, or are the same.
     """
     known: dict[int, int] = {}
+    known_rows: dict[int, tuple[int, ...]] = {}
+
+    def measured(cell: StyledText) -> int:
+        length = known.get(id(cell))
+        if length is None:
+            length = known[id(cell)] = cell.cell_len
+        return length
+
     lengths = []
     for row in rows:
-        measured = []
-        for cell in row:
-            length = known.get(id(cell))
-            if length is None:
-                length = known[id(cell)] = cell.cell_len
-            measured.append(length)
-        lengths.append(measured)
+        found = known_rows.get(id(row))
+        if found is None:
+            found = known_rows[id(row)] = tuple(map(measured, row))
+        lengths.append(found)
     return lengths
 
 
 def _widths(columns: Sequence[str], lengths: Iterable[Sequence[int]]) -> list[int]:
     """What each column needs for its name and its longest cell."""
-    longest = [max(column) for column in zip(*lengths, strict=True)] or [0] * len(columns)
+    longest = [max(column) for column in zip(*set(map(tuple, lengths)), strict=True)] or [0] * len(columns)
     return [max(cell_len(name), length) for name, length in zip(columns, longest, strict=True)]
 
 
@@ -157,6 +178,10 @@ class _Layout:
     width: int
     stacked: int
     cut: bool
+    known: dict[tuple[int, int], tuple[StyledText, str, list[Span]]] = field(default_factory=dict)
+    """By column and cell, which rows share: the cell, which lives as long, and how it stands there."""
+    wrapped: dict[int, tuple[StyledText, Sequence[StyledText]]] = field(default_factory=dict)
+    """The same for the last cells that are too long for their column: the lines of each."""
 
     def lines(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> list[StyledText]:
         """A table of thousands of rows is laid out in a moment where rich's own takes many.
@@ -171,7 +196,7 @@ class _Layout:
         last, room = cells[-1], self.widths[-1]
         if self.cut or lengths[-1] <= room:
             return [*above, self._join(cells, lengths)]
-        beside = last.wrap(_WRAPPING, room) if room >= _LEAST_REASON else ()
+        beside = self._beside(last, room) if room >= _LEAST_REASON else ()
         if beside and (room >= _SHORTEST_REASON or len(beside) <= _FEW_LINES):
             first, *rest = beside
             indent = " " * (sum(self.widths[:-1]) + 2 * (len(self.widths) - 1))
@@ -181,6 +206,11 @@ class _Layout:
         line = self._join([*cells[:-1], Text()], [*lengths[:-1], 0])
         return [*above, line, *(Text(_INDENT).append_text(each) for each in below)]
 
+    def _beside(self, last: StyledText, room: int) -> Sequence[StyledText]:
+        if id(last) not in self.wrapped:
+            self.wrapped[id(last)] = (last, list(last.wrap(_WRAPPING, room)))
+        return self.wrapped[id(last)][1]
+
     def _join(self, cells: Sequence[StyledText], lengths: Sequence[int]) -> StyledText:
         parts: list[str] = []
         spans: list[Span] = []
@@ -188,22 +218,29 @@ class _Layout:
         # A last column without any width would still have the blanks before it.
         shown = len(cells) if self.widths[-1] else len(cells) - 1
         for number in range(shown):
-            cell, length, width = cells[number], lengths[number], self.widths[number]
-            if length > width:
-                cell = cell.copy()
-                cell.truncate(width, overflow="ellipsis")
-                length = cell.cell_len
-            if number:
-                parts.append("  ")
-                position += 2
-            room, text, right = " " * (width - length), cell.plain, self.on_right[number]
-            start = position + len(room) if right else position
-            if cell.style:
-                spans.append(Span(start, start + len(text), cell.style))
-            spans.extend(Span(each.start + start, each.end + start, each.style) for each in cell.spans)
-            parts += (room, text) if right else (text, room)
-            position += len(room) + len(text)
+            cell = cells[number]
+            known = self.known.get((number, id(cell)))
+            if known is None:
+                known = self.known[number, id(cell)] = (cell, *self._in_column(number, cell, lengths[number]))
+            _, part, styles = known
+            parts.append(part)
+            for start, end, style in styles:
+                spans.append(Span(start + position, end + position, style))
+            position += len(part)
         return StyledText("".join(parts), no_wrap=True, overflow="ellipsis", spans=spans)
+
+    def _in_column(self, number: int, cell: StyledText, length: int) -> tuple[str, list[Span]]:
+        """A cell as wide as its column, after two blanks where another one is before it; and its styles there."""
+        width = self.widths[number]
+        if length > width:
+            cell = cell.copy()
+            cell.truncate(width, overflow="ellipsis")
+            length = cell.cell_len
+        gap, room, text, right = "  " if number else "", " " * (width - length), cell.plain, self.on_right[number]
+        start = len(gap) + len(room) if right else len(gap)
+        styles = [Span(start, start + len(text), cell.style)] if cell.style else []
+        styles += (Span(each.start + start, each.end + start, each.style) for each in cell.spans)
+        return f"{gap}{room}{text}" if right else f"{gap}{text}{room}", styles
 
 
 def _shorten_names(
@@ -212,10 +249,11 @@ def _shorten_names(
     """Rows, and the lengths of their cells, with names of more than ``most`` columns cut in their middle."""
     shortened, measured = list(rows), list(lengths)
     half = (most - 1) // 2
-    for number, ((first, *rest), (length, *others)) in enumerate(zip(rows, lengths, strict=True)):
-        if length > most:
+    for number, taken in enumerate(lengths):
+        if taken[0] > most:
+            (first, *rest), (_, *others) = rows[number], taken
             cut = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
-            shortened[number], measured[number] = [cut, *rest], [cut.cell_len, *others]
+            shortened[number], measured[number] = [cut, *rest], (cut.cell_len, *others)
     return shortened, measured
 
 
@@ -224,7 +262,9 @@ def _shorten_names(
 
 def render_text(table: RenderableType, *, color: bool, width: int, crop: bool = True) -> str:
     """Text of a table or of parts. ``width`` in columns; without ``crop``, lines that must not wrap may be longer."""
-    if not color and isinstance(table, Group) and any(isinstance(each, TableText) for each in table.renderables):
+    if isinstance(table, TableText):
+        table = table.text
+    elif not color and isinstance(table, Group) and any(isinstance(each, TableText) for each in table.renderables):
         return "".join(
             _plain_lines(each, width) if isinstance(each, TableText) else _printed(Group(each), False, width, crop)
             for each in table.renderables
@@ -241,8 +281,17 @@ def _printed(what: RenderableType, color: bool, width: int, crop: bool) -> str:
 
 def _plain_lines(table: TableText, width: int) -> str:
     """The same for a table without colour: one of a hundred thousand lines takes a moment."""
-    lines = (line.rstrip() for line in table.plain.split("\n"))
-    return "".join(f"{line if cell_len(line) <= width else set_cell_size(line, width - 1) + '…'}\n" for line in lines)
+    known: dict[int, str] = {}
+    lines = []
+    for each in table.lines:
+        line = known.get(id(each))
+        if line is None:
+            line = each.plain.rstrip()
+            if (len(line) if line.isascii() else cell_len(line)) > width:
+                line = f"{set_cell_size(line, width - 1)}…"
+            line = known[id(each)] = f"{line}\n"
+        lines.append(line)
+    return "".join(lines)
 
 
 def render_lines(what: RenderableType, terminal: Terminal) -> list[str]:

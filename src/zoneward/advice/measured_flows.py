@@ -1,0 +1,197 @@
+"""Measured traffic by Service, from zone to zone, as an amount a month: bytes, or connections where there are none.
+
+A month is 730 hours, a twelfth of a year. What a node counted is scaled by the time in which it did. Nodes that counted
+nothing are not made up: all amounts are of the nodes that did.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, Time
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.demand import Demand
+from zoneward.routing.selection.traffic_measurements import latest_documents
+
+HOURS_IN_MONTH: Final = 730
+ServiceFamily = tuple[str, str, str]
+"""Namespace, name, type of addresses."""
+ZonePair = tuple[str, str]
+"""Where traffic starts and where its endpoint is; ``""`` is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Traffic from one zone to one zone. ``connections``: those counted, not a month's; ``request`` and ``response``:
+    bytes a month. Without bytes ``request`` is connections a month, and ``response`` nothing."""
+
+    connections: int
+    request: float
+    response: float
+
+    @property
+    def amount(self) -> float:
+        return self.request + self.response
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFlows:
+    """One Service in one family. ``flows`` start on nodes; ``external`` came from outside of the cluster, and are by
+    the zone of the node that took them in. ``connections``: of ``flows``, by node and by the zone of the endpoint.
+    """
+
+    flows: Mapping[ZonePair, Flow]
+    external: Mapping[ZonePair, Flow]
+    connections: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredFlows:
+    """All documents together.
+
+    ``has_bytes``: amounts are bytes, and ``without_bytes`` are the nodes that count none, which are in no amount.
+    ``zone_of`` has the zone of every node with a document, ``timeless`` those whose documents cover no time.
+    ``shortest`` and ``longest``: hours that a node's documents cover. ``incomplete``: nodes whose kernel had no room
+    for all counters.
+    """
+
+    services: Mapping[ServiceFamily, ServiceFlows]
+    has_bytes: bool
+    zone_of: Mapping[str, str | None]
+    since: Time
+    until: Time
+    shortest: float
+    longest: float
+    without_bytes: frozenset[str] = frozenset()
+    timeless: frozenset[str] = frozenset()
+    incomplete: frozenset[str] = frozenset()
+
+    def demand_parts(self, demand: Demand) -> dict[ObjectKey, dict[str, Fraction]]:
+        """Where the traffic of each Service starts, in connections: this is what loads its endpoints.
+
+        A zone whose connections all began before it was measured has one. Where only some nodes of a zone were
+        measured, the others are expected to be like them, and zones of which nothing is measured like all others, in
+        proportion to their weight in the ``demand`` of the cluster.
+        """
+        parts: dict[ObjectKey, dict[str, Fraction]] = {}
+        for (namespace, name, _), service in self.services.items():
+            own = parts.setdefault((namespace, name), {})
+            for zone, number in _started(service).items():
+                own[zone] = own.get(zone, Fraction(0)) + number
+        weights = self._measured_weights(demand)
+        return {key: _whole_cluster(own, weights, demand) for key, own in parts.items() if own}
+
+    def _measured_weights(self, demand: Demand) -> dict[str, int]:
+        """The weight of the measured nodes in each zone; all of the demand where there is none."""
+        left_out = self.without_bytes | self.timeless
+        weights: dict[str, int] = {}
+        for node in demand.nodes:
+            if node.zone and node.name in self.zone_of and node.name not in left_out:
+                weights[node.zone] = weights.get(node.zone, 0) + node.weight
+        return weights
+
+
+def _whole_cluster(parts: Mapping[str, Fraction], measured: Mapping[str, int], demand: Demand) -> dict[str, Fraction]:
+    whole = {
+        zone: part * Fraction(demand.weight_of.get(zone, 0) or 1, measured[zone]) if measured.get(zone) else part
+        for zone, part in parts.items()
+    }
+    weight = sum(demand.weight_of.get(zone, 0) for zone in measured)
+    if weight:
+        mean = sum(whole.values(), Fraction(0)) / weight
+        whole |= {
+            zone: mean * own for zone, own in demand.weight_of.items() if zone not in measured and zone not in parts
+        }
+    return whole
+
+
+def _started(service: ServiceFlows) -> dict[str, int]:
+    started: dict[str, int] = {}
+    for (start, _), flow in service.flows.items():
+        if start and (flow.connections or flow.amount):
+            started[start] = started.get(start, 0) + flow.connections
+    return {zone: max(number, 1) for zone, number in started.items()}
+
+
+def measure_flows(documents: Iterable[MeasuredTraffic]) -> MeasuredFlows | None:
+    """Take documents together; None where there are none.
+
+    Where some of them have bytes, only those count. Several documents of a node are one after the other, and what it
+    sends in an hour is the mean over all of them.
+    """
+    latest = latest_documents(documents)
+    if not latest:
+        return None
+    has_bytes = any(service.bytes for each in latest for service in each.services)
+    counting = [each for each in latest if not has_bytes or _counts_bytes(each)]
+    hours: dict[str, float] = {}
+    for each in counting:
+        hours[each.node] = hours.get(each.node, 0.0) + max((each.until - each.since).total_seconds(), 0.0) / 3600
+    collector = _Collector(has_bytes)
+    for each in counting:
+        if hours[each.node]:
+            collector.add(each, HOURS_IN_MONTH / hours[each.node])
+    covered = [number for number in hours.values() if number]
+    return MeasuredFlows(
+        services=collector.services(),
+        has_bytes=has_bytes,
+        zone_of={each.node: each.zone for each in latest},
+        since=min(each.since for each in latest),
+        until=max(each.until for each in latest),
+        shortest=min(covered, default=0.0),
+        longest=max(covered, default=0.0),
+        without_bytes=frozenset(each.node for each in latest) - hours.keys(),
+        timeless=frozenset(node for node, number in hours.items() if not number),
+        incomplete=frozenset(each.node for each in latest if not each.complete),
+    )
+
+
+def _counts_bytes(document: MeasuredTraffic) -> bool:
+    """A document without any Service may count them, too."""
+    return not document.services or any(_has_bytes(each) for each in document.services)
+
+
+def _has_bytes(service: ServiceTraffic) -> bool:
+    return isinstance(service.bytes, dict) or isinstance(service.external_bytes, dict)
+
+
+class _Collector:
+    """Adds up the documents of nodes."""
+
+    def __init__(self, has_bytes: bool) -> None:
+        self._has_bytes = has_bytes
+        self._flows: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
+        self._external: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
+        self._connections: dict[ServiceFamily, dict[str, dict[str, int]]] = {}
+
+    def add(self, document: MeasuredTraffic, factor: float) -> None:
+        """``factor`` makes of the amount of all documents of this node the amount of a month."""
+        start = document.zone or ""
+        for each in document.services:
+            key = each.namespace, each.service, each.address_type
+            self._add(self._flows.setdefault(key, {}), start, each.zones, each.bytes, factor)
+            self._add(self._external.setdefault(key, {}), start, each.external, each.external_bytes, factor)
+            to = self._connections.setdefault(key, {}).setdefault(document.node, {})
+            for end, number in each.zones.items():
+                to[end] = to.get(end, 0) + number
+
+    def _add(
+        self, flows: dict[ZonePair, Flow], start: str, connections: Mapping[str, int], counted: object, factor: float
+    ) -> None:
+        sizes = counted if isinstance(counted, dict) else {}
+        for end in sorted({*connections, *sizes}):
+            number = connections.get(end, 0)
+            request, response = float(number), 0.0
+            if self._has_bytes:
+                request, response = (sizes[end].request, sizes[end].response) if end in sizes else (0.0, 0.0)
+            before = flows.get((start, end), Flow(0, 0.0, 0.0))
+            flows[start, end] = Flow(
+                before.connections + number, before.request + request * factor, before.response + response * factor
+            )
+
+    def services(self) -> dict[ServiceFamily, ServiceFlows]:
+        return {
+            key: ServiceFlows(flows, self._external[key], self._connections[key])
+            for key, flows in sorted(self._flows.items())
+        }

@@ -1,0 +1,421 @@
+"""What traffic between zones amounts to and costs in a month: now, as measured, and with each setting, as predicted.
+
+Every figure is a sum over measured flows (a Service, from zone to zone). A prediction keeps how much starts in each
+zone, and sends it where the setting would send it. What starts or ends in an unknown zone is in no figure but its own.
+
+**Margins** cover chance alone, at 95 %. The connections of a flow are a Poisson sample, and so the amount of a flow
+with ``k`` connections has the variance ``(1 + c^2) amount^2 / k``, where ``c`` is the coefficient of variation of the
+size of a connection: 1 for bytes, as an exponential distribution has it, and 0 where connections themselves are
+counted. Flows are independent of each other. That traffic grows, or that hours which nobody measured have more of it,
+is in no margin.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final, NamedTuple
+
+from zoneward.advice.honored_traffic import NodeTraffic
+from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFamily, ServiceFlows, ZonePair
+from zoneward.advice.prices import BYTES_IN_GB, PairPrices, Prices
+from zoneward.advice.recommendations import CONTROLLER, ClusterAbilities, Recommendation, familiarity
+from zoneward.routing.demand import Demand
+from zoneward.routing.request.what_if import NO_APPROACH
+from zoneward.routing.rules import Reason
+from zoneward.slices.comparison import ComparedApproach, TrafficNumbers
+
+_Z: Final = 1.96
+"""Standard deviations of 95 %."""
+_DROPPED: Final = 1e-9
+
+
+class Estimate(NamedTuple):
+    """A number, and by how much chance alone may make it wrong, in both directions, at 95 %."""
+
+    value: float
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A sum over flows. With the ``value`` of each flow and its whole ``amount``, measured by ``k`` connections, the
+    other two are the sums of value^2 / k and of value x amount / k. Figures of different Services can be added.
+    """
+
+    value: float = 0.0
+    squares: float = 0.0
+    products: float = 0.0
+
+    def __add__(self, other: "Figure") -> "Figure":
+        return Figure(self.value + other.value, self.squares + other.squares, self.products + other.products)
+
+    def estimate(self, *, spread: float) -> Estimate:
+        """``spread`` is 1 + c^2."""
+        return Estimate(self.value, _Z * sqrt(spread * max(self.squares, 0.0)))
+
+    def share_of(self, whole: "Figure", *, spread: float) -> Estimate | None:
+        """The share of the whole, None of nothing: of connections that were measured the margin is the binomial one."""
+        if not whole.value:
+            return None
+        share = self.value / whole.value
+        variance = self.squares - 2 * share * self.products + share * share * whole.squares
+        return Estimate(share, _Z * sqrt(spread * max(variance, 0.0)) / whole.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """What leaves its zone in a month: the amount (bytes or connections), and its price where there are prices."""
+
+    amount: Figure = Figure()
+    money: Figure | None = None
+
+    def __add__(self, other: "Crossing") -> "Crossing":
+        money = other.money if self.money is None else self.money + (other.money or Figure())
+        return Crossing(amount=self.amount + other.amount, money=money)
+
+    @property
+    def weight(self) -> float:
+        """By which settings are ranked: money, else the amount."""
+        return self.amount.value if self.money is None else self.money.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingReport:
+    """One setting for one Service. ``crossing`` and ``saved`` (now - with this setting) are None where nothing can be
+    predicted.
+
+    ``overloads``: with it the busiest endpoint is above the threshold for keeping hints. ``dropped`` is
+    the share that has no endpoint, ``needs`` is what the cluster lacks for it.
+    """
+
+    approach: str
+    active: bool
+    reason: Reason
+    message: str
+    needs: str | None
+    max_overload: float | None
+    overloads: bool
+    dropped: float
+    crossing: Crossing | None
+    saved: Crossing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReport:
+    """One Service in one family. Amounts are of a month.
+
+    ``whole`` is everything between known zones, ``unknown`` what starts or ends in an unknown one, and
+    ``external`` what came from outside of the cluster and left the zone of the node that took it in: neither is in any
+    other figure. ``best`` is the setting that saves the most of those that the cluster can apply and that overload
+    nothing and drop nothing; ``better`` the same with Zoneward's controller, where that is another one. Both are None
+    where nothing is saved. ``in_zone`` is the share that stayed, ``expected_in_zone`` the one that what is in force
+    should keep.
+    """
+
+    namespace: str
+    service: str
+    address_type: str
+    endpoints: int
+    asked: str
+    flows: Mapping[ZonePair, Flow]
+    whole: Figure
+    unknown: float
+    external: Crossing
+    now: Crossing
+    max_overload: float | None
+    in_zone: float | None
+    expected_in_zone: float | None
+    settings: tuple[SettingReport, ...]
+    best: str | None
+    better: str | None
+
+    @property
+    def key(self) -> ServiceFamily:
+        return self.namespace, self.service, self.address_type
+
+    def setting(self, approach: str | None) -> SettingReport | None:
+        return next((each for each in self.settings if each.approach == approach), None)
+
+    @property
+    def gain(self) -> float:
+        """What the best setting saves, by which Services are ranked."""
+        best = self.setting(self.best)
+        return best.saved.weight if best is not None and best.saved is not None else 0.0
+
+
+def ranked(services: Iterable[ServiceReport]) -> list[ServiceReport]:
+    """Those that save the most first, then those with the most traffic between zones."""
+    return sorted(services, key=lambda each: (-each.gain, -each.now.weight, each.key))
+
+
+def report_service(
+    flows: ServiceFlows,
+    found: Recommendation,
+    *,
+    prices: PairPrices | None,
+    abilities: ClusterAbilities,
+    keep_threshold: float,
+) -> ServiceReport:
+    """``prices``: None without any, or without bytes. ``found`` has flows."""
+    comparison = found.comparison
+    known = {pair: flow for pair, flow in flows.flows.items() if all(pair)}
+    calculation = _Calculation(known, prices)
+    now = calculation.measured()
+    traffic_now = found.now.traffic if found.now is not None else None
+    settings = tuple(
+        _setting(
+            each,
+            calculation,
+            needs=abilities.missing_for(each.approach),
+            overloads=(each.active or each.approach == NO_APPROACH)
+            and each.traffic is not None
+            and each.traffic.max_overload > keep_threshold,
+        )
+        for each in comparison.candidates
+    )
+    asked = comparison.requested.heuristic or NO_APPROACH
+    best = _best(settings, asked)
+    better = _best(settings, asked, with_controller=True)
+    whole = calculation.whole()
+    expected = calculation.predicted(traffic_now.flows) if traffic_now is not None and traffic_now.flows else None
+    return ServiceReport(
+        namespace=comparison.namespace,
+        service=comparison.service,
+        address_type=comparison.address_type,
+        endpoints=comparison.requested.endpoints,
+        asked=asked,
+        flows=known,
+        whole=whole,
+        unknown=sum(flow.amount for pair, flow in flows.flows.items() if not all(pair)),
+        external=_Calculation({pair: flow for pair, flow in flows.external.items() if all(pair)}, prices).measured(),
+        now=now,
+        max_overload=traffic_now.max_overload if traffic_now is not None else None,
+        in_zone=1 - now.amount.value / whole.value if whole.value else None,
+        expected_in_zone=1 - expected.amount.value / whole.value if expected is not None and whole.value else None,
+        settings=settings,
+        best=best,
+        better=better if better != best else None,
+    )
+
+
+def _setting(
+    compared: ComparedApproach, calculation: "_Calculation", *, needs: str | None, overloads: bool
+) -> SettingReport:
+    traffic: TrafficNumbers | None = compared.traffic
+    flows = traffic.flows if traffic is not None else None
+    return SettingReport(
+        approach=compared.approach,
+        active=compared.active,
+        reason=compared.reason,
+        message=compared.message,
+        needs=needs,
+        max_overload=traffic.max_overload if traffic is not None else None,
+        overloads=overloads,
+        dropped=calculation.dropped(flows) if flows is not None else 0.0,
+        crossing=calculation.predicted(flows) if flows is not None else None,
+        saved=calculation.saved(flows) if flows is not None else None,
+    )
+
+
+def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: bool = False) -> str | None:
+    """Savings that look the same with three digits are equal: then what is asked for is best, else what users know."""
+    usable = (None, CONTROLLER) if with_controller else (None,)
+    good = [
+        (each, each.saved.weight)
+        for each in settings
+        if each.saved is not None
+        and each.saved.weight > 0
+        and (each.active or each.approach == NO_APPROACH)
+        and each.needs in usable
+        and not each.overloads
+        and each.dropped <= _DROPPED
+    ]
+    if not good:
+        return None
+    most = max(saved for _, saved in good)
+
+    def rank(pair: tuple[SettingReport, float]) -> tuple[float, bool, int]:
+        each, saved = pair
+        return round(saved / most, 3), each.approach == asked, familiarity(each.approach)
+
+    return max(good, key=rank)[0].approach
+
+
+class _Calculation:
+    """Figures of one Service. ``flows`` are between known zones."""
+
+    def __init__(self, flows: Mapping[ZonePair, Flow], prices: PairPrices | None) -> None:
+        self._flows = flows
+        self._prices = prices
+
+    def whole(self) -> Figure:
+        return self._sum({pair: flow.amount for pair, flow in self._flows.items()})
+
+    def measured(self) -> Crossing:
+        return self._crossing({pair: {pair[1]: 1.0} for pair in self._flows})
+
+    def predicted(self, to: Mapping[str, Mapping[str, float]]) -> Crossing:
+        return self._crossing(self._ends(to))
+
+    def saved(self, to: Mapping[str, Mapping[str, float]]) -> Crossing:
+        """Now - predicted, flow by flow: what both have in common is no chance."""
+        return self._crossing({pair: {pair[1]: 1.0} for pair in self._flows}, less=self._ends(to))
+
+    def dropped(self, to: Mapping[str, Mapping[str, float]]) -> float:
+        """The share of everything for which there is no endpoint."""
+        whole = sum(flow.amount for flow in self._flows.values())
+        ends = self._ends(to)
+        lost = sum(flow.amount * max(1 - sum(ends[pair].values()), 0.0) for pair, flow in self._flows.items())
+        return lost / whole if whole else 0.0
+
+    def _ends(self, to: Mapping[str, Mapping[str, float]]) -> dict[ZonePair, Mapping[str, float]]:
+        """Where each flow would go. From a zone of which nothing is predicted it goes where it went."""
+        return {pair: to.get(pair[0], {pair[1]: 1.0}) for pair in self._flows}
+
+    def _crossing(
+        self,
+        ends: Mapping[ZonePair, Mapping[str, float]],
+        less: Mapping[ZonePair, Mapping[str, float]] | None = None,
+    ) -> Crossing:
+        amounts: dict[ZonePair, float] = {}
+        money: dict[ZonePair, float] = {}
+        for pair, flow in self._flows.items():
+            amounts[pair], money[pair] = self._of_flow(pair[0], flow, ends[pair])
+            if less is not None:
+                amount, price = self._of_flow(pair[0], flow, less[pair])
+                amounts[pair] -= amount
+                money[pair] -= price
+        return Crossing(amount=self._sum(amounts), money=None if self._prices is None else self._sum(money))
+
+    def _of_flow(self, start: str, flow: Flow, ends: Mapping[str, float]) -> tuple[float, float]:
+        """What of it leaves its zone, and the price of that. Responses go the other way."""
+        amount = money = 0.0
+        for end, share in ends.items():
+            if end and end != start:
+                amount += share * flow.amount
+                if self._prices is not None:
+                    there, back = self._prices.of(start, end), self._prices.of(end, start)
+                    money += share * (flow.request * there + flow.response * back) / BYTES_IN_GB
+        return amount, money
+
+    def _sum(self, values: Mapping[ZonePair, float]) -> Figure:
+        total = squares = products = 0.0
+        for pair, value in values.items():
+            flow = self._flows[pair]
+            number = max(flow.connections, 1)
+            total += value
+            squares += value * value / number
+            products += value * flow.amount / number
+        return Figure(total, squares, products)
+
+
+# --- totals -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SettingTotal:
+    """One setting for all Services together: where it is not active, what comes instead; where nothing can be
+    predicted, what is now. ``active``, ``best``, ``overloads`` and ``drops`` count Services."""
+
+    crossing: Crossing = Crossing()
+    saved: Crossing = Crossing()
+    active: int = 0
+    best: int = 0
+    overloads: int = 0
+    drops: int = 0
+
+
+class ReportTotals:
+    """The totals of all Services, added up one by one. ``flows`` are by zones, for the picture."""
+
+    def __init__(self) -> None:
+        self.services = 0
+        self.whole = Figure()
+        self.unknown = 0.0
+        self.now = Crossing()
+        self.external = Crossing()
+        self.best = SettingTotal()
+        self.settings: dict[str, SettingTotal] = {}
+        self.flows: dict[ZonePair, float] = {}
+
+    def add(self, service: ServiceReport) -> None:
+        self.services += 1
+        self.whole += service.whole
+        self.unknown += service.unknown
+        self.now += service.now
+        self.external += service.external
+        for pair, flow in service.flows.items():
+            self.flows[pair] = self.flows.get(pair, 0.0) + flow.amount
+        for each in service.settings:
+            total = self.settings.setdefault(each.approach, SettingTotal())
+            _add(total, service, each)
+            total.best += each.approach == service.best
+        _add(self.best, service, service.setting(service.best))
+        self.best.best += service.best is not None
+
+
+def _add(total: SettingTotal, service: ServiceReport, setting: SettingReport | None) -> None:
+    """Without a setting it stays as it is now."""
+    if setting is None or setting.crossing is None or setting.saved is None:
+        total.crossing += service.now
+        total.saved += Crossing(money=None if service.now.money is None else Figure())
+    else:
+        total.crossing += setting.crossing
+        total.saved += setting.saved
+    if setting is not None:
+        total.active += setting.active
+        total.overloads += setting.overloads
+        total.drops += setting.dropped > _DROPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of the cluster was measured. ``nodes`` and ``measured``: the nodes from which traffic is expected, and
+    those of them that have a document that counts. ``missing_zones``: those without any such node."""
+
+    nodes: int
+    measured: int
+    missing_zones: tuple[str, ...]
+
+    @classmethod
+    def of(cls, measured: MeasuredFlows, demand: Demand) -> "Coverage":
+        counting = measured.zone_of.keys() - measured.without_bytes - measured.timeless
+        zones = {each.zone for each in demand.nodes if each.name in counting}
+        return cls(
+            nodes=len(demand.nodes),
+            measured=sum(each.name in counting for each in demand.nodes),
+            missing_zones=tuple(zone for zone in demand.zones if zone not in zones),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficReport:
+    """What ``zoneward report`` shows. ``services`` are those to show, in their order; ``totals`` are of all of them.
+
+    ``prices``: none of them count where there are no bytes. ``node_traffic`` is of all Services, by `ServiceFamily`.
+    """
+
+    services: Sequence[ServiceReport]
+    totals: ReportTotals
+    measured: MeasuredFlows
+    coverage: Coverage
+    prices: Prices
+    node_traffic: Mapping[ServiceFamily, tuple[NodeTraffic, ...]]
+
+    @property
+    def spread(self) -> float:
+        """For margins: see the module."""
+        return 2.0 if self.measured.has_bytes else 1.0
+
+    @property
+    def currency(self) -> str | None:
+        return self.prices.currency if self.prices and self.measured.has_bytes else None
+
+    def deviating(self) -> dict[str, list[tuple[ServiceFamily, NodeTraffic]]]:
+        """The nodes that do not do what is predicted, with the Services: the nodes with the most of them first."""
+        found: dict[str, list[tuple[ServiceFamily, NodeTraffic]]] = {}
+        for key, nodes in self.node_traffic.items():
+            for each in nodes:
+                if each.deviates is not None:
+                    found.setdefault(each.node, []).append((key, each))
+        return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -1,0 +1,99 @@
+"""Documents of nodes as amounts a month from zone to zone."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import msgspec
+from tests.builders.structs import a_node, nodes_in
+
+from zoneward.advice.measured_flows import HOURS_IN_MONTH, Flow, MeasuredFlows, measure_flows
+from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
+from zoneward.routing.demand import compute_demand
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+CART = ("shop", "cart", "IPv4")
+
+
+def sent(
+    connections: Mapping[str, int], sizes: Mapping[str, tuple[int, int]] | None = None, family: str = "IPv4"
+) -> ServiceTraffic:
+    return ServiceTraffic(
+        namespace="shop",
+        service="cart",
+        address_type="IPv6" if family == "IPv6" else "IPv4",
+        zones=dict(connections),
+        bytes=msgspec.UNSET if sizes is None else {zone: TrafficBytes(*size) for zone, size in sizes.items()},
+    )
+
+
+def of_node(
+    node: str, zone: str | None, *services: ServiceTraffic, since: datetime = START, hours: float = 73
+) -> MeasuredTraffic:
+    until = since + timedelta(hours=hours)
+    return MeasuredTraffic(node=node, zone=zone, since=since, until=until, services=services)
+
+
+def together(*documents: MeasuredTraffic) -> MeasuredFlows:
+    found = measure_flows(documents)
+    assert found is not None
+    return found
+
+
+def test_bytes_are_scaled_to_a_month_of_730_hours() -> None:
+    found = together(of_node("n1", "a", sent({"a": 5, "b": 3}, {"a": (10, 100), "b": (20, 200)})))
+    assert HOURS_IN_MONTH == 730
+    assert found.has_bytes
+    assert found.services[CART].flows == {("a", "a"): Flow(5, 100.0, 1000.0), ("a", "b"): Flow(3, 200.0, 2000.0)}
+    assert (found.shortest, found.longest) == (73.0, 73.0)
+
+
+def test_documents_of_one_node_are_one_after_the_other() -> None:
+    later = START + timedelta(hours=73)
+    found = together(
+        of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)})),
+        of_node("n1", "a", sent({"b": 2}, {"b": (30, 0)}), since=later),
+    )
+    assert found.services[CART].flows == {("a", "b"): Flow(3, 200.0, 0.0)}
+    assert found.services[CART].connections == {"n1": {"b": 3}}
+
+
+def test_nodes_that_count_no_bytes_are_in_no_amount_beside_others_that_do() -> None:
+    found = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)})), of_node("n2", "a", sent({"b": 7})))
+    assert found.without_bytes == {"n2"}
+    assert found.services[CART].flows[("a", "b")].connections == 1
+    alone = together(of_node("n2", "a", sent({"b": 7})))
+    assert (alone.has_bytes, alone.without_bytes) == (False, frozenset())
+    assert alone.services[CART].flows == {("a", "b"): Flow(7, 70.0, 0.0)}
+
+
+def test_a_document_of_no_time_is_named_and_left_out() -> None:
+    found = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)}), hours=0))
+    assert found.timeless == {"n1"}
+    assert not found.services
+    assert together(of_node("n1", "a", sent({"b": 1}), hours=-1)).timeless == {"n1"}
+    assert measure_flows(()) is None
+
+
+NODES = nodes_in({"a": 4, "b": 2})
+DEMAND = compute_demand(NODES)
+KEY = ("shop", "cart")
+
+
+def test_demand_is_where_connections_start_in_all_families() -> None:
+    found = together(
+        of_node("node-a", "a", sent({"a": 5, "b": 3}), sent({"b": 2}, family="IPv6")),
+        of_node("node-b", "b", sent({"a": 4})),
+        of_node("node-x", None, sent({"a": 9})),
+    )
+    assert found.demand_parts(DEMAND) == {KEY: {"a": Fraction(10), "b": Fraction(4)}}
+    # Connections that are older than the count have bytes alone.
+    old = together(of_node("node-a", "a", sent({}, {"b": (10, 0)})), of_node("node-b", "b", sent({"a": 4}, {})))
+    assert old.demand_parts(DEMAND) == {KEY: {"a": Fraction(1), "b": Fraction(4)}}
+
+
+def test_what_was_not_measured_is_expected_to_be_like_the_rest() -> None:
+    """One of two nodes in a, and nothing in b, which has half the CPU."""
+    more = compute_demand([*NODES, a_node("node-a2", "a", cpu=4)])
+    found = together(of_node("node-a", "a", sent({"a": 5, "b": 3})))
+    assert found.demand_parts(more) == {KEY: {"a": Fraction(16), "b": Fraction(4)}}
