@@ -194,15 +194,15 @@ def rounded(traffic: ExpectedTraffic) -> ExpectedTraffic:
     """Without what depends on the order of endpoints: sums of doubles differ by it in the last digits."""
 
     def nearly(each: ExpectedTraffic | ExpectedZoneTraffic) -> dict[str, Any]:
-        values = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
+        values = msgspec.structs.asdict(each)
         found: dict[str, Any] = {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
         if isinstance(each, ExpectedZoneTraffic):
             found["to"] = {zone: round(share, 9) for zone, share in each.to.items()}
         return found
 
-    zones = {name: dataclasses.replace(zone, **nearly(zone)) for name, zone in traffic.zones.items()}
+    zones = {name: replace(zone, **nearly(zone)) for name, zone in traffic.zones.items()}
     load = tuple(sorted(round(share, 9) for share in traffic.load))
-    return dataclasses.replace(traffic, zones=zones, load=load, **nearly(traffic))
+    return replace(traffic, zones=zones, load=load, **nearly(traffic))
 
 
 def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:

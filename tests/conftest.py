@@ -1,8 +1,11 @@
-"""Properties look at the same examples in every run: a commit passes or does not. ``make search`` looks at others."""
+"""Properties look at the same examples in every run: a commit passes or does not. ``make test`` tries half of them, and
+``make search`` others."""
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
@@ -13,6 +16,8 @@ from tests.foreground import heed_ctrl_c
 _ANY_MACHINE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fixed", _ANY_MACHINE, derandomize=True)
 settings.register_profile("search", _ANY_MACHINE)
+# Half as many of the same, as in `examples`: for a run at every change.
+settings.register_profile("quick", _ANY_MACHINE, derandomize=True, max_examples=_ANY_MACHINE.max_examples // 2)
 settings.load_profile("fixed")
 # Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
 providers._get_local_constants = Constants
@@ -27,6 +32,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--server", default="sandbox", help=text)
     parser.addoption("--properties", action="store_true", help="only tests that draw examples")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sample_is_parsed_once() -> Iterator[None]:
+    """Hundreds of tests run a command on the sample cluster, of which parsing YAML would take most of the time."""
+    from zoneward.kube import object_reader
+    from zoneward.sample import cluster
+
+    sample, parse, kept = cluster().read_bytes(), object_reader._documents, list[bytes]()
+
+    def documents(text: bytes | bytearray) -> Iterator[object]:
+        if text != sample:
+            return parse(text)
+        if not kept:
+            kept.append(msgspec.msgpack.encode(list(parse(text))))
+        # New ones each time, which a reader may change.
+        return iter(msgspec.msgpack.decode(kept[0], type=list[object]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(object_reader, "_documents", documents)
+        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

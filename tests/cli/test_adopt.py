@@ -162,3 +162,23 @@ def test_ctrl_c_half_way_says_how_to_go_on(zoneward: Commands) -> None:
     assert running.returncode == 130
     assert told == "zoneward: interrupted half way; to continue: zoneward adopt default/cart\n"
     assert zoneward("adopt", "cart", "-q").status == 0
+
+
+def test_the_slices_are_by_the_demand_of_the_configuration(
+    zoneward: Commands, cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "d.csv").write_text(
+        "namespace,service,zone,amount\ndefault,cart,a,4\ndefault,cart,b,1\ndefault,cart,c,1\n"
+    )
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndemand: {source: file, file: d.csv}\n"
+    )
+    auto = {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
+    cluster.do(lambda shop: shop.change_service(lambda old: old | {"metadata": old["metadata"] | auto}))
+    adopted = zoneward("adopt", "default/cart", "--config", file)
+    assert adopted.status == 0, adopted.err
+    assert f"zoneward: demand of 1 Service from {tmp_path / 'd.csv'}; by CPU for the others\n" in adopted.err
+    (written,) = cluster.do(lambda shop: shop.slices(names.MANAGER))
+    zones = [each["name"] for endpoint in written["endpoints"] for each in endpoint["hints"]["forZones"]]
+    assert sorted(zones) == ["a", "a", "a", "a", "b", "c"]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ from tests.client.calling import transport
 from tests.client.serving import access_to, json_status, refused_port, served
 from tests.controller.a_controller import KEPT, Place, addresses, fill
 
+from zoneward.cli.controller import with_demand_file
+from zoneward.controller.demand.figures_source import FiguresUnavailable
+from zoneward.extras import how_to_install
 from zoneward.kube import names
+from zoneward.routing.configuration import Configuration, DemandSettings
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
@@ -283,7 +288,7 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "zoneward: zoneward controller: expected the libraries for it, install them with:"
-        " pip install 'zoneward[controller]' (no structlog found)\n"
+        f" {how_to_install('controller')} (no structlog found)\n"
     )
 
 
@@ -321,6 +326,44 @@ def test_a_label_in_the_file_that_does_not_go_with_a_command_is_one_line(
         f"zoneward: {file}: controller.keepBuiltInLabel: expected false for `zoneward {command}`, got true:"
         " the labels must show which slices are ours\n"
     )
+
+
+def test_a_file_of_demand_that_is_not_there_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "configuration.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(head + "demand: {source: file, file: d.csv}\n")
+    result = zoneward("controller", "--take-over", "--config", file)
+    assert result.status == 2
+    assert result.err.startswith(f"zoneward: {tmp_path / 'd.csv'}: ")
+    assert result.err.count("\n") == 1
+
+
+async def test_a_file_of_figures_is_read_again_each_time_and_small_amounts_count(tmp_path: Path) -> None:
+    file, head = tmp_path / "d.csv", "namespace,service,zone,amount\n"
+    file.write_text(head + "shop,cart,a,0.7\nshop,cart,b,0.3\n")
+    used, figures = with_demand_file(Configuration(demand=DemandSettings(source="file", file=str(file))))
+    assert used.demand.adoption.min_traffic == 0
+    assert figures is not None
+    assert (await figures.read()).amounts == {("shop", "cart"): {"a": 0.7, "b": 0.3}}
+    file.write_text(head + "shop,cart,b,5\n")
+    assert (await figures.read()).amounts == {("shop", "cart"): {"b": 5.0}}
+    for text, problem in (("zone,part\na,1\n", "parts of zones"), (head + "shop,cart,a,many\n", "many")):
+        file.write_text(text)
+        with pytest.raises(FiguresUnavailable, match=problem):
+            await figures.read()
+    file.unlink()
+    with pytest.raises(FiguresUnavailable, match=r"d\.csv"):
+        await figures.read()
+
+
+def test_a_file_with_parts_of_zones_is_what_the_configuration_could_say(tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text("zone,part\na,3\nb,1\n")
+    asked = Configuration(demand=DemandSettings(source="file", file=str(file)))
+    used, figures = with_demand_file(asked)
+    assert figures is None
+    assert used.demand.zones == (("a", Fraction(3)), ("b", Fraction(1)))
+    assert not used.demand.has_figures
 
 
 def test_plan_shows_the_label_that_the_controller_would_write(zoneward: Commands, tmp_path: Path) -> None:

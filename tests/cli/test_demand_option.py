@@ -111,7 +111,10 @@ def test_what_a_file_may_not_have_is_told_in_one_line(zoneward: Commands, tmp_pa
 def test_what_is_neither_a_source_nor_a_file_is_told_in_one_line(zoneward: Commands, tmp_path: Path) -> None:
     result = zoneward("plan", "--sample", "--demand", "noes")
     assert result.status == 2
-    assert "--demand: expected cpu, nodes, even or a file" in result.err
+    assert (
+        "--demand: expected cpu, nodes, even, file, prometheus, a file, or http://HOST:PORT of a Prometheus"
+        in result.err
+    )
     assert "did you mean 'nodes'?" in result.err
     (tmp_path / "list.json").write_text("[1]")
     result = zoneward("plan", "--sample", "--demand", tmp_path / "list.json")

@@ -125,3 +125,34 @@ def test_with_a_changed_cluster_the_load_stands_against_the_one_before(zoneward:
         assert "before the change" not in zoneward(*given, "-o", form).out
     (family,) = json.loads(zoneward(*given, "-o", "json").out)["families"]
     assert "load" not in family["planned"]
+
+
+MEASURED = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
+
+
+def test_what_nodes_measured_stands_beside_what_is_in_force(zoneward: Commands, tmp_path: Path) -> None:
+    """The node whose proxy ignores hints is named, as text, JSON and page."""
+    slices = tmp_path / "slices.yaml"
+    slices.write_text(zoneward("plan", "-q", "-f", SAMPLE, "shop/search", "-o", "yaml").out)
+    given = ("explain", "-q", "-f", SAMPLE, "-f", slices, "shop/search", "--measured", MEASURED)
+    text = zoneward(*given).out
+    assert "MEASURED 68% of 696,459 connections from 22 nodes stayed in their zone, 70% predicted; 1 node does" in text
+    assert "worker-b2  eu-central-1b       26,749    19%        67%  19% in its zone, predicted 67%" in text
+    (family,) = msgspec.json.decode(zoneward(*given, "-o", "json").out, type=ExplanationView).families
+    measured = family.measured
+    assert measured
+    assert (measured.connections, measured.deviating_nodes, len(measured.nodes)) == (696_459, ("worker-b2",), 22)
+    assert measured.predicted_in_zone == pytest.approx(0.7, abs=0.005)
+    page = zoneward(*given, "-o", "html").out
+    ElementTree.fromstring(page)
+    assert "19% in its zone, predicted 67%" in page
+
+
+def test_without_connections_or_slices_nothing_is_compared(zoneward: Commands) -> None:
+    given = ("explain", "-q", "--sample", "--measured", MEASURED)
+    assert "MEASURED no connection to it is in the documents" in zoneward(*given, "shop/wishlist").out
+    assert json.loads(zoneward(*given, "shop/wishlist", "-o", "json").out)["families"][0]["measured"] is None
+    assert "measured" not in json.loads(zoneward("explain", "--sample", "shop/cart", "-o", "json").out)["families"][0]
+    search = json.loads(zoneward(*given, "shop/search", "-o", "json").out)["families"][0]["measured"]
+    assert (search["predictedInZone"], search["deviatingNodes"]) == (None, [])
+    assert "nothing is predicted" in zoneward(*given, "shop/search").out

@@ -1,6 +1,7 @@
 """Plans kept current: after any changes they are those of a fresh plan, and what was told leads there step by step."""
 
 import json
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -32,6 +33,8 @@ OBJECTS = [
     if each["kind"] in RESOURCES
 ]
 CONFIGURATION = Configuration()
+FIGURES = {("shop", "search"): {"eu-central-1a": Fraction(3, 4), "eu-central-1b": Fraction(1, 4)}}
+"""Parts of zones in the traffic of a Service."""
 
 
 class Scene:
@@ -43,7 +46,11 @@ class Scene:
         self.objects: dict[tuple[str, str, str], Any] = {}
         self.told: dict[tuple[str, str, str], DecisionView] = {}
         self.plans = LivePlans(
-            self.cache, options=self.options, configuration=CONFIGURATION, on_stale=lambda: setattr(self, "waits", 1)
+            self.cache,
+            options=self.options,
+            configuration=CONFIGURATION,
+            on_stale=lambda: setattr(self, "waits", 1),
+            service_parts=FIGURES,
         )
         for thing in OBJECTS:
             self.put(thing)
@@ -99,6 +106,7 @@ class Scene:
             configuration=CONFIGURATION,
             pods_known=True,
             node_proxies=proxies,
+            service_parts=FIGURES,
         )
         services = filter_services(snapshot, self.options)
         selected = SelectedServices(snapshot, cluster_state, proxies, tuple(services), {}, ())

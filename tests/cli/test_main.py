@@ -65,6 +65,12 @@ def test_help_imports_nothing_heavy() -> None:
         assert [name for name in done.stdout.splitlines()[-1].split() if name.startswith(heavy)] == []
 
 
+def test_a_plan_of_files_imports_nothing_that_only_clusters_need() -> None:
+    code = "import sys\nfrom zoneward.cli.main import run\nrun(['plan', '--sample'])\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"asyncio", "aiohttp", "ssl", "concurrent.futures"} & set(done.stdout.splitlines()[-1].split())
+
+
 def test_a_reader_that_stops_early_is_no_error() -> None:
     command = f"set -o pipefail; {sys.executable} -m zoneward plan --sample -o json | head -c 10"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

@@ -17,6 +17,7 @@ from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
 from tests.controller.a_controller import KEPT
 
 from zoneward.cli.sandbox_controller import run_built_in_controller
+from zoneward.extras import how_to_install
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
@@ -108,4 +109,4 @@ def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "sandbox --with-builtin-controller" in done.stderr
-    assert "pip install 'zoneward[controller]'" in done.stderr
+    assert how_to_install("controller") in done.stderr

@@ -124,6 +124,7 @@ def test_a_sweep_has_a_line_for_each_value(zoneward: Commands) -> None:
 # --- always the same --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_number_of_jobs_changes_nothing(zoneward: Commands) -> None:
     """Several chunks of inputs with several numbers of zones."""
     many = ("simulate", "-q", "-d", "uniform:zones=2-4,inputs=300000", "--by", "zones", "--worst", "5", "-o", "json")
@@ -157,6 +158,7 @@ def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Comm
 # --- rules of one's own -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rule_of_one_s_own_stands_beside_the_others_and_can_be_swept(zoneward: Commands, tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text(SAME_ZONE)
     mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:own_zone")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Commands
 
+from zoneward.extras import how_to_install
+
 KNOWN = (
     "all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, Balanced, "
     "PreferSameZone, cluster-wide"
@@ -125,7 +127,7 @@ def test_without_the_extra_one_line_says_how_to_install_it(
     environment = without(module, tmp_path / "packages")
     run = [sys.executable, "-S", "-m", "zoneward", "simulate", *arguments]
     done = subprocess.run(run, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    wanted = f"expected the extra lab to be installed, {module} is missing: pip install 'zoneward[lab]'"
+    wanted = f"expected the extra lab to be installed, {module} is missing: {how_to_install('lab')}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"zoneward: simulate: {wanted}\n")
 
 

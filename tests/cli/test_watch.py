@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,20 @@ def test_json_tells_all_decisions_once_and_then_each_change(zoneward: Commands, 
         assert (gone["type"], gone["decision"]) == ("REMOVED", event["decision"])
         assert watch.interrupt() == 130
         assert watch.err() == ""
+
+
+@pytest.mark.usefixtures("cluster")
+def test_figures_of_a_service_are_read_once_and_named(tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text("shop/search: {eu-central-1a: 0.75, eu-central-1b: 0.25}\n")
+    with watching_with("-n", "shop", "-o", "json", "--demand", str(file)) as watch:
+        watch.until_synced()
+        file.unlink()
+        decisions = [event["decision"] for event in watch.events() if event["type"] == "ADDED"]
+        (search,) = [each for each in decisions if each["service"] == "search"]
+        assert search["zones"]["eu-central-1a"]["demand"] == pytest.approx(0.75)
+        assert watch.interrupt() == 130
+        assert watch.err() == f"zoneward: demand of 1 Service from {file}; by CPU for the others\n"
 
 
 @pytest.mark.usefixtures("cluster")

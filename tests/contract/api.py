@@ -163,6 +163,11 @@ class Api:
     def get(self, path: str, **query: str) -> Object:
         return self.request("GET", path, query=query)
 
+    @cached_property
+    def minor(self) -> int:
+        """Of the server's Kubernetes 1.x; some providers write it with a plus."""
+        return int(str(self.get("/version")["minor"]).rstrip("+"))
+
     def read(self, thing: Object) -> Object:
         """As the server has it now."""
         return self.get(path_of(thing))
@@ -264,7 +269,7 @@ class Api:
             text = answer.read()
         except (OSError, HTTPException) as error:
             self.close()
-            if is_kept and isinstance(error, ConnectionError):
+            if is_kept and isinstance(error, ConnectionError | ssl.SSLEOFError):
                 # The server has closed it meanwhile, as it may: without an answer nothing was done.
                 return self._exchange(method, url, data, headers)
             raise error if isinstance(error, OSError) else ConnectionError(repr(error)) from error

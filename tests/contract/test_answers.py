@@ -177,5 +177,5 @@ def test_a_kind_has_its_names_and_verbs(
 
 def test_the_version_is_one_that_clients_can_compare(api: Api) -> None:
     version = api.get("/version")
-    assert (version["major"], version["minor"]) == ("1", "36")
-    assert version["gitVersion"].startswith("v1.36.")
+    assert version["major"] == "1"
+    assert version["gitVersion"].startswith(f"v1.{api.minor}.")

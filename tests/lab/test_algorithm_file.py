@@ -28,6 +28,7 @@ def tried(tmp_path: Path, code: str, name: str = "rule") -> CheckedAlgorithm:
     return load_algorithm_file(f"{path}:{name}").check()
 
 
+@pytest.mark.slow
 def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -> None:
     found = tried(tmp_path, HEAD + SAME_ZONE)
     assert (found.note, found.rule.name, found.rule.interpreted) == ("", "rule", False)
@@ -36,6 +37,7 @@ def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -
     assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
 
+@pytest.mark.slow
 def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_path: Path) -> None:
     plain = "    if not any(n > 0 for n in sorted(supply, key=lambda n: -n)):\n        return -1"
     found = tried(tmp_path, HEAD + plain + SAME_ZONE)
@@ -49,6 +51,7 @@ def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_pa
     assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
 
+@pytest.mark.slow
 def test_a_rule_that_means_something_else_when_compiled_runs_as_plain_python(tmp_path: Path) -> None:
     """Python's numbers don't overflow."""
     big = "    if 3037000500 * 3037000500 * (1 + supply[0]) < 0:\n        return -1"

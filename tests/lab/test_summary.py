@@ -209,6 +209,7 @@ def test_bands_are_told_as_the_whole_is(by: str, name: Callable[[Row], str]) -> 
     check_means(simulation.means, rows())
 
 
+@pytest.mark.slow
 def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
     """Between the two rows that a quantile may fall between: 0.005 beside them, 0.1 % of what lacks below -100."""
     simulation = said()

@@ -108,3 +108,9 @@ def test_the_pods_of_a_service_are_those_it_selects_in_its_namespace() -> None:
     assert snapshot.pods_of(a_service()) == (snapshot.pods[0],)
     assert snapshot.pods_of(a_service(namespace="b")) == (snapshot.pods[2],)
     assert snapshot.pods_of(a_service(selects=False)) == ()
+
+
+def test_a_service_that_is_not_in_the_snapshot_has_its_pods_too() -> None:
+    tiers = [a_pod("one", labels={"tier": "front"}), a_pod("two", labels={"tier": "back"})]
+    snapshot = Snapshot.of([*tiers, a_pod("one", namespace="b", labels={"tier": "front"}), a_service()])
+    assert snapshot.pods_of(a_service(name="other", selector={"tier": "front"})) == (tiers[0],)

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,13 +18,15 @@ from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
-from zoneward.routing.configuration import Configuration, configuration_from
+from zoneward.routing.configuration import Configuration, DemandSettings, configuration_from
 from zoneward.routing.rules import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 if TYPE_CHECKING:
+    from zoneward.advice.prices import Prices
     from zoneward.client.auth.client_config import ClientConfig
     from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.meter.meter_configuration import MeterConfiguration
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
 INSECURE_WARNING: Final = (
@@ -33,11 +36,13 @@ INSECURE_WARNING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """A configuration file: what decisions depend on, and the settings of the controller and the proxy."""
+    """A configuration file: what decisions depend on, the settings of the programs that run for long, and prices."""
 
     configuration: Configuration
     controller: "ControllerConfiguration"
     proxy: "ProxyConfiguration"
+    meter: "MeterConfiguration"
+    prices: "Prices"
 
 
 def load_configuration(options: Options) -> Configuration:
@@ -50,16 +55,20 @@ def load_configuration(options: Options) -> Configuration:
             raise click.UsageError("--demand: expected cpu with --compat upstream: Kubernetes decides by CPU")
         return configuration.as_upstream()
     if options.demand is not None:
-        from zoneward.cli.demand_option import read_demand
+        from zoneward.cli.demand_option import choose_demand
 
-        return replace(configuration, demand=read_demand(options.demand))
+        return replace(configuration, demand=choose_demand(options.demand, configuration.demand))
     return configuration
 
 
 def read_configuration(name: str) -> ConfigurationFile:
     """Raises InputError with the file and the field."""
+    from zoneward.advice.prices import SECTION as PRICES
+    from zoneward.advice.prices import read_prices
     from zoneward.controller.controller_configuration import SECTION, read_controller_configuration
     from zoneward.kube.yaml_documents import read_document
+    from zoneward.meter.meter_configuration import SECTION as METER
+    from zoneward.meter.meter_configuration import read_meter_configuration
     from zoneward.proxy.proxy_configuration import SECTION as PROXY
     from zoneward.proxy.proxy_configuration import read_proxy_configuration
 
@@ -69,14 +78,33 @@ def read_configuration(name: str) -> ConfigurationFile:
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
         controller = read_controller_configuration(document.get(SECTION))
+        configuration = configuration_from(document)
         return ConfigurationFile(
-            # A plan shows the slices that the controller would write, so it needs this setting, too.
-            replace(configuration_from(document), keep_built_in_label=controller.keep_built_in_label),
+            replace(
+                configuration,
+                demand=_beside(name, configuration.demand),
+                # A plan shows the slices that the controller would write, so it needs this setting, too.
+                keep_built_in_label=controller.keep_built_in_label,
+            ),
             controller,
             read_proxy_configuration(document.get(PROXY)),
+            read_meter_configuration(document.get(METER)),
+            read_prices(document.get(PRICES)),
         )
     except ConfigurationError as error:
         raise InputError(name, str(error)) from error
+
+
+def _beside(name: str, demand: DemandSettings) -> DemandSettings:
+    """The files that the demand of a configuration file names are beside that file."""
+
+    def beside(file: str | None) -> str | None:
+        return None if file is None else str(Path(name).parent / file)
+
+    prometheus = demand.prometheus
+    if prometheus is not None:
+        prometheus = replace(prometheus, token_file=beside(prometheus.token_file), ca_file=beside(prometheus.ca_file))
+    return replace(demand, file=beside(demand.file), prometheus=prometheus)
 
 
 # --- clusters and snapshots -------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import click
 from zoneward.cli.cluster_completion import complete_approaches
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_notes, table_width, wants_color
-from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.advice.recommendations import InForce, Recommendation
@@ -53,12 +52,21 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
     zoneward compare --sample --without-zone eu-central-1a
     """
+    from zoneward.kube.gc_tuning import without_gc
+
+    # Also while rows are laid out: a collection would walk over the whole cluster.
+    with without_gc():
+        _compare(options, only=only, sort=sort, top=top, output=output)
+
+
+def _compare(options: Options, *, only: tuple[str, ...], sort: str | None, top: int | None, output: str) -> None:
+    from zoneward.cli.choices import chosen_approaches
     from zoneward.cli.compared_services import compare_services, read_request
     from zoneward.report.comparison_report import Totals
 
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
-    request = read_request(options, _approaches(only, options))
+    request = read_request(options, chosen_approaches(only, options))
     print_notes(options, request.selected.notes)
     found = compare_services(request, options)
     if output == "csv" and not top and sort in (None, "name"):
@@ -69,11 +77,11 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
             sys.stdout.buffer.write(line.encode())
         return
     totals = Totals()
-    everything = list(totals.counted(found))
-    if top == 0 or len(everything) <= top:
-        shown = _sorted(everything, sort or "name")
-    else:
-        shown = _sorted(everything, sort or "gain")[:top]
+    shown: Iterable[Recommendation] = totals.counted(found)
+    if top or sort not in (None, "name"):
+        everything = list(shown)
+        is_part = 0 < top < len(everything)
+        shown = _sorted(everything, sort or ("gain" if is_part else "name"))[: top or None]
     if output in ("table", "html"):
         from zoneward.report.comparison_report import comparison_parts
         from zoneward.report.terminal_text import render_text
@@ -98,22 +106,6 @@ def command(*, options: Options, only: tuple[str, ...], sort: str | None, top: i
 
         for line in csv_lines(shown, request.abilities):
             sys.stdout.buffer.write(line.encode())
-
-
-def _approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
-    """The named approaches in the default order; all where none is named. ``Auto`` is what the configuration says."""
-    from zoneward.cli.choices import unknown_approach
-    from zoneward.cli.cluster_input import load_configuration
-    from zoneward.routing.request.what_if import find_what_if_value
-    from zoneward.slices.comparison import COMPARED
-
-    named = set()
-    for name in (name.strip() for names in only for name in names.split(",")):
-        found = find_what_if_value(name)
-        if found is None:
-            raise InputError("--only", unknown_approach(name))
-        named.add(load_configuration(options).hints.auto if found == "Auto" else found)
-    return tuple(each for each in COMPARED if each in named) if named else COMPARED
 
 
 # --- the order of Services --------------------------------------------------------------------------------------------

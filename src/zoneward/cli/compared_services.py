@@ -1,16 +1,14 @@
 """The selected Services of a snapshot, each with every approach: computed by several processes, in order."""
 
-import os
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from multiprocessing import get_all_start_methods, get_context
+from functools import cached_property
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from typing import Final
 
 import msgspec
@@ -24,27 +22,38 @@ from zoneward.kube.gc_tuning import frozen_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
 from zoneward.kube.proxy_programs import minor_version
+from zoneward.kube.reading_processes import available_processes
+from zoneward.slices.comparison_memo import ComparisonMemo
 
 _CHUNK: Final = 50
-"""Services for one task of a process: some tenths of a second."""
-_AHEAD: Final = 4
-"""Tasks for each process that are done or begun before their results are wanted."""
+"""Services that a process compares before it sends what it found: some tenths of a second."""
+_AHEAD: Final = 20
+"""Chunks that a process may be ahead of the slowest."""
 _LEAST: Final = 4 * _CHUNK
 """With fewer Services, other processes are not worth their start."""
-_RESULTS: Final = msgspec.msgpack.Decoder(list[Recommendation])
+_Found = list[Recommendation]
+"""All address families of one Service."""
+_RESULTS: Final = msgspec.msgpack.Decoder(list[_Found])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComparisonRequest:
     """What is compared: some approaches for the selected Services of a snapshot.
 
-    Where options change the cluster, proxies and abilities are those of the cluster as it was read.
+    Where options change the cluster, proxies and abilities are those of the cluster as it was read. ``flows``: with
+    those between zones.
     """
 
     selected: SelectedServices
     approaches: tuple[str, ...]
     node_proxies: NodeProxies
     abilities: ClusterAbilities
+    flows: bool = False
+
+    @cached_property
+    def memo(self) -> ComparisonMemo:
+        """In each process what it has computed."""
+        return ComparisonMemo(self.selected.cluster_state)
 
     @property
     def proxies(self) -> dict[str, int]:
@@ -52,24 +61,23 @@ class ComparisonRequest:
         nodes = (self.selected.unchanged or self.selected).cluster_state.demand.nodes
         return dict(Counter(self.node_proxies.on(each.name).title for each in nodes))
 
-    def compare(self, services: Iterable[Service]) -> list[Recommendation]:
-        """All address families of some of the Services."""
+    def compare(self, service: Service) -> list[Recommendation]:
+        """All address families of one of the Services."""
         snapshot = self.selected.snapshot
-        return [
-            each
-            for service in services
-            for each in recommend(
-                service,
-                approaches=self.approaches,
-                pods=snapshot.pods_of(service),
-                slices=snapshot.slices_of(service),
-                cluster_state=self.selected.cluster_state,
-                node_proxies=self.node_proxies,
-                abilities=self.abilities,
-                taken=self.selected.taken.get(service.metadata.namespace, ()),
-                unchanged=self._unchanged(service),
-            )
-        ]
+        found = recommend(
+            service,
+            approaches=self.approaches,
+            pods=snapshot.pods_of(service),
+            slices=snapshot.slices_of(service),
+            cluster_state=self.selected.cluster_state,
+            node_proxies=self.node_proxies,
+            abilities=self.abilities,
+            taken=self.selected.taken.get(service.metadata.namespace, ()),
+            unchanged=self._unchanged(service),
+            flows=self.flows,
+            memo=self.memo,
+        )
+        return list(found)
 
     def _unchanged(self, service: Service) -> ServiceInput | None:
         """The Service in the cluster as it was read, where options change it. They change no Service itself."""
@@ -113,10 +121,9 @@ def compare_services(
     """
     services = request.selected.services
     if processes is None:
-        processes = (os.cpu_count() or 1) if len(services) >= _LEAST else 1
-    if "fork" not in get_all_start_methods() or sys.platform == "darwin":
-        processes = 1
-    chunks = [services[start : start + _CHUNK] for start in range(0, len(services), _CHUNK)]
+        processes = available_processes() if len(services) >= _LEAST else 1
+    size = _CHUNK * processes
+    chunks = [services[start : start + size] for start in range(0, len(services), size)]
     with (
         without_gc(),
         frozen_objects(),
@@ -126,58 +133,102 @@ def compare_services(
     ):
         for chunk, found in zip(chunks, results, strict=True):
             advance(len(chunk))
-            yield from found
+            for each in found:
+                yield from each
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
-
-_inherited: tuple[ComparisonRequest, Sequence[Sequence[Service]]] | None = None
-"""What the processes share with this one: it is set before they start, and nothing of it is copied or sent."""
 
 
 @contextmanager
 def _chunk_results(
     request: ComparisonRequest, chunks: Sequence[Sequence[Service]], processes: int
-) -> Iterator[Iterable[list[Recommendation]]]:
+) -> Iterator[Iterable[Iterable[_Found]]]:
+    """For each chunk what is found for each of its Services."""
     if processes == 1:
-        yield map(request.compare, chunks)
+        yield ([request.compare(service) for service in chunk] for chunk in chunks)
         return
-    global _inherited
-    _inherited = (request, chunks)
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("fork"), initializer=_ignore_interrupts)
-    try:
-        ahead = processes * _AHEAD
-        begun = [pool.submit(_compare_chunk, number) for number in range(min(ahead, len(chunks)))]
-        yield _in_order(pool, begun, range(ahead, len(chunks)))
-    except BrokenProcessPool as error:
-        raise InputError(
-            "compare", "expected its processes to end by themselves: is there too little memory?"
-        ) from error
-    finally:
-        _inherited = None
-        pool.shutdown(cancel_futures=True)
+    workers = _workers_of(request, processes)
+    with ExitStack() as stack:
+        results = [stack.enter_context(_worker(request, chunks, workers, number)) for number in range(processes)]
+        yield _in_order(chunks, workers, results)
+
+
+def _workers_of(request: ComparisonRequest, processes: int) -> dict[int, int]:
+    """The number of the process that compares a Service, by the Service's ``id``.
+
+    Services that are alike have as many pods as each other: a process remembers what it has computed, so that those
+    with the same number go to the same one, unless these are more than its part.
+    """
+    snapshot, services = request.selected.snapshot, request.selected.services
+    alike: dict[int, list[Service]] = {}
+    for each in services:
+        alike.setdefault(snapshot.most_pods_of(each), []).append(each)
+    most = -(-len(services) // (2 * processes))
+    found: dict[int, int] = {}
+    load = [0] * processes
+    for group in sorted(alike.values(), key=len, reverse=True):
+        for start in range(0, len(group), most):
+            part = group[start : start + most]
+            worker = load.index(min(load))
+            load[worker] += len(part)
+            found.update((id(each), worker) for each in part)
+    return found
+
+
+@contextmanager
+def _worker(
+    request: ComparisonRequest, chunks: Sequence[Sequence[Service]], workers: Mapping[int, int], number: int
+) -> Iterator[Connection]:
+    """A process that compares its Services of each chunk, one chunk after the other: a copy of this one, so that
+    nothing of the cluster is copied or sent. It ends with the block.
+    """
+    context = get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+
+    def compare() -> None:
+        # Ctrl-C goes to all processes of a terminal. The first one then ends the others, which would only print traces.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for chunk in chunks:
+            # As bytes of msgspec, for the results are many small objects.
+            found = [request.compare(each) for each in chunk if workers[id(each)] == number]
+            writer.send_bytes(msgspec.msgpack.encode(found))
+
+    process = context.Process(target=compare, daemon=True)
+    with reader:
+        with writer:
+            process.start()
+        try:
+            yield reader
+        finally:
+            process.kill()
+            process.join()
 
 
 def _in_order(
-    pool: ProcessPoolExecutor, begun: Iterable[Future[bytes]], others: Iterable[int]
-) -> Iterator[list[Recommendation]]:
-    waiting, numbers = deque(begun), iter(others)
-    while waiting:
-        found = waiting.popleft().result()
-        waiting.extend(pool.submit(_compare_chunk, number) for number in islice(numbers, 1))
-        yield _RESULTS.decode(found)
+    chunks: Sequence[Sequence[Service]], workers: Mapping[int, int], readers: Sequence[Connection]
+) -> Iterator[list[_Found]]:
+    """What is found for the Services of each chunk, as soon as all processes have done it."""
+    arrived = {reader: deque[bytes]() for reader in readers}
+    missing = dict.fromkeys(readers, len(chunks))
+    for chunk in chunks:
+        while not all(arrived.values()):
+            # Also those that are ahead: a full pipe would stop them.
+            for reader in wait([each for each in readers if missing[each] and len(arrived[each]) < _AHEAD]):
+                assert isinstance(reader, Connection)
+                arrived[reader].append(_received(reader))
+                missing[reader] -= 1
+        found = [iter(_RESULTS.decode(arrived[reader].popleft())) for reader in readers]
+        yield [next(found[workers[id(each)]]) for each in chunk]
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C goes to all processes of a terminal. This one then ends the others, which would only print traces."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _compare_chunk(number: int) -> bytes:
-    """In another process: the results as bytes, for they are many small objects."""
-    assert _inherited is not None
-    request, chunks = _inherited
-    return msgspec.msgpack.encode(request.compare(chunks[number]))
+def _received(reader: Connection) -> bytes:
+    try:
+        return reader.recv_bytes()
+    except EOFError as error:
+        raise InputError(
+            "compare", "expected its processes to end by themselves: is there too little memory?"
+        ) from error
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import os
 import socket
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.controller.demand.figures_source import FiguresSource
     from zoneward.routing.configuration import Configuration
 
 _DURATIONS: Final = {
@@ -147,6 +149,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
     the controller cannot work without. Raises InputError or a usage error before anything is served."""
     module = import_program("zoneward.controller.controller_program", command="controller")
     configuration, settings = _settings(options, is_upstream=is_upstream)
+    configuration, figures = with_demand_file(configuration)
     access, log = options.connect(settings.log_format)
 
     from zoneward.client.error_messages import log_message
@@ -163,6 +166,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
             log=log,
             to_json=lambda plan: to_json(decisions_document([plan])),
+            figures=figures,
         )
         await program.run(stop)
 
@@ -175,8 +179,9 @@ def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configurat
     from zoneward.cli.cluster_input import read_configuration
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.controller.mode import Mode
-    from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
+    from zoneward.daemon.configuration_file import parse_listen_address
     from zoneward.daemon.log import LogFormat
+    from zoneward.kube.durations import parse_duration
     from zoneward.routing.configuration import Configuration
 
     configuration, settings = Configuration(), ControllerConfiguration()
@@ -202,3 +207,36 @@ def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configurat
         )
     configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
     return configuration.as_upstream() if is_upstream else configuration, settings
+
+
+def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, FiguresSource | None]":
+    """What `demand.file` says: parts of zones for all Services, or figures, which are read again each time.
+
+    Raises InputError for a file that cannot be read now. However small amounts are that somebody wrote, they count.
+    """
+    import asyncio
+
+    from zoneward.cli.demand_file import read_demand_file
+    from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
+    from zoneward.kube.demand_figures import DemandFigures
+    from zoneward.kube.input_error import InputError
+
+    demand, name = configuration.demand, configuration.demand.file
+    if demand.source != "file" or name is None:
+        return configuration, None
+    said = read_demand_file(name)
+    if not isinstance(said, DemandFigures):
+        return replace(configuration, demand=replace(demand, source="cpu", zones=said)), None
+
+    async def read() -> DemandFigures:
+        try:
+            found = await asyncio.to_thread(read_demand_file, name)
+        except InputError as error:
+            raise FiguresUnavailable(str(error)) from None
+        if not isinstance(found, DemandFigures):
+            raise FiguresUnavailable(f"{name}: expected figures of Services, as at the start, got parts of zones")
+        return found
+
+    adoption = replace(demand.adoption, min_traffic=Fraction(0))
+    # A file is as of now, whatever time it is about.
+    return replace(configuration, demand=replace(demand, adoption=adoption)), FiguresSource(read, window=0.0)

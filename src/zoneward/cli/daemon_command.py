@@ -1,4 +1,4 @@
-"""What ``controller`` and ``proxy`` share: the options of a program that runs until it is stopped, and its log."""
+"""What ``controller``, ``proxy`` and ``meter`` share: the options of programs that run until stopped, and their log."""
 
 import os
 import sys
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.daemon.log import Log, LogFormat
+    from zoneward.meter.meter_configuration import MeterConfiguration
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
 _EXTRA: Final = "structlog"
 _DEFAULT_NAMESPACE: Final = "kube-system"
 
-Settings = TypeVar("Settings", "ControllerConfiguration", "ProxyConfiguration")
+Settings = TypeVar("Settings", "ControllerConfiguration", "ProxyConfiguration", "MeterConfiguration")
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _CONFIG: Final = click.option(
@@ -141,13 +142,15 @@ class DaemonOptions:
 
 def import_program(module: str, *, command: str) -> ModuleType:
     """The module of a program with all that it needs. Raises InputError where the extra is not installed."""
+    from zoneward.extras import how_to_install
+
     try:
         import_module("zoneward.daemon.structured_log")
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name != _EXTRA:
             raise
-        expected = "expected the libraries for it, install them with: pip install 'zoneward[controller]'"
+        expected = f"expected the libraries for it, install them with: {how_to_install('controller')}"
         raise InputError(f"zoneward {command}", f"{expected} (no {error.name} found)") from None
 
 

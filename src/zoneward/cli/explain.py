@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.advice.explanation import Explanation
+    from zoneward.advice.measured_flows import MeasuredFlows
     from zoneward.cli.planned_services import SelectedServices
 
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="svg, html: with a picture of zones, endpoints, zones.",
 )
-def command(*, options: Options, output: str) -> None:
+@measured_options("Show where connections went beside what is predicted, node by node")
+def command(*, options: Options, output: str, measured_in: tuple[str, ...], window: str | None) -> None:
     """Show what happens to the traffic of one Service now, why, which smallest changes would help, and what goes past
     the proxies. Every change is verified by the decision on the changed cluster. It only reads.
 
@@ -32,16 +35,20 @@ def command(*, options: Options, output: str) -> None:
     zoneward explain --sample shop/checkout
     zoneward explain shop/cart -o html
     zoneward explain -f cluster.json shop/cart --what-if PreferSameZone
+    zoneward explain shop/cart --measured measured/
     """
     if len(options.services) != 1:
         raise click.UsageError(f"SERVICE: expected the name of one Service, got {len(options.services) or 'none'}")
+    from zoneward.advice.measured_flows import measure_flows
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
 
+    documents, measured_notes = read_measured_input(measured_in, window, options)
+    measured = measure_flows(documents)
     with without_gc():
         selected = select_services(options)
-        explanation = _explain(selected, options)
-    print_notes(options, selected.notes)
+        explanation = _explain(selected, options, measured)
+    print_notes(options, [*selected.notes, *measured_notes])
     if output == "text":
         from zoneward.report.explain_text import explanation_text
 
@@ -60,7 +67,7 @@ def command(*, options: Options, output: str) -> None:
         sys.stdout.buffer.write(page(explanation).encode())
 
 
-def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
+def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":
     """Raises InputError where the name stands for several Services."""
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
@@ -89,4 +96,5 @@ def _explain(selected: "SelectedServices", options: Options) -> "Explanation":
         node_proxies=(read or selected).node_proxies,
         actual=service,
         unchanged=given(read) if read is not None else None,
+        measured=measured,
     )

@@ -17,6 +17,7 @@ from zoneward.cli.cluster_completion import (
 )
 from zoneward.cli.cluster_input import find_cluster, load_configuration
 from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.known_demand import find_demand, know_demand
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
@@ -112,7 +113,9 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
     if configuration.keep_built_in_label:
         problem = f"expected false for `{direction.command}`, got true: the labels must show which slices are ours"
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
+    known_demand = know_demand(find_demand(configuration))
     access, key = _find_service(service, options)
+    print_notes(options, known_demand.notes)
     name = "/".join(key)
     handovers: list[ServiceHandover] = []
 
@@ -121,7 +124,8 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
             handover = ServiceHandover(
                 transport,
                 key,
-                configuration=configuration,
+                configuration=known_demand.configuration,
+                service_parts=known_demand.service_parts,
                 report=lambda line: print_notes(options, [Note(f"Service {name}: {line}")]),
                 on_begin=lambda service: print_notes(options, map(Note, direction.warnings(service))),
                 timeouts=HandoverTimeouts(total=timeout),

@@ -7,6 +7,7 @@ import click
 
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.cli.known_demand import NO_PARTS, ServiceParts
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import build_cluster_state, find_node_proxies, with_what_if
 from zoneward.client.affected_services import subscribe_affected_services
@@ -45,10 +46,17 @@ class LivePlans:
     """
 
     def __init__(
-        self, cache: InformerCache, *, options: Options, configuration: Configuration, on_stale: Callable[[], None]
+        self,
+        cache: InformerCache,
+        *,
+        options: Options,
+        configuration: Configuration,
+        on_stale: Callable[[], None],
+        service_parts: ServiceParts = NO_PARTS,
     ) -> None:
         """Raises a usage error for an invalid selector."""
         self._cache, self._options, self._configuration, self._on_stale = cache, options, configuration, on_stale
+        self._service_parts = service_parts
         self._rank = service_ranking(options)
         self._stale: set[ObjectKey] = set()
         self._nodes_changed = True
@@ -127,6 +135,7 @@ class LivePlans:
             configuration=self._configuration,
             pods_known=True,
             node_proxies=self.node_proxies,
+            service_parts=self._service_parts,
         )
 
     def _node_proxies(self) -> NodeProxies:

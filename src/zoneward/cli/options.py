@@ -74,9 +74,10 @@ _DECIDING: Final = (
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
                  shell_complete=complete_files),
-    click.option("--demand", metavar="cpu|nodes|even|FILE", shell_complete=complete_files,
+    click.option("--demand", metavar="cpu|nodes|even|FILE|URL|file|prometheus", shell_complete=complete_files,
                  help="Where traffic is expected to start: by the CPU of the nodes in each zone, by their number,"
-                 " evenly in all zones, or by a file with a part for each zone (YAML, JSON or CSV)."),
+                 " evenly in all zones, by a file (YAML, JSON, CSV or measured documents), or by what the Prometheus"
+                 " at a URL says. file, prometheus: those of the configuration."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                  help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set."),
 )  # fmt: skip

@@ -1,16 +1,13 @@
 """``zoneward plan``: the EndpointSlices that each Service would get, and what would come of it."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.measured_input import measured_options, read_measured_input
 from zoneward.cli.options import Options, planning_options
 from zoneward.cli.output import Note, print_notes, table_width, wants_color
-
-if TYPE_CHECKING:
-    from zoneward.kube.measured_traffic import MeasuredTraffic
 
 
 @click.command("plan")
@@ -23,17 +20,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices; html: a page.",
 )
-@click.option(
-    "--measured",
-    "measured_in",
-    multiple=True,
-    metavar="FILE|URL",
-    shell_complete=complete_files,
-    help="Show what the proxies counted beside what is predicted: files or directories with what"
-    " a proxy serves at /measured, or the URL of one. May be repeated.",
-)
+@measured_options("Show what nodes counted beside what is predicted")
 @click.option("-w", "--watch", is_flag=True, help="Keep running, and show each change in a live cluster.")
-def command(*, options: Options, output: str, watch: bool, measured_in: tuple[str, ...]) -> int:
+def command(*, options: Options, output: str, watch: bool, measured_in: tuple[str, ...], window: str | None) -> int:
     """Show which endpoints each zone would use, how much traffic would stay in its zone, which endpoints
     would be overloaded, and why. It only reads.
 
@@ -44,6 +33,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     zoneward plan --sample --without-zone eu-central-1a
     zoneward plan -A --watch
     zoneward plan -A --measured measured/
+    zoneward plan -A --measured prometheus+http://prometheus.monitoring.svc:9090 --window 24h
     """
     if measured_in and (watch or output in ("yaml", "slices-json")):
         raise click.UsageError("--measured: expected -o table, wide, json or html with it, and no --watch")
@@ -59,12 +49,13 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
-    measured = combine_measurements(_documents(measured_in))
+    documents, measured_notes = read_measured_input(measured_in, window, options)
+    measured = combine_measurements(documents)
     planned = plan_services(options)
     before = None if planned.plans_before is None else plans_before(planned.plans_before)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
     now = {} if output in ("yaml", "slices-json") else planned.now()
-    print_notes(options, planned.notes)
+    print_notes(options, [*planned.notes, *measured_notes])
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json
 
@@ -99,15 +90,6 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
         _write(text)
         print_notes(options, map(Note, lines))
     return 0
-
-
-def _documents(places: tuple[str, ...]) -> tuple["MeasuredTraffic", ...]:
-    """Raises InputError."""
-    if not places:
-        return ()
-    from zoneward.snapshots.measured_traffic_files import read_measured
-
-    return read_measured(places, stdin=sys.stdin.buffer)
 
 
 def _write(data: bytes) -> None:

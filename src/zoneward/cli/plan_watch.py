@@ -12,6 +12,7 @@ import click
 
 from zoneward.cli.cluster_input import filter_services, find_cluster, load_configuration, no_services_note
 from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.known_demand import find_demand, know_demand
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.namespaces import namespaces_without_objects, refuse_unknown_namespaces
@@ -73,11 +74,18 @@ def watch_plans(options: Options, output: str) -> int:
     BrokenPipeError when the reader of standard output is gone.
     """
     check_usage(options, output)
-    configuration = load_configuration(options)
+    known_demand = know_demand(find_demand(load_configuration(options)))
     access, namespaces = find_cluster(options)
+    print_notes(options, known_demand.notes)
     unreadable: list[UnreadableObject] = []
     cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
-    plans = LivePlans(cache, options=options, configuration=configuration, on_stale=changed.set)
+    plans = LivePlans(
+        cache,
+        options=options,
+        configuration=known_demand.configuration,
+        on_stale=changed.set,
+        service_parts=known_demand.service_parts,
+    )
     try:
         asyncio.run(_watch(access, namespaces, plans, cache, changed, unreadable, options=options, output=output))
     except KeyboardInterrupt:

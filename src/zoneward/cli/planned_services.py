@@ -14,11 +14,12 @@ from zoneward.cli.cluster_input import (
     no_services_note,
     reading_notes,
 )
+from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, find_demand, know_demand
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone
-from zoneward.routing.configuration import Configuration, DemandSettings
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demand_of
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.rules import counted
@@ -121,8 +122,9 @@ def build_cluster_state(
     configuration: Configuration,
     pods_known: bool,
     node_proxies: NodeProxies,
+    service_parts: ServiceParts = NO_PARTS,
 ) -> ClusterState:
-    """What the plans of all Services depend on, from the Nodes and their proxies."""
+    """What the plans of all Services depend on, from the Nodes and their proxies, and what is known of demand."""
     return ClusterState(
         demand=demand_of(nodes, configuration),
         node_zones=node_zones,
@@ -131,6 +133,7 @@ def build_cluster_state(
         consumer=node_proxies.default.consumer,
         consumer_by_node=node_proxies.consumer_by_node,
         labelled_consumer=node_proxies.labelled.consumer,
+        service_parts=service_parts,
     )
 
 
@@ -166,37 +169,39 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
 
     Raises InputError or a usage error.
     """
-    configuration = load_configuration(options)
+    found_demand = find_demand(load_configuration(options))
     snapshot = load_snapshot(options, workloads=workloads)
-    if options.demand is not None and configuration.demand.zones:
-        from zoneward.cli.demand_option import check_zones
-
-        check_zones(options.demand, configuration.demand, filter(None, map(node_zone, snapshot.nodes)))
-    selected = _select(snapshot, options, configuration)
+    known_demand = know_demand(
+        found_demand,
+        zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
+        services={(each.metadata.namespace, each.metadata.name) for each in snapshot.services},
+    )
+    selected = _select(snapshot, options, known_demand)
     if not options.changes:
         return selected
     from zoneward.cli.changed_snapshot import change_snapshot
 
     changed, notes = change_snapshot(snapshot, options.changes)
     return replace(
-        _select(changed, options, configuration), notes=(*selected.notes, *map(Note, notes)), unchanged=selected
+        _select(changed, options, known_demand), notes=(*selected.notes, *map(Note, notes)), unchanged=selected
     )
 
 
-def _select(snapshot: Snapshot, options: Options, configuration: Configuration) -> SelectedServices:
+def _select(snapshot: Snapshot, options: Options, known_demand: KnownDemand) -> SelectedServices:
     services = filter_services(snapshot, options)
     node_proxies = proxies_in(snapshot, options)
     cluster_state = build_cluster_state(
         snapshot.nodes,
         snapshot.node_zones,
-        configuration=configuration,
+        configuration=known_demand.configuration,
         pods_known=snapshot.has_pods,
         node_proxies=node_proxies,
+        service_parts=known_demand.service_parts,
     )
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
         taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
-    notes = tuple(_notes(snapshot, services, node_proxies, options, configuration))
+    notes = tuple(_notes(snapshot, services, node_proxies, options, known_demand))
     return SelectedServices(snapshot, cluster_state, node_proxies, tuple(services), taken, notes)
 
 
@@ -213,13 +218,10 @@ def _notes(
     services: Sequence[Service],
     node_proxies: NodeProxies,
     options: Options,
-    configuration: Configuration,
+    known_demand: KnownDemand,
 ) -> Iterator[Note]:
     yield from reading_notes(snapshot)
-    if configuration.demand != DemandSettings():
-        from zoneward.cli.demand_option import describe_demand
-
-        yield from map(Note, describe_demand(configuration.demand))
+    yield from known_demand.notes
     if services:
         yield from proxy_notes(node_proxies)
     if not snapshot.has_pods:

@@ -221,8 +221,9 @@ def _run(node: str, options: DaemonOptions, configuration: "Configuration", sett
 
 def _settings(options: DaemonOptions) -> "tuple[Configuration, ProxyConfiguration]":
     from zoneward.cli.cluster_input import read_configuration
-    from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
+    from zoneward.daemon.configuration_file import parse_listen_address, parse_optional_listen_address
     from zoneward.daemon.log import LogFormat
+    from zoneward.kube.durations import parse_duration
     from zoneward.proxy.proxy_configuration import ProxyConfiguration
     from zoneward.routing.configuration import Configuration
 

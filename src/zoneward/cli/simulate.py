@@ -283,6 +283,7 @@ def _check_usage(options: SimulationOptions) -> None:
 
 def _check_extra(options: SimulationOptions) -> None:
     """Raises `InputError` where something that the simulation needs is not installed."""
+    from zoneward.extras import how_to_install
     from zoneward.lab import COMPUTED_DATASETS
 
     needed = ["numpy", "numba", *_LIBRARIES.get(options.form, ())]
@@ -291,7 +292,7 @@ def _check_extra(options: SimulationOptions) -> None:
     for module in needed:
         if find_spec(module) is None:
             missing = f"expected the extra lab to be installed, {module} is missing"
-            raise InputError("simulate", f"{missing}: pip install 'zoneward[lab]'")
+            raise InputError("simulate", f"{missing}: {how_to_install('lab')}")
 
 
 # --- the simulation ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from time import monotonic, sleep
 from typing import Any, Final
 
 from zoneward import __version__
+from zoneward.extras import how_to_install
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, InMemoryChunk, RowRange, RowSelection
 from zoneward.lab.scoring import Floats, compile_kernels, source_digest
@@ -61,7 +62,7 @@ class DaskRunner:
         if not match or not 0 < int(match[1]) < 1 << 16:
             raise InputError(OPTION, f"expected tcp://HOST:PORT, got {show(self.address)}")
         if find_spec("distributed") is None:
-            raise InputError(OPTION, "expected dask.distributed to be installed: pip install 'zoneward[cluster]'")
+            raise InputError(OPTION, f"expected dask.distributed to be installed: {how_to_install('cluster')}")
 
     def run(self, spec: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[ScoredChunks]:
         """See `Runner`. However it ends, the tasks that are left are cancelled."""

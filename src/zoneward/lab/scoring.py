@@ -19,7 +19,7 @@ from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Integers
 from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, max_groups, reals_length, scratch_length
-from zoneward.routing.numba_compiler import compile_function
+from zoneward.routing.numba_compiler import CACHE_SOURCE, compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
 FATE: Final = MEASURES
@@ -193,6 +193,8 @@ def machine_code_cache() -> str:
     try:
         directory = machine_code_directory()
         directory.mkdir(parents=True, exist_ok=True)
+        if not (source := directory / CACHE_SOURCE).exists():
+            source.touch()
     except (OSError, RuntimeError):
         # Without a home, or in a file system that can only be read. numba would then keep it beside our source, where
         # it could not distinguish versions.

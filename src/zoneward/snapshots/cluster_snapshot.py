@@ -1,7 +1,7 @@
 """The objects of a cluster at one moment, from files (what ``kubectl get -o yaml`` prints) or from its API server."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -35,14 +35,18 @@ MAX_WARNINGS: Final = 20
 
 
 class PodIndex:
-    """Finds the Pods that a selector selects without a look at all others."""
+    """Finds the Pods that a selector selects without a look at all others, by those labels whose names are ``keys``."""
 
-    def __init__(self, pods: Iterable[Pod]) -> None:
+    def __init__(self, pods: Sequence[Pod], *, keys: Container[str]) -> None:
         self._pods: dict[tuple[str, str, str], list[Pod]] = {}
+        self._all = pods
+        self._keys = keys
         by_label = self._pods
         for pod in pods:
             namespace = pod.metadata.namespace
             for key, value in (pod.metadata.labels or {}).items():
+                if key not in keys:
+                    continue
                 label = (namespace, key, value)
                 if label in by_label:
                     by_label[label].append(pod)
@@ -56,9 +60,15 @@ class PodIndex:
         """
         if not selector:
             return ()
-        found = [self._pods.get((namespace, key, value), ()) for key, value in selector.items()]
-        # The rarest label leaves the fewest Pods to look at.
-        return tuple(pod for pod in min(found, key=len) if selector.items() <= (pod.metadata.labels or {}).items())
+        found = self.with_rarest_label(namespace, selector)
+        return tuple(pod for pod in found if selector.items() <= (pod.metadata.labels or {}).items())
+
+    def with_rarest_label(self, namespace: str, selector: Mapping[str, str] | None) -> Sequence[Pod]:
+        """Pods of the namespace that have the label of a selector that the fewest have."""
+        known = [label for label in (selector or {}).items() if label[0] in self._keys]
+        if selector and not known:
+            return [pod for pod in self._all if pod.metadata.namespace == namespace]
+        return min((self._pods.get((namespace, *label), ()) for label in known), key=len, default=())
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,10 @@ class Snapshot:
         """The Pods that the Service selects, by its spec or by its mark; none where it has no selector."""
         return self._pods.selected(service.metadata.namespace, effective_selector(service))
 
+    def most_pods_of(self, service: Service) -> int:
+        """As many Pods as the Service selects, or more, without a look at them."""
+        return len(self._pods.with_rarest_label(service.metadata.namespace, effective_selector(service)))
+
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
         """The EndpointSlices that name the Service, whichever controller manages them."""
         return self._slices.get((service.metadata.namespace, service.metadata.name), ())
@@ -164,7 +178,9 @@ class Snapshot:
 
     @cached_property
     def _pods(self) -> PodIndex:
-        return PodIndex(self.pods)
+        # Pods have many labels, and Services ask for few.
+        keys = {key for service in self.services for key in effective_selector(service) or ()}
+        return PodIndex(self.pods, keys=keys)
 
     @cached_property
     def _slices(self) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:
@@ -231,6 +247,8 @@ def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None, wo
                 found = await proxies
             finally:
                 proxies.cancel()
+                # Nothing may use the connections when they are closed.
+                await asyncio.wait((proxies,))
             known = {(pod.metadata.namespace, pod.metadata.name) for pod in found.pods}
             others = (
                 each

@@ -1,0 +1,129 @@
+"""What is known of demand besides the cluster's Nodes: from a file, or from Prometheus, where that is asked for."""
+
+from collections.abc import Collection, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from zoneward.cli.demand_option import describe_demand
+from zoneward.cli.output import Note
+from zoneward.kube.demand_figures import DemandFigures
+from zoneward.kube.input_error import InputError
+from zoneward.kube.near_names import did_you_mean
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.configuration import Configuration, DemandSettings
+from zoneward.routing.rules import counted, listed
+from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
+
+ServiceParts = Mapping[ObjectKey, Mapping[str, Fraction]]
+"""The parts of zones in the traffic of single Services."""
+_Found = TypeVar("_Found")
+NO_PARTS: Final[ServiceParts] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDemand:
+    """What a source said, before anything of the cluster is known: parts of zones for all Services (then they stand in
+    the configuration), or figures of single Services. ``place`` is what messages call the source.
+    """
+
+    configuration: Configuration
+    place: str = ""
+    figures: DemandFigures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDemand:
+    """The configuration with the demand of all Services, and the parts of zones in the traffic of single ones."""
+
+    configuration: Configuration
+    service_parts: ServiceParts
+    notes: tuple[Note, ...]
+
+
+def find_demand(configuration: Configuration) -> FoundDemand:
+    """Read the file or ask the Prometheus of the configuration; without either, nothing is read. Raises InputError
+    where nothing useful came.
+    """
+    settings = configuration.demand
+    if settings.source == "file":
+        from zoneward.cli.demand_file import read_demand_file
+
+        place = settings.file or ""
+        found = read_demand_file(place)
+        if isinstance(found, DemandFigures):
+            return FoundDemand(configuration, place, found)
+        return FoundDemand(replace(configuration, demand=replace(settings, zones=found)), place)
+    if settings.source == "prometheus":
+        return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings))
+    return FoundDemand(configuration)
+
+
+def know_demand(
+    found: FoundDemand, *, zones: Collection[str] | None = None, services: Collection[ObjectKey] | None = None
+) -> KnownDemand:
+    """What a source means for a cluster. ``zones`` of its Nodes and its ``services`` tell what is unknown there; None:
+    nobody knows them yet. Raises InputError for a zone in a file that no Node is in.
+    """
+    settings, figures = found.configuration.demand, found.figures
+    if settings.source == "file" and zones is not None:
+        _check_zones(found, zones)
+    if figures is None:
+        return KnownDemand(found.configuration, NO_PARTS, tuple(map(Note, describe_demand(settings))))
+    if zones is not None:
+        figures = without_zones(figures, known=zones)
+    parts = service_parts(figures)
+    return KnownDemand(found.configuration, parts, tuple(_notes(found, figures, parts, services)))
+
+
+def _ask_for_demand(settings: DemandSettings) -> DemandFigures:
+    from zoneward.client.prometheus import Prometheus
+
+    assert settings.prometheus is not None
+    return ask_prometheus(Prometheus(settings.prometheus).read_demand())
+
+
+def ask_prometheus(question: Coroutine[Any, Any, _Found]) -> _Found:
+    """What a Prometheus answers. Raises InputError."""
+    import asyncio
+
+    from zoneward.client.prometheus import PrometheusUnavailable
+
+    try:
+        return asyncio.run(question)
+    except PrometheusUnavailable as error:
+        raise InputError(str(error)) from error
+
+
+def _check_zones(found: FoundDemand, zones: Collection[str]) -> None:
+    if found.figures is not None:
+        named = {zone: f"{key[0]}/{key[1]}" for key, amounts in found.figures.amounts.items() for zone in amounts}
+    else:
+        named = {zone: "" for zone, _ in found.configuration.demand.zones}
+    known = sorted(set(zones))
+    for zone, service in sorted(named.items()):
+        if zone not in known:
+            expected = f"expected zones of Nodes ({listed(tuple(known)) or 'there are none'}), got {zone!r}"
+            raise InputError(found.place, service, expected + did_you_mean(zone, known))
+
+
+def _notes(
+    found: FoundDemand, figures: DemandFigures, parts: ServiceParts, services: Collection[ObjectKey] | None
+) -> Iterator[Note]:
+    settings, place = found.configuration.demand, found.place
+    if services is None:
+        of_all = counted(len(parts), "Service")
+    else:
+        of_all = f"{sum(key in parts for key in services):,} of {counted(len(services), 'Service')}"
+    others = "as it was set" if settings.zones else "by CPU"
+    yield Note(f"demand of {of_all} from {place}; {others} for the others")
+    yield from map(Note, figures.notes)
+    unknown = () if services is None else unknown_services(figures, known=services)
+    if unknown:
+        named = listed(tuple(f"{namespace}/{name}" for namespace, name in unknown))
+        was, is_not = ("was", "is not") if len(unknown) == 1 else ("were", "are not")
+        skipped = f"{counted(len(unknown), 'Service')} {was} skipped"
+        text = f"{place}: {skipped} that {is_not} in the cluster as it was read ({named})"
+        # A Prometheus has the figures of all namespaces, whichever are asked for here.
+        yield Note(text, verbose=settings.source == "prometheus")

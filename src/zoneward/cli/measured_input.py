@@ -1,0 +1,126 @@
+"""``--measured`` and ``--window``: what nodes measured, from files, from nodes, and from Prometheus."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zoneward.cli.cluster_completion import complete_files
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note
+from zoneward.kube.input_error import InputError
+from zoneward.kube.safe_text import without_password
+
+if TYPE_CHECKING:
+    from zoneward.kube.measured_traffic import MeasuredTraffic
+    from zoneward.kube.prometheus_settings import PrometheusSettings
+
+CONFIGURED: Final = "prometheus"
+"""The Prometheus of the configuration."""
+_SCHEME: Final = "prometheus+"
+"""Before the URL of a Prometheus: other URLs are those of documents."""
+_PLACES: Final = (
+    "files or directories with what a meter or a proxy serves at /measured; the URL of one; prometheus+URL of a"
+    " Prometheus that scrapes them; or prometheus, that of the configuration. May be repeated."
+)
+_Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def measured_options(what: str, *, required: bool = False) -> _Decorate:
+    """Give a command both options; it receives them as ``measured_in`` and ``window``. ``what`` begins the help."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option(
+                "--window",
+                metavar="DURATION",
+                help="With a Prometheus for --measured: how much of the past counts, from 1m to 720h."
+                "  [default: demand.prometheus.window of the configuration, else 1h]",
+            ),
+            click.option(
+                "--measured",
+                "measured_in",
+                multiple=True,
+                required=required,
+                metavar="FILE|URL|prometheus",
+                shell_complete=complete_files,
+                help=f"{what}: {_PLACES}",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def read_measured_input(
+    places: Sequence[str], window: str | None, options: Options
+) -> "tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]":
+    """All documents, in the order given, and notes; without a place, none. Raises InputError or a usage error."""
+    from zoneward.snapshots.measured_traffic_files import read_measured
+
+    servers = {place: _prometheus(place, window, options) for place in places if _is_prometheus(place)}
+    if window is not None and not servers:
+        raise click.UsageError(f"--window: expected --measured {CONFIGURED} or {_SCHEME}URL with it")
+    documents: list[MeasuredTraffic] = []
+    notes: list[Note] = []
+    for place in places:
+        if place in servers:
+            found, more = _ask(servers[place])
+            documents += found
+            notes += more
+            continue
+        try:
+            documents += read_measured([place], stdin=sys.stdin.buffer)
+        except InputError as error:
+            if not _is_server(place):
+                raise
+            raise InputError(f"{error}; a Prometheus is {_SCHEME}{without_password(place)}") from error
+    return tuple(documents), tuple(notes)
+
+
+def _is_prometheus(place: str) -> bool:
+    return place == CONFIGURED or place.startswith(_SCHEME)
+
+
+def _prometheus(place: str, window: str | None, options: Options) -> "PrometheusSettings":
+    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.kube.prometheus_settings import PrometheusSettings, check_url, check_window
+
+    if place == CONFIGURED:
+        file = None if options.config is None else read_configuration(options.config)
+        settings = None if file is None else file.configuration.demand.prometheus
+        if settings is None:
+            expected = f"demand.prometheus in the file of --config with it, or {_SCHEME}URL instead"
+            raise InputError("--measured", f"expected {expected}, got neither")
+    else:
+        try:
+            settings = PrometheusSettings(url=check_url(place.removeprefix(_SCHEME)))
+        except ValueError as error:
+            raise InputError("--measured", f"after {_SCHEME} {error}") from None
+    if window is None:
+        return settings
+    try:
+        return replace(settings, window=check_window(window))
+    except ValueError as error:
+        raise InputError("--window", str(error)) from None
+
+
+def _ask(settings: "PrometheusSettings") -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
+    """Raises InputError."""
+    from zoneward.cli.known_demand import ask_prometheus
+    from zoneward.client.prometheus import Prometheus
+    from zoneward.client.prometheus_traffic import read_traffic
+    from zoneward.kube.prometheus_settings import window_text
+    from zoneward.routing.rules import counted
+
+    found = ask_prometheus(read_traffic(Prometheus(settings)))
+    of_what = f"{counted(len(found.documents), 'node')} from {settings.server}, the last {window_text(settings.window)}"
+    return found.documents, [Note(f"measured traffic of {of_what}"), *map(Note, found.notes)]
+
+
+def _is_server(place: str) -> bool:
+    """Whether it is an address without a path: no document is there."""
+    return place.startswith(("http://", "https://")) and place.rstrip("/").count("/") == 2

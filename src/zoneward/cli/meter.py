@@ -1,0 +1,84 @@
+"""``zoneward meter``: connections and bytes to Services, counted on a node beside any proxy."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, log_options
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from zoneward.meter.meter_configuration import MeterConfiguration
+
+_OPTION_NAMES: Final = {"meter.dumpPeriod": "--dump-period", "meter.maxSeries": "--max-series"}
+
+
+@click.command("meter", options_metavar="--node NAME [OPTIONS]")
+@click.option("--node", required=True, metavar="NAME", help="The Node that the meter runs on.")
+@cluster_options
+@click.option(
+    "--enable-accounting",
+    is_flag=True,
+    default=None,
+    help="Have the kernel count bytes (net.netfilter.nf_conntrack_acct=1). It stays so after the meter ends."
+    " Without it, the meter changes nothing, and counts only connections where the kernel does not count bytes.",
+)
+@click.option(
+    "--dump-period",
+    metavar="DURATION",
+    help="How often to read the counters of connections that stay open. 30s by default.",
+)
+@click.option(
+    "--max-series",
+    type=int,
+    metavar="N",
+    help="The most series of zoneward_meter_connections_total: Services times pairs of zones. 20000 by default.",
+)
+@click.option(
+    "--listen",
+    metavar="[HOST]:PORT",
+    help="Serve /healthz, /readyz, /metrics and /measured there. 127.0.0.1:10274 by default.",
+)
+@log_options
+def command(*, node: str, **options: Any) -> int:
+    """Count connections and bytes to Services on a node, by the zones where they start and go, until SIGTERM or Ctrl-C.
+
+    It reads connection tracking, and works beside kube-proxy in any mode and beside Zoneward's proxy. It watches
+    Services, EndpointSlices and the Node, and writes nothing to the cluster. It needs root or CAP_NET_ADMIN in the
+    network namespace of the node.
+
+    \b
+    zoneward meter --node worker-a2
+    zoneward report --measured http://127.0.0.1:10274/measured
+    """
+    daemon = DaemonOptions.of(options)
+    settings = _settings(daemon)
+    module = import_program("zoneward.meter.meter_program", command="meter")
+    access, log = daemon.connect(settings.log_format)
+
+    from zoneward.daemon.program import run_program
+
+    async def work(stop: "asyncio.Event") -> None:
+        await module.MeterProgram(access, node=node, settings=settings, log=log).run(stop)
+
+    return run_program(work, name="meter", log=log, error_message=str)
+
+
+def _settings(options: DaemonOptions) -> "MeterConfiguration":
+    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.daemon.configuration_file import parse_listen_address
+    from zoneward.daemon.log import LogFormat
+    from zoneward.kube.durations import parse_duration
+    from zoneward.meter.meter_configuration import MeterConfiguration
+
+    settings = MeterConfiguration()
+    if options.config is not None:
+        settings = read_configuration(options.config).meter
+    parsers: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "dump_period": ("--dump-period", parse_duration),
+        "listen": ("--listen", parse_listen_address),
+        "log_format": ("--log-format", LogFormat),
+    }
+    return options.settings(settings, parsers=parsers, option_names=_OPTION_NAMES)

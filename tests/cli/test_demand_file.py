@@ -1,0 +1,176 @@
+"""``--demand FILE`` with figures of single Services: CSV, YAML, JSON, and what proxies and meters measured."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.cli.running import Commands
+
+A, B, C = "eu-central-1a", "eu-central-1b", "eu-central-1c"
+FIGURES: Final = {A: 700, B: 200, C: 100}
+SHARES: Final = {A: 0.7, B: 0.2, C: 0.1}
+
+
+def document(zone: str | None, services: list[Any], *, node: str = "", **more: Any) -> dict[str, Any]:
+    times = {"since": "2026-03-01T10:00:00Z", "until": "2026-03-01T11:00:00Z"}
+    head = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "MeasuredTraffic", "node": node or f"n-{zone}"}
+    return {**head, "zone": zone, **times, "services": services, **more}
+
+
+def traffic(number: int, service: str = "search", *, family: str = "IPv4", external: int = 0) -> dict[str, Any]:
+    to = {"zones": {A: number}, "external": {B: external}} if external else {"zones": {A: number}}
+    return {"namespace": "shop", "service": service, "addressType": family, **to}
+
+
+MEASURED: Final = [
+    document(A, [traffic(300), traffic(400, family="IPv6")]),
+    document(B, [traffic(200, external=5000)]),
+    document(C, [traffic(60)]),
+    document(C, [traffic(40)], node="other"),
+]
+FORMS: Final[Mapping[str, str | bytes]] = {
+    "d.csv": "namespace,service,zone,amount\n" + "".join(f"shop,search,{z},{n}\n" for z, n in FIGURES.items()),
+    "other.CSV": "Amount, ZONE ,service,namespace\n\n" + "".join(f"{n}, {z},search,shop\n" for z, n in FIGURES.items()),
+    "d.yaml": f"shop/search: {{{A}: 0.7, {B}: 0.2, {C}: 0.1}}\n",
+    "d.json": json.dumps({"shop/search": FIGURES, "shop/cart": {A: 0}}),
+    "measured.json": "\n".join(map(json.dumps, MEASURED)),
+    "measured.json.gz": gzip.compress(json.dumps({"kind": "List", "items": MEASURED}).encode()),
+}
+
+
+def decisions(zoneward: Commands, *arguments: str | Path) -> tuple[dict[str, Any], str]:
+    result = zoneward("plan", "--sample", "shop/search", "shop/catalog", "-o", "json", *arguments)
+    assert result.status == 0, result.err
+    return {each["service"]: each for each in json.loads(result.out)["decisions"]}, result.err
+
+
+def demand_of(decision: Mapping[str, Any]) -> dict[str, float]:
+    return {zone: each["demand"] for zone, each in decision["zones"].items()}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_file_has_figures_of_single_services(zoneward: Commands, tmp_path: Path, name: str) -> None:
+    file, content = tmp_path / name, FORMS[name]
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found, said = decisions(zoneward, "--demand", file)
+    usual, _ = decisions(zoneward)
+    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    assert found["catalog"] == usual["catalog"], "the others get theirs by CPU"
+    assert f"zoneward: demand of 1 of 16 Services from {file}; by CPU for the others\n" in said
+    told = f"zoneward: {file}: the amounts of 1 Service do not add up to 1, and count in proportion\n"
+    assert (told in said) == (name in ("d.csv", "other.CSV", "d.json"))
+    rule = next(each for each in found["search"]["rules"] if each["rule"] == "demand-figures")
+    assert rule["detail"] == f"by figures of this Service, traffic starts in {A} 70%, {B} 20%, {C} 10%"
+    assert all(each["rule"] != "demand-figures" for each in found["catalog"]["rules"])
+
+
+def test_a_directory_of_documents_is_one_source(zoneward: Commands, tmp_path: Path) -> None:
+    for number, each in enumerate(MEASURED):
+        (tmp_path / f"{number}.json").write_text(json.dumps(each))
+    found, _ = decisions(zoneward, "--demand", tmp_path)
+    assert demand_of(found["search"]) == pytest.approx(SHARES)
+
+
+def test_what_documents_do_not_tell_is_told(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    file.write_text("\n".join(map(json.dumps, [*MEASURED, document(None, [traffic(3)], complete=False)])))
+    found, said = decisions(zoneward, "--demand", file)
+    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    assert "zoneward: 3 connections from nodes without a zone count for nothing\n" in said
+    assert "zoneward: 1 node had no room for all counters\n" in said
+
+
+def test_the_configuration_names_a_file_beside_it(zoneward: Commands, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text(str(FORMS["d.csv"]))
+    (tmp_path / "zones.csv").write_text(f"{A},1\n{B},1\n")
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file = tmp_path / "c.yaml"
+    file.write_text(head + f"demand: {{source: file, file: d.csv, zones: {{{A}: 1}}}}\n")
+    found, said = decisions(zoneward, "--config", file)
+    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    assert found["catalog"]["zones"][A]["demand"] == 1, "the zones are for the others"
+    assert "; as it was set for the others\n" in said
+    file.write_text(head + "demand: {file: zones.csv}\n")
+    assert demand_of(decisions(zoneward, "--config", file)[0]["search"])[A] < 0.5, "it is not chosen"
+    chosen, _ = decisions(zoneward, "--config", file, "--demand", "file")
+    assert chosen["catalog"]["zones"][A]["demand"] == pytest.approx(0.5)
+    result = zoneward("plan", "--sample", "--demand", "file")
+    assert (result.status, result.err) == (
+        2,
+        "zoneward: --demand: expected demand.file in the file of --config with it, got none\n",
+    )
+
+
+def test_unknown_services_are_counted_and_skipped(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text(f"{FORMS['d.csv']!s}shop,gone,{A},5\nelsewhere,search,{A},5\n")
+    found, said = decisions(zoneward, "--demand", file)
+    assert demand_of(found["search"]) == pytest.approx(SHARES)
+    assert f"zoneward: {file}: 2 Services were skipped that are not in the cluster as it was read (" in said
+    assert "(elsewhere/search, shop/gone)\n" in said
+
+
+def test_a_zone_that_fails_sends_nothing(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text(str(FORMS["d.csv"]))
+    found, _ = decisions(zoneward, "--demand", file, "--without-zone", A)
+    assert {zone: each for zone, each in demand_of(found["search"]).items() if each} == pytest.approx(
+        {B: 2 / 3, C: 1 / 3}
+    )
+
+
+def test_every_command_that_decides_names_it(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text(str(FORMS["d.csv"]))
+    for command in (
+        ("plan", "shop/search"),
+        ("compare", "shop/search"),
+        ("explain", "shop/search"),
+        ("route", "shop/search", "--node", "worker-a1"),
+        ("check", "shop/search"),
+    ):
+        result = zoneward(*command, "--sample", "--demand", file)
+        assert f"zoneward: demand of 1 of 16 Services from {file}; by CPU for the others\n" in result.err
+        if command[0] == "plan":
+            assert "\nDemand of its own, by figures: 1 of 1 Service\n" in result.out
+        if command[0] == "explain":
+            assert f"yes demand-figures            by figures of this Service, traffic starts in {A} 70%" in result.out
+
+
+HEAD: Final = "namespace,service,zone,amount\n"
+BAD: Final[Mapping[tuple[str, str], str]] = {
+    ("d.csv", f"{HEAD}shop,search,{A}"): "line 2: expected namespace, service, zone, amount, got 'shop,search,",
+    ("d.csv", f"{HEAD}shop,,{A},1"): "line 2: expected a namespace, a service and a zone, got 'shop,,eu-central-1a,1'",
+    ("d.csv", f"{HEAD}s,c,{A},1\n\ns,c,{A},2"): "line 4: expected s/c in eu-central-1a once, got 's,c,eu-central-1a,2'",
+    ("d.csv", f"{HEAD}shop,search,{A},-1"): "line 2: expected a number from 0 to 1e+18, got -1.0",
+    ("d.csv", f"{HEAD}shop,search,{A},nan"): "line 2: expected a number from 0 to 1e+18, got nan",
+    ("d.csv", f"{HEAD}shop,search,{A},inf"): "line 2: expected a number from 0 to 1e+18, got inf",
+    ("d.csv", f"{HEAD}shop,search,{A},some"): "line 2: expected a number from 0 to 1e+18, got 'some'",
+    ("d.csv", HEAD): "expected an amount above 0 for a Service, got none",
+    ("d.csv", f"{HEAD}shop,search,{A},0"): "expected an amount above 0 for a Service, got none",
+    ("d.csv", f"{HEAD}shop,search,eu-central-1d,5"): "shop/search: expected zones of Nodes (eu-central-1a, eu-central-",
+    ("d.yaml", f"shop/search: {{{A}: -1}}"): "shop/search: eu-central-1a: expected a number from 0 to 1e+18, got -1",
+    ("d.yaml", f"shop/search: {{{A}: .nan}}"): "shop/search: eu-central-1a: expected a number from 0 to 1e+18, got",
+    ("d.yaml", f"shop/search: {{{A}: true}}"): "shop/search: eu-central-1a: expected a number from 0 to 1e+18, got",
+    ("d.yaml", f"shop/search: {{{A}: 1}}\n{B}: 1"): "expected NAMESPACE/SERVICE with an amount for each zone, got 'eu-",
+    ("d.yaml", f"shop/search: {{{A}: 1}}\na/b: 1"): "a/b: expected a map from zones to amounts, got 1",
+    ("d.yaml", "a/b/c: {x: 1}"): "expected NAMESPACE/SERVICE with an amount for each zone, got 'a/b/c'",
+    ("d.json", json.dumps(document(A, []))): "expected connections from a zone to a Service, got none",
+    ("d.json", json.dumps(document("nowhere", [traffic(1)]))): "shop/search: expected zones of Nodes (",
+    ("d.json", json.dumps(document(A, [traffic(-1)]))): "expected a document of kind MeasuredTraffic, got",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD, ids=BAD.get)
+def test_what_a_file_may_not_have_is_told_in_one_line(
+    zoneward: Commands, tmp_path: Path, case: tuple[str, str]
+) -> None:
+    file = tmp_path / case[0]
+    file.write_text(case[1] + "\n")
+    result = zoneward("plan", "--sample", "--demand", file)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {file}: {BAD[case]}")
+    assert result.err.count("\n") == 1

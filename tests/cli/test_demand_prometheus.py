@@ -1,0 +1,84 @@
+"""``--demand prometheus`` and ``--demand URL``: figures of a Prometheus decide; nothing else is asked for."""
+
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.cli.a_prometheus import Answers, a_prometheus
+from tests.cli.running import Commands
+
+A, B = "eu-central-1a", "eu-central-1b"
+
+
+def answering(*series: tuple[str, str, str, str]) -> AbstractContextManager[Answers]:
+    result = [
+        {"metric": {"namespace": namespace, "service": service, "zone": zone}, "value": [1, value]}
+        for namespace, service, zone, value in series
+    ]
+    return a_prometheus(lambda _: result)
+
+
+SEARCH: Final = (("shop", "search", A, "75"), ("shop", "search", B, "25"))
+
+
+def demand_of(zoneward: Commands, *arguments: str | Path) -> tuple[dict[str, float], str]:
+    result = zoneward("plan", "--sample", "shop/search", "-o", "json", *arguments)
+    assert result.status == 0, result.err
+    (decision,) = json.loads(result.out)["decisions"]
+    return {zone: each["demand"] for zone, each in decision["zones"].items() if each["demand"]}, result.err
+
+
+def test_a_prometheus_is_asked_once_and_named(zoneward: Commands) -> None:
+    with answering(*SEARCH) as server:
+        demand, said = demand_of(zoneward, "--demand", f"http://me:secret@127.0.0.1:{server.server_port}/")
+    assert demand == pytest.approx({A: 0.75, B: 0.25})
+    where = f"{server.url} (zoneward-meter, the last 1 h)"
+    assert f"zoneward: demand of 1 of 16 Services from {where}; by CPU for the others\n" in said
+    assert len(server.asked) == 1
+    assert "zoneward_meter_connections_total" in server.asked[0]
+
+
+def test_the_configuration_says_what_is_asked(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    with answering(*SEARCH) as server:
+        file.write_text(
+            "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndemand:\n  prometheus:\n"
+            f"    url: {server.url}\n    window: 10m\n    query: sum by (namespace, service, zone) (x[$window])\n"
+        )
+        usual, _ = demand_of(zoneward, "--config", file)
+        assert server.asked == [], "nobody asked for it"
+        demand, said = demand_of(zoneward, "--config", file, "--demand", "prometheus")
+    assert usual[A] < 0.5
+    assert demand[A] == pytest.approx(0.75)
+    assert server.asked == ["sum by (namespace, service, zone) (x[600s])"]
+    assert f"from {server.url} (a query of the configuration, the last 10 min); by CPU" in said
+
+
+def test_what_is_unknown_is_told_and_counts_for_nothing(zoneward: Commands) -> None:
+    with answering(*SEARCH, ("shop", "search", "gone", "9"), ("a", "b", A, "1"), ("shop", "cart", A, "NaN")) as server:
+        demand, said = demand_of(zoneward, "--demand", server.url, "-v")
+    assert demand == pytest.approx({A: 0.75, B: 0.25})
+    assert "zoneward: 1 series without a finite number counts for nothing\n" in said
+    assert "zoneward: figures of 1 zone without a Node count for nothing (gone)\n" in said
+    assert ": 1 Service was skipped that is not in the cluster as it was read (a/b)\n" in said
+
+
+def test_without_figures_nothing_is_decided(zoneward: Commands) -> None:
+    with answering() as server:
+        results = [zoneward("plan", "--sample", "--demand", server.url)]
+    results += [
+        zoneward("check", "--sample", "--demand", server.url),
+        zoneward("explain", "--sample", "shop/search", "--demand", "http://127.0.0.1:x"),
+        zoneward("plan", "--sample", "--demand", "prometheus"),
+    ]
+    for result, expected in zip(results, ("got no series", "no connection", "HOST", "demand.prometheus"), strict=True):
+        assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+        assert expected in result.err
+
+
+def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:
+    with answering(*SEARCH, ("a\x1b[2J", "b\n", f"{A}\x1b[1m", "1")) as server:
+        _, said = demand_of(zoneward, "--demand", server.url, "-v")
+    assert said.replace("\n", "").isprintable()

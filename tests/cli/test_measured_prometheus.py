@@ -1,0 +1,95 @@
+"""``--measured`` with a Prometheus: what it is asked for, what is told of it, and mistakes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.a_prometheus import a_prometheus
+from tests.cli.running import Commands
+from tests.cli.test_measured import serving
+
+A, B = "eu-central-1a", "eu-central-1b"
+
+
+def counted(node: str, service: str = "search") -> Callable[[str], list[dict[str, Any]]]:
+    """The answers of a Prometheus that scrapes the meter of one node, in a zone of the sample."""
+    scrape = {"job": "meter", "instance": "10.0.0.1:10274"}
+    route = {"namespace": "shop", "service": service, "address_type": "IPv4", "from_zone": A}
+    about: list[dict[str, Any]] = [
+        {"metric": {**scrape, "node": node, "zone": A, "figure": figure}, "value": [1e9, value]}
+        for figure, value in (("first", "999996400"), ("last", "1000000000"), ("number", "241"))
+    ]
+    connections: list[dict[str, Any]] = [
+        {"metric": {**scrape, **route, "to_zone": to}, "value": [1e9, value]} for to, value in ((A, "75"), (B, "25"))
+    ]
+
+    def answer(query: str) -> list[dict[str, Any]]:
+        return about if "_info" in query else connections if "zoneward_meter_connections" in query else []
+
+    return answer
+
+
+def test_what_it_counted_stands_beside_the_prediction(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    with a_prometheus(counted("worker-a1")) as server:
+        file.write_text(
+            "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+            f"demand: {{prometheus: {{url: {server.url}, window: 10m}}}}\n"
+        )
+        for place, window, seconds, said in (
+            ((f"prometheus+http://me:secret@127.0.0.1:{server.server_port}/"), (), 3600, "1 h"),
+            (f"prometheus+{server.url}", ("--window", "24h"), 86400, "24 h"),
+            ("prometheus", ("--config", file), 600, "10 min"),
+            ("prometheus", ("--config", file, "--window", "90s"), 90, "90 s"),
+        ):
+            done = zoneward("plan", "--sample", "shop/search", "-o", "json", "--measured", place, *window)
+            assert done.status == 0, done.err
+            assert json.loads(done.out)["decisions"][0]["measured"]["inZone"] == 0.75
+            assert f"zoneward: measured traffic of 1 node from {server.url}, the last {said}\n" in done.err
+            assert all(f"[{seconds}s" in query for query in server.asked)
+            server.asked.clear()
+
+
+def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:
+    with a_prometheus(counted("worker-a1\x1b[2J", "b\n\x1b[1m")) as server:
+        place = f"prometheus+{server.url}"
+        for command in ("plan", "report"):
+            done = zoneward(command, "--sample", "shop/search", "--measured", place, "-v")
+            assert (done.out + done.err).replace("\n", "").isprintable()
+    assert done.status == 2, "no node of it is one of the cluster"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("prometheus",), "--measured: expected demand.prometheus in the file of --config with it, or prometheus+URL"),
+        (("http://[1",), "expected an answer, got"),
+        (("prometheus+ftp://x",), "--measured: after prometheus+ expected http://HOST[:PORT] or https://HOST[:PORT]"),
+        (("prometheus+http://127.0.0.1:1",), "http://127.0.0.1:1: no connection: connect call failed"),
+        (
+            ("prometheus+http://127.0.0.1:1", "--window", "1s"),
+            "--window: expected a duration from 1m to 720h, got '1s'",
+        ),
+        (("prometheus+http://127.0.0.1:1", "--window", "day"), "--window: expected a duration"),
+        (
+            ("http://127.0.0.1:1", "--window", "1h"),
+            "--window: expected --measured prometheus or prometheus+URL with it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "explain", "report"])
+def test_a_mistake_is_told(zoneward: Commands, command: str, arguments: tuple[str, ...], expected: str) -> None:
+    done = zoneward(command, "--sample", "shop/search", "--measured", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert expected in done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_address_of_a_server_is_not_that_of_a_document(zoneward: Commands) -> None:
+    with serving(200, b"<html>") as url:
+        server = url.removesuffix("/measured")
+        done = zoneward("report", "--sample", "--measured", f"{server}/")
+        assert done.err.endswith(f"; a Prometheus is prometheus+{server}/\n")
+        assert "Prometheus" not in zoneward("report", "--sample", "--measured", url).err

@@ -1,0 +1,231 @@
+"""``zoneward report``: traffic between zones and its price, now and with each setting."""
+
+import csv
+import json
+from base64 import b64encode
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import pytest
+from tests.cli.live_cluster import Cluster
+from tests.cli.running import SAMPLE, Commands
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+BYTES: Final = EXAMPLES / "measured-bytes.jsonl"
+CONNECTIONS: Final = EXAMPLES / "measured.jsonl"
+FEW: Final = ("shop/search", "shop/inventory", "payments/api", "--only", "none,PreferSameZone,Balanced,local")
+PRICE: Final = ("--price-per-gb", "0.01USD")
+
+
+@pytest.fixture(scope="module")
+def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the plan of the sample cluster writes."""
+    from zoneward.cli.options import Options
+    from zoneward.cli.planned_services import plan_services
+    from zoneward.report.plan_json import to_json
+    from zoneward.report.slice_manifests import slices_document
+
+    file = tmp_path_factory.mktemp("slices") / "slices.json"
+    file.write_bytes(to_json(slices_document(plan_services(Options(sample=True, quiet=True)).plans)))
+    return file
+
+
+def document(zoneward: Commands, *arguments: str | Path, measured: Path = BYTES) -> dict[str, Any]:
+    done = zoneward("report", "-q", "-f", SAMPLE, "--measured", measured, *arguments, "-o", "json")
+    assert done.status == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def test_json_has_now_each_setting_and_what_it_saves(zoneward: Commands, slices: Path) -> None:
+    found = document(zoneward, "-f", slices, *FEW, *PRICE)
+    assert (found["currency"], found["charge"], found["measured"]["measuredNodes"]) == ("USD", "one", 22)
+    assert [each["service"] for each in found["services"]] == ["inventory", "search", "api"]
+    inventory = found["services"][0]
+    now = inventory["now"]["crossing"]
+    assert now["money"] == pytest.approx(now["gb"] / 100, abs=1e-5)
+    assert now["gb"] + sum(each["gb"] for each in found["flows"] if each["fromZone"] == each["toZone"]) > 0
+    same = next(each for each in inventory["settings"] if each["approach"] == "PreferSameZone")
+    assert same["crossing"]["gb"] == 0
+    assert same["saved"]["money"] == pytest.approx(now["money"])
+    assert same["overloads"]
+    assert same["maxOverload"] > 0.3
+    assert inventory["best"] == "Balanced"
+    assert found["total"]["now"]["gb"] == pytest.approx(
+        sum(each["now"]["crossing"]["gb"] for each in found["services"]), abs=1e-4
+    )
+    assert found["total"]["best"]["saved"]["money"] == pytest.approx(
+        sum(
+            setting["saved"]["money"]
+            for each in found["services"]
+            for setting in each["settings"]
+            if setting["approach"] == each["best"]
+        ),
+        abs=1e-4,
+    )
+    both = document(zoneward, "-f", slices, *FEW, *PRICE, "--charge", "both")
+    assert both["total"]["now"]["money"] == pytest.approx(2 * found["total"]["now"]["money"])
+
+
+def test_a_node_that_ignores_hints_is_named(zoneward: Commands, slices: Path) -> None:
+    found = document(zoneward, "-f", slices, *FEW)
+    (node,) = found["deviatingNodes"]
+    assert (node["node"], node["zone"]) == ("worker-b2", "eu-central-1b")
+    assert {each["service"] for each in node["services"]} == {"search", "api"}
+    search = next(each for each in found["services"] if each["service"] == "search")
+    assert [each["node"] for each in search["nodes"] if each["deviates"]] == ["worker-b2"]
+    assert search["now"]["inZone"] < search["now"]["predictedInZone"]
+    lines = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW).out
+    assert "worker-b2 does not do what is predicted: payments/api 34% in its zone, predicted 100%; shop/search" in lines
+    assert "not so on 1 node" in lines
+
+
+def test_prices_of_pairs_come_from_the_configuration(zoneward: Commands, tmp_path: Path, slices: Path) -> None:
+    file = tmp_path / "zoneward.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(
+        f"{head}prices: {{perGB: 0.01USD, charge: both, regions: {{eu-central-1: {{eu-central-1: 0USD}}}}}}\n"
+    )
+    found = document(zoneward, "-f", slices, *FEW, "--config", file)
+    assert (found["charge"], found["total"]["now"]["money"]) == ("both", 0)
+    assert found["total"]["now"]["gb"] > 0
+    for prices, expected in (
+        ("{zones: {eu-central-1a: {eu-central-1x: 1USD}}}", "zoneward.yaml: prices.zones: expected zones of Nodes"),
+        ("{regions: {eu-central-1: {us: 1USD}}}", "prices.regions: expected regions of Nodes (eu-central-1), got 'us'"),
+        ("{perGB: 0.01}", "zoneward.yaml: prices.perGB: expected a price and its currency, such as 0.01USD"),
+        ("{perGB: -1USD}", "prices.perGB: expected a price of at least 0"),
+    ):
+        file.write_text(f"{head}prices: {prices}\n")
+        done = zoneward("report", "-f", SAMPLE, "--measured", BYTES, "--config", file)
+        assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+        assert expected in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--price-per-gb", "0.01"), "--price-per-gb: expected a price and its currency, such as 0.01USD, got '0.01'"),
+        (("--price-per-gb", "-0.01USD"), "--price-per-gb: expected a price of at least 0, got '-0.01USD'"),
+        (("--price-per-gb", "0.01\x1b[31mUSD"), "--price-per-gb: expected"),
+        (("--charge", "twice"), "Invalid value for '--charge'"),
+        (("--only", "locl"), "did you mean 'local'"),
+        (("--without-zone", "eu-central-1a"), "--without-zone: expected a cluster as it is"),
+        (("-o", "yaml"), "Invalid value for '-o'"),
+    ],
+)
+def test_a_mistake_is_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
+    done = zoneward("report", "-f", SAMPLE, "--measured", BYTES, *arguments)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert expected in done.err
+    assert "\x1b" not in done.err
+
+
+def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: Path) -> None:
+    assert "Missing option '--measured'" in zoneward("report", "-f", SAMPLE).err
+    other = tmp_path / "other.json"
+    other.write_bytes(CONNECTIONS.read_bytes().splitlines()[0].replace(b"worker-a1", b"elsewhere"))
+    done = zoneward("report", "-f", SAMPLE, "--measured", other)
+    assert (done.status, done.out) == (2, "")
+    assert "expected documents of Nodes of this cluster, got none: elsewhere is no Node of it" in done.err
+    other.write_bytes(CONNECTIONS.read_bytes().splitlines()[0].replace(b"18230", b"1" + b"0" * 400))
+    done = zoneward("report", "-f", SAMPLE, "--measured", other)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "expected a document of kind MeasuredTraffic, got" in done.err
+
+
+def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None:
+    found = document(zoneward, *PRICE, measured=CONNECTIONS)
+    assert found["currency"] is None
+    assert found["total"]["now"].keys() >= {"gb", "money", "share"}
+    assert (found["total"]["now"]["gb"], found["total"]["now"]["money"]) == (None, None)
+    assert found["total"]["now"]["share"] == pytest.approx(4402 / 27537, abs=1e-6)
+    assert found["measured"]["missingZones"] == ["eu-central-1c"]
+    done = zoneward("report", "-f", SAMPLE, "--measured", CONNECTIONS, *PRICE)
+    assert "No document has bytes: shares of connections, and no money." in done.out
+    assert "CROSS" in done.out
+    assert "Nothing is measured of eu-central-1c" in done.out
+    assert "14 Services without measured traffic left out" in done.err
+
+
+def test_services_that_the_cluster_does_not_have_are_counted_and_left_out(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "measured.json"
+    file.write_bytes(CONNECTIONS.read_bytes().replace(b'"service": "images"', b'"service": "gone"'))
+    done = zoneward("report", "-f", SAMPLE, "--measured", file, "-o", "csv")
+    assert "1 measured Service not in the input, and left out: shop/gone" in done.err
+    assert {row["service"] for row in csv.DictReader(StringIO(done.out))} == {"search"}
+
+
+def test_csv_has_a_line_for_now_and_one_for_each_setting(zoneward: Commands, slices: Path) -> None:
+    arguments = ("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE)
+    rows = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv").out)))
+    assert [row["approach"] for row in rows[:5]] == ["now", "none", "Balanced", "PreferSameZone", "local"]
+    assert [row["service"] for row in rows[::5]] == ["search", "inventory", "api"]
+    inventory = document(zoneward, "-f", slices, *FEW, *PRICE)["services"][0]
+    row = rows[5 + 2]
+    setting = inventory["settings"][1]
+    assert (float(row["savedMoney"]), row["best"], row["currency"]) == (setting["saved"]["money"], "true", "USD")
+    top = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv", "--top", "1").out)))
+    assert {row["service"] for row in top} == {"inventory"}
+
+
+def test_the_table_fits_80_columns_with_totals_first(
+    zoneward: Commands, slices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoneward.cli.report.table_width", lambda: 80)
+    out = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "--top", "2").out
+    assert max(map(len, out.splitlines())) <= 80
+    lines = out.splitlines()
+    assert next(line for line in lines if line.startswith("TOTAL")).split()[1] == "now"
+    assert "2 of 3 Services are shown; --top 0 shows all." in lines
+    assert "payments/api" not in "\n".join(line for line in lines if not line.startswith("worker-b2"))
+
+
+def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zoneward: Commands, slices: Path) -> None:
+    page = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "-o", "html").out
+    root = ElementTree.fromstring(page)
+    assert "".join(next(root.iter("strong")).itertext()) == "shop/inventory"
+    assert len(list(root.iter("script"))) == 1
+    (policy,) = (each.get("content", "") for each in root.iter("meta") if each.get("http-equiv"))
+    script = next(root.iter("script")).text or ""
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert policy.endswith(f"; script-src 'sha256-{digest}'")
+    assert "worker-b2" in page
+
+
+def test_what_a_document_says_steers_no_terminal(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "measured.json"
+    hostile = json.dumps("x\x1b[31m\u202e\n=").strip('"').encode()
+    text = CONNECTIONS.read_bytes().replace(b"worker-b1", hostile).replace(b'"eu-central-1b"', b'"' + hostile + b'"')
+    file.write_bytes(text.replace(b'"service": "images"', b'"service": "' + hostile + b'"'))
+    for output in ("table", "csv", "html"):
+        done = zoneward("report", "-f", SAMPLE, "--measured", file, "-o", output, "--color", "never")
+        assert done.status == 0, done.err
+        assert "\x1b" not in done.out
+        if output != "html":
+            assert all(each.isprintable() for line in (done.out + done.err).split("\n") for each in line)
+
+
+def test_a_live_cluster_is_reported_as_others_are(zoneward: Commands, cluster: Cluster) -> None:
+    assert cluster.kubeconfig
+    done = zoneward("report", "-A", "-q", "--measured", BYTES, *PRICE, "--only", "none", "-o", "json")
+    assert done.status == 0, done.err
+    live, file = json.loads(done.out), document(zoneward, *PRICE, "--only", "none")
+    assert live["total"]["services"] == 8
+    assert live["total"]["now"] == file["total"]["now"]
+
+
+def test_the_example_is_what_its_maker_makes() -> None:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("measure", EXAMPLES / "sample" / "measure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    import msgspec
+
+    made = b"".join(msgspec.json.encode(each) + b"\n" for each in maker.documents())
+    assert made == BYTES.read_bytes()
