@@ -20,6 +20,8 @@ MODES: Final = ("take-over", "only-marked")
 """Of the controller."""
 PROXY_MODES: Final = ("proxy/beside-kube-proxy", "proxy/instead-of-kube-proxy")
 """Of the nodes' proxies."""
+METER_MODES: Final = ("meter/base", "meter/with-accounting")
+"""Of the nodes' meters."""
 NAMESPACES: Final = "namespaces"
 """The folder of what neither of them deletes with itself."""
 _KEYS: Final = {"apiVersion", "kind", "resources", "patches"}
@@ -44,7 +46,7 @@ def namespace_of(mode: str) -> Object:
 
 def pod(mode: str) -> Object:
     """The template of the Pods."""
-    return dict(the("DaemonSet" if mode in PROXY_MODES else "Deployment", mode)["spec"]["template"])
+    return dict(the("Deployment" if mode in MODES else "DaemonSet", mode)["spec"]["template"])
 
 
 def container(mode: str) -> Object:
@@ -52,8 +54,9 @@ def container(mode: str) -> Object:
     return dict(found)
 
 
-def invoked(name: str, args: list[str]) -> dict[str, Any]:
-    """The options of a command as it reads them."""
+def invoked(mode: str) -> dict[str, Any]:
+    """The options of the container's command, which its first argument names, as it reads them."""
+    name, *args = container(mode)["args"]
     with click.Context(cli) as context:
         command = cli.get_command(context, name)
         assert command is not None

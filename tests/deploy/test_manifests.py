@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import distribution
+from itertools import combinations
 
 import pytest
 import yaml
@@ -12,12 +13,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.deploy.manifests import (
     DEPLOY,
+    METER_MODES,
     MODES,
     NAMESPACES,
     PROXY_MODES,
     ROOT,
     Object,
     container,
+    granted,
     invoked,
     manifests,
     namespace_of,
@@ -29,28 +32,37 @@ import zoneward
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
 from zoneward.kube.proxy_lease import proxy_lease_name
+from zoneward.meter.accounting import ACCOUNTING_SYSCTL
+from zoneward.meter.meter_configuration import DEFAULT_PORT as METER_PORT
+from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_configuration
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import Configuration, configuration_from
 
-ALL = (*MODES, *PROXY_MODES)
+NODE_MODES = (*PROXY_MODES, *METER_MODES)
+ALL = (*MODES, *NODE_MODES)
 KINDS = {"ServiceAccount", "ConfigMap", "NetworkPolicy", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 CONTROLLER_KINDS = KINDS | {"Deployment", "PodDisruptionBudget"}
 PROXY_KINDS = KINDS | {"DaemonSet", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+METER_KINDS = KINDS - {"Role", "RoleBinding"} | {"DaemonSet"}
 WIDE = {"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 
+def program(mode: str) -> str:
+    return "controller" if mode in MODES else mode.partition("/")[0]
+
+
 def label(mode: str) -> dict[str, str]:
-    return {"app.kubernetes.io/name": "zoneward-proxy" if mode in PROXY_MODES else "zoneward-controller"}
+    return {"app.kubernetes.io/name": f"zoneward-{program(mode)}"}
 
 
 @pytest.mark.parametrize("mode", ALL)
 def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
-    found, is_proxy = manifests(mode), mode in PROXY_MODES
-    assert {each["kind"] for each in found} == (PROXY_KINDS if is_proxy else CONTROLLER_KINDS)
+    found, kinds = manifests(mode), {"controller": CONTROLLER_KINDS, "proxy": PROXY_KINDS, "meter": METER_KINDS}
+    assert {each["kind"] for each in found} == kinds[program(mode)]
     assert len({identity(each) for each in found}) == len(found)
     for each in found:
         assert each["metadata"]["labels"].items() >= label(mode).items(), each["metadata"]["name"]
-    for folder in (DEPLOY / ("proxy/base" if is_proxy else "base"), DEPLOY / mode):
+    for folder in (DEPLOY / ("base" if mode in MODES else f"{program(mode)}/base"), DEPLOY / mode):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
         listed = {name for name in said if (folder / name).is_file()}
         assert {path.name for path in folder.iterdir()} == listed | {"kustomization.yaml"}
@@ -74,7 +86,7 @@ def test_what_is_named_exists(mode: str) -> None:
     template = pod(mode)
     assert template["spec"]["serviceAccountName"] == account
     selectors = [the("NetworkPolicy", mode)["spec"]["podSelector"]]
-    if mode in PROXY_MODES:
+    if mode in NODE_MODES:
         selectors.append(the("DaemonSet", mode)["spec"]["selector"])
     else:
         selectors += [the(kind, mode)["spec"]["selector"] for kind in ("Deployment", "PodDisruptionBudget")]
@@ -86,18 +98,18 @@ def test_what_is_named_exists(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ALL)
 def test_a_pod_has_no_more_power_than_it_needs(mode: str) -> None:
-    spec, security, is_proxy = pod(mode)["spec"], dict(container(mode)["securityContext"]), mode in PROXY_MODES
+    spec, security, on_node = pod(mode)["spec"], dict(container(mode)["securityContext"]), mode in NODE_MODES
     assert security.pop("privileged", False) is False
     assert security == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]} | ({"add": ["NET_ADMIN"]} if is_proxy else {}),
+        "capabilities": {"drop": ["ALL"]} | ({"add": ["NET_ADMIN"]} if on_node else {}),
     }
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert {"hostNetwork", "hostPID", "hostIPC"} & spec.keys() == ({"hostNetwork"} if is_proxy else set())
+    assert {"hostNetwork", "hostPID", "hostIPC"} & spec.keys() == ({"hostNetwork"} if on_node else set())
     assert [each.keys() - {"name"} for each in spec["volumes"]] == [{"configMap"}]
     assert all(each["readOnly"] for each in container(mode)["volumeMounts"])
-    if not is_proxy:
+    if not on_node:
         assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"] > 0) == (True, True)
         assert namespace_of(mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
@@ -111,18 +123,16 @@ def test_others_reach_the_named_port_alone(mode: str) -> None:
     (port,) = rule["ports"]
     assert port["port"] == ("healthz" if mode in PROXY_MODES else "status")
     assert port["port"] in {each["name"] for each in container(mode)["ports"]}
-    assert ("from" in rule) == (mode in MODES)
+    assert ("from" in rule) == (mode not in PROXY_MODES)
 
 
 def test_who_deletes_one_folder_leaves_the_namespaces_and_what_the_other_needs() -> None:
-    every = {mode: {identity(each) for each in manifests(mode)} for mode in (*MODES, *PROXY_MODES, NAMESPACES)}
-    used = {namespace for mode in (*MODES, *PROXY_MODES) for _, namespace, _ in every[mode] if namespace}
+    every = {mode: {identity(each) for each in manifests(mode)} for mode in (*ALL, NAMESPACES)}
+    used = {namespace for mode in ALL for _, namespace, _ in every[mode] if namespace}
     assert {name for kind, _, name in every[NAMESPACES]} == used
     assert {kind for kind, _, _ in every[NAMESPACES]} == {"Namespace"}
-    for mode in MODES:
-        for proxy_mode in PROXY_MODES:
-            assert not every[mode] & every[proxy_mode]
-            assert not (every[mode] | every[proxy_mode]) & every[NAMESPACES]
+    for mode, other in combinations((*ALL, NAMESPACES), 2):
+        assert program(mode) == program(other) or not every[mode] & every[other]
 
 
 def identity(thing: Object) -> tuple[str, str, str]:
@@ -143,7 +153,7 @@ def test_one_replica_is_always_left_and_has_time_to_finish_its_writes(mode: str)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode: str) -> None:
     given = container(mode)
-    params = invoked("controller", given["args"])
+    params = invoked(mode)
     assert f"--{mode}" in given["args"]
     assert sum(f"--{each}" in given["args"] for each in MODES) == 1
     (port,) = given["ports"]
@@ -158,8 +168,7 @@ def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode:
 @pytest.mark.parametrize("mode", PROXY_MODES)
 def test_the_command_knows_the_arguments_of_a_proxy(mode: str) -> None:
     given = container(mode)
-    assert given["command"] == ["zoneward", "proxy"]
-    params = invoked("proxy", given["args"])
+    params = invoked(mode)
     (env,) = given["env"]
     assert env == {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     assert params["node"] == "$(NODE_NAME)"
@@ -175,8 +184,31 @@ def test_the_command_knows_the_arguments_of_a_proxy(mode: str) -> None:
         assert given[probe]["httpGet"] == {"host": "127.0.0.1", "path": path, "port": port}
 
 
+@pytest.mark.parametrize("mode", METER_MODES)
+def test_the_command_knows_the_arguments_of_a_meter(mode: str) -> None:
+    given = container(mode)
+    params = invoked(mode)
+    assert (params["node"], params["listen"]) == ("$(NODE_NAME)", f"127.0.0.1:{METER_PORT}")
+    assert given["ports"] == [{"name": "status", "containerPort": METER_PORT}]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert given[probe]["httpGet"] == {"host": "127.0.0.1", "path": path, "port": "status"}
+
+
+def test_only_the_container_that_ends_before_a_meter_starts_may_change_settings_of_the_node() -> None:
+    plain, accounting = (pod(mode)["spec"].get("initContainers", []) for mode in METER_MODES)
+    assert not plain
+    (only,) = accounting
+    assert only["command"][-1].endswith(ACCOUNTING_SYSCTL.replace(".", "/"))
+    assert only["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert only["image"] == container(METER_MODES[0])["image"]
+
+
+def test_a_meter_writes_nothing_to_the_api() -> None:
+    assert {verb for _, _, verb in granted(METER_MODES[0])} == {"list", "watch"}
+
+
 def test_a_proxy_serves_labelled_services_beside_kube_proxy_or_all_in_its_place() -> None:
-    beside, instead = (invoked("proxy", container(mode)["args"]) for mode in PROXY_MODES)
+    beside, instead = (invoked(mode) for mode in PROXY_MODES)
     assert beside["proxy_name"] == "zoneward"
     assert beside["healthz_listen"] != f":{HEALTHZ_PORT}"
     assert (instead["proxy_name"], instead["healthz_listen"]) == (None, f":{HEALTHZ_PORT}")
@@ -210,6 +242,14 @@ def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str)
     document = yaml.safe_load(the("ConfigMap", mode)["data"][name])
     assert configuration_from(document) == Configuration()
     assert read_proxy_configuration(document.get("proxy", {})) == ProxyConfiguration()
+    assert read_meter_configuration(document.get("meter", {})) == MeterConfiguration()
+
+
+def test_the_chart_is_of_this_version_and_names_the_image_of_the_manifests() -> None:
+    """`e2e/test_helm.py` compares what it makes."""
+    chart, values = (yaml.safe_load((DEPLOY / "helm" / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
+    assert chart["version"] == chart["appVersion"] == zoneward.__version__
+    assert {f"{values['image']['repository']}:{chart['appVersion']}"} == {container(mode)["image"] for mode in ALL}
 
 
 # --- the image --------------------------------------------------------------------------------------------------------
@@ -226,7 +266,7 @@ def test_the_image_is_of_this_version_and_has_what_it_needs(mode: str) -> None:
     assert container(mode)["image"] == f"zoneward:{zoneward.__version__}"
     text = (DEPLOY / "Dockerfile").read_text()
     assert f"--tag zoneward:{zoneward.__version__}" in text
-    assert re.search(r"^RUN apt-get .* libnftables1 ", text, re.MULTILINE)
+    assert any("apt-get install" in rest and " libnftables1 " in rest for word, rest in instructions() if word == "RUN")
     sent = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
     copies = (rest for word, rest in instructions() if word == "COPY" and not rest.startswith("--from"))
     copied = {name for rest in copies for name in rest.split()[:-1]}
@@ -249,20 +289,24 @@ def test_each_installation_of_the_image_is_hashed_or_brings_nothing_with_it() ->
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+BASE, EXTRAS = PROJECT["project"]["dependencies"], PROJECT["project"]["optional-dependencies"]
 NEEDED = {
-    "requirements.txt": PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["controller"],
-    "build-requirements.txt": PROJECT["build-system"]["requires"],
+    "deploy/requirements.txt": BASE + EXTRAS["controller"],
+    "deploy/build-requirements.txt": PROJECT["build-system"]["requires"],
+    "release/constraints.txt": BASE + [each for extra in EXTRAS.values() for each in extra],
 }
 
 
 @pytest.mark.parametrize("file", NEEDED)
 def test_hashed_requirements_are_all_that_is_needed_in_the_pinned_versions_and_nothing_else(file: str) -> None:
     """On every Python that the project is for; ``deploy/make_requirements.py`` writes them."""
-    text = re.sub(r"\\\n\s*", "", (DEPLOY / file).read_text())
-    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    text = re.sub(r"\\\n\s*", "", (ROOT / file).read_text())
+    # Some packages are for some versions of Python, and have a marker after a semicolon.
+    lines = [re.sub(r" ; [^-]+(?= --hash)", "", line).split() for line in text.splitlines() if not line.startswith("#")]
     versions = dict(line[0].split("==") for line in lines)
-    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-    assert {name: pinned.get(name) for name in versions} == versions
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in constraints if "==" in line)
+    assert {canonicalize_name(name): version for name, version in pinned.items()}.items() >= versions.items()
     for _, *hashes in lines:
         assert hashes
         assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
@@ -285,15 +329,24 @@ def closure(requirements: Iterable[str], *, python: str) -> set[str]:
     return found
 
 
+def test_the_image_says_what_it_is_as_the_project_does() -> None:
+    (labels,) = (rest for word, rest in instructions() if word == "LABEL")
+    said = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', labels))
+    project = PROJECT["project"]
+    assert said == {"title": project["name"], "description": project["description"], "licenses": project["license"]}
+
+
 def test_the_image_is_run_as_the_manifests_say() -> None:
     given = dict(instructions())
     spec = pod("take-over")["spec"]["securityContext"]
     assert given["USER"] == f"{spec['runAsUser']}:{spec['runAsGroup']}"
     assert given["EXPOSE"] == str(ControllerConfiguration().listen.port)
-    assert given["ENTRYPOINT"] == '["zoneward", "controller"]'
-    arguments = dict(rest.split("=", 1) for word, rest in instructions() if word == "ARG")
-    # One argument names the base of both stages, so that it can be a digest.
-    assert arguments["BASE"] == "python:${PYTHON}-slim"
-    assert [rest.split()[0] for word, rest in instructions() if word == "FROM"] == ["${BASE}"] * 2
+    # The manifests and `docker run` alike name a command first.
+    assert given["ENTRYPOINT"] == '["zoneward"]'
+    assert all("command" not in container(mode) and container(mode)["args"][0] == program(mode) for mode in ALL)
+    arguments = dict(rest.split("=", 1) for word, rest in instructions() if word == "ARG" and "=" in rest)
+    # One argument names the base of both stages, if nobody says otherwise, so that it can be a digest.
+    assert (arguments["BASE"], arguments["BUILD_BASE"]) == ("python:${PYTHON}-slim", "${BASE}")
+    assert [rest.split()[0] for word, rest in instructions() if word == "FROM"] == ["${BUILD_BASE}", "${BASE}"]
     version = arguments["PYTHON"]
     assert f'"Programming Language :: Python :: {version}"' in (ROOT / "pyproject.toml").read_text()

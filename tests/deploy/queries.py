@@ -1,0 +1,48 @@
+"""What the dashboards and rules of ``deploy/`` ask Prometheus for."""
+
+import json
+import re
+from typing import Any, Final
+
+import yaml
+from tests.deploy.manifests import DEPLOY
+
+Object = dict[str, Any]
+RULES: Final = (DEPLOY / "rules.yaml", DEPLOY / "alerts.yaml")
+_METRIC: Final = re.compile(
+    r"\b(up|(?:zoneward|endpoint_slice_controller|kubeproxy|process)[:_][\w:]+)(?:\{((?:\"[^\"]*\"|[^}\"])*)\})?"
+)
+
+
+def dashboards() -> dict[str, Object]:
+    """By the name of the file."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted((DEPLOY / "grafana").glob("*.json"))}
+
+
+def panels(dashboard: Object) -> list[Object]:
+    """Without the titles of rows."""
+    return [each for each in dashboard["panels"] if each["type"] != "row"]
+
+
+def queries(dashboard: Object) -> list[str]:
+    """Of its panels."""
+    return [target["expr"] for panel in panels(dashboard) for target in panel["targets"]]
+
+
+def variables(dashboard: Object) -> list[Object]:
+    """Those with values that come from Prometheus."""
+    return [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
+
+
+def rules() -> list[Object]:
+    """All that record a series, and all alerts."""
+    return [rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+
+
+def metrics_of(expr: str) -> dict[str, set[str]]:
+    """The metrics that an expression selects, as programs declare them, and the labels that it selects them by."""
+    found: dict[str, set[str]] = {}
+    for name, selector in _METRIC.findall(expr):
+        labels = re.findall(r"(\w+)\s*[=!]~?\"", re.sub(r'"[^"]*"', '""', selector))
+        found.setdefault(name.removesuffix("_bucket"), set()).update(labels)
+    return found

@@ -1,0 +1,106 @@
+"""Dashboards are what their program writes, and they and the recording rules ask for metrics that exist."""
+
+import itertools
+import json
+import re
+from typing import Final
+
+import pytest
+from deploy.make_dashboards import FOLDER
+from deploy.make_dashboards import dashboards as written
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from tests.deploy.manifests import ROOT
+from tests.deploy.queries import dashboards, metrics_of, panels, queries, rules, variables
+
+PAGE: Final = (ROOT / "docs" / "dashboards.md").read_text()
+ADDED: Final = {"cluster", "instance", "job"}
+"""Labels that Prometheus adds."""
+
+
+def known() -> dict[str, set[str]]:
+    """Metrics with their labels: those that programs have, by the tables that other tests compare with them, those of
+    every process, and those that rules record."""
+    text = (ROOT / "docs" / "metrics-and-events.md").read_text()
+    found: dict[str, set[str]] = {
+        name: set(re.findall(r"`(\w+)`", labels))
+        for name, labels in re.findall(r"^\| `(\w+)` (?:counter|gauge|histogram) \|([^|]*)\|", text, re.MULTILINE)
+    }
+    found["zoneward_meter_bytes_total"] = {*found["zoneward_meter_connections_total"], "direction"}
+    found |= {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set(), "up": set()}
+    route = {"namespace", "service", "from_zone", "to_zone"}
+    return found | dict.fromkeys(recorded(), route)
+
+
+def recorded() -> list[str]:
+    return [rule["record"] for rule in rules() if "record" in rule]
+
+
+def test_the_files_are_what_the_program_writes() -> None:
+    assert {path.name: path.read_text() for path in FOLDER.iterdir()} == written()
+
+
+def test_the_sdk_of_grafana_reads_the_files_and_loses_nothing() -> None:
+    register_default_plugins()
+    for path in FOLDER.iterdir():
+        read = Dashboard.from_json(json.loads(path.read_text()))
+        assert json.loads(JSONEncoder().encode(read)) == json.loads(path.read_text()), path.name
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_every_query_asks_for_metrics_and_labels_that_exist(name: str) -> None:
+    dashboard, metrics = dashboards()[name], known()
+    asked = queries(dashboard) + [re.sub(r"^label_values\(", "", each["query"]) for each in variables(dashboard)]
+    for expr in asked:
+        found = metrics_of(expr)
+        assert found or "__name__=~" in expr, expr
+        for metric, labels in found.items():
+            assert labels <= metrics[metric] | ADDED, (expr, metric)
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_lines_are_called_by_labels_that_their_series_have(name: str) -> None:
+    metrics = known()
+    for target in (target for panel in panels(dashboards()[name]) for target in panel["targets"]):
+        labels = {"le", *ADDED}.union(*(metrics[each] for each in metrics_of(target["expr"])))
+        grouped = re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", target["expr"])
+        kept = {label for each in grouped for label in each.split(", ")}
+        assert kept <= labels, target
+        assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= (kept or labels), target
+
+
+def test_rules_ask_for_metrics_and_labels_that_exist() -> None:
+    metrics = known()
+    for rule in rules():
+        for metric, labels in metrics_of(rule["expr"]).items():
+            assert labels <= metrics[metric] | ADDED, (rule, metric)
+
+
+def test_every_recorded_series_has_one_rule_a_reader_and_a_row_that_explains_it() -> None:
+    names = recorded()
+    read = {metric for each in dashboards().values() for expr in queries(each) for metric in metrics_of(expr)}
+    read |= {metric for rule in rules() for metric in metrics_of(rule["expr"])}
+    assert set(names) <= read
+    assert re.findall(r"^\| `(zoneward:\S+)` \|", PAGE, re.MULTILINE) == names
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_a_dashboard_says_what_each_panel_shows_and_has_its_own_place_for_it(name: str) -> None:
+    dashboard = dashboards()[name]
+    assert dashboard["uid"] == f"zoneward-{name}"
+    assert f"`{name}.json`" in PAGE
+    names = {each["name"] for each in dashboard["templating"]["list"]}
+    for each in (*variables(dashboard), *panels(dashboard)):
+        assert each["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    for panel in panels(dashboard):
+        assert panel["title"], panel
+        assert panel["description"].endswith("."), panel["title"]
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
+        assert set(re.findall(r"\$(\w+)", str(panel["targets"]))) <= {*names, "__rate_interval"}
+    ids = [each["id"] for each in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    for one, other in itertools.combinations((each["gridPos"] for each in dashboard["panels"]), 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+    assert all(each["gridPos"]["x"] + each["gridPos"]["w"] <= 24 for each in dashboard["panels"])
