@@ -1,0 +1,88 @@
+"""``python -m cluster``: a real cluster on this machine. `cluster/README.md` has what it is made of."""
+
+import os
+import signal
+import sys
+from subprocess import SubprocessError
+
+import click
+from cluster.box import BoxError
+from cluster.conformance import COMMANDS, DOCUMENT, run
+from cluster.disruptions import DISRUPTIONS
+from cluster.lifecycle import KUBECTL, SIGNALS, open_cluster, start_cluster, stop_cluster
+from cluster.machine import MachineError, check_root
+from cluster.parts import Mode
+from e2e.processes import ProcessError
+from e2e.programs import ProgramsError
+
+from cluster import bench as bench_disruptions
+
+_MODE = click.argument("mode", type=click.Choice([mode.value for mode in Mode]), default=Mode.BUILT_IN.value)
+
+
+@click.group()
+def main() -> None:
+    """Six kubelets with containerd in three zones, on this machine, as root."""
+
+
+@main.command()
+@_MODE
+def up(mode: str) -> None:
+    """Start it, with the built-in parts or with Zoneward's: until `down`."""
+    start_cluster(Mode(mode), environment=os.environ)
+    click.echo(f"kubectl for this cluster:  {KUBECTL} get nodes")
+
+
+@main.command()
+def down() -> None:
+    """End it and remove all that it left, also what an interrupted start left."""
+    check_root()
+    stop_cluster()
+
+
+@main.command("mode")
+@_MODE
+def change(mode: str) -> None:
+    """Change who writes slices and who programs the nodes, while the cluster runs."""
+    open_cluster(environment=os.environ).parts.start(Mode(mode))
+
+
+@main.command()
+@click.argument("selection", type=click.Choice(list(COMMANDS)))
+def conformance(selection: str) -> None:
+    """Run tests of Kubernetes on a cluster of their own, with the built-in parts and with ours, and compare."""
+    if lines := run(selection):
+        raise click.ClickException("\n".join(["these pass with the built-in parts only:", *lines]))
+    click.echo(f"every test that passes with the built-in parts passes with ours: {DOCUMENT}")
+
+
+@main.command()
+@click.argument("disruptions", nargs=-1, type=click.Choice(list(DISRUPTIONS)))
+@click.option("--runs", type=click.IntRange(min=1), default=bench_disruptions.RUNS, show_default=True)
+@click.option("--resume", is_flag=True, help="Keep the runs of a call that was interrupted.")
+def bench(disruptions: tuple[str, ...], runs: int, resume: bool) -> None:
+    """Count connections that fail while a cluster of its own changes: with the built-in parts, and with ours."""
+    if lines := bench_disruptions.run(disruptions, runs=runs, resume=resume):
+        raise click.ClickException("\n".join(["more than wanted:", *lines]))
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+if __name__ == "__main__":
+    for each in SIGNALS:
+        signal.signal(each, _interrupt)
+    try:
+        main(standalone_mode=False)
+    except (MachineError, ProgramsError) as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+    except (BoxError, ProcessError, SubprocessError, TimeoutError) as error:
+        click.echo(error, err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)

@@ -1,0 +1,171 @@
+"""How many connections fail while a cluster changes, with the built-in parts and with ours, as a table in the docs.
+
+Both in turns, several runs each, for Pods that exit at once when they are told to and for Pods that serve a little
+longer. Each run is a line of JSON as soon as it is done, so that an interruption loses one run.
+"""
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import click
+from cluster.conformance import ROOT, describe, write_section
+from cluster.disruptions import DETECTION, DISRUPTIONS, Disruption
+from cluster.lifecycle import Cluster, start_cluster, stop_cluster
+from cluster.load import Outcome, open_connections, serve, settle
+from cluster.parts import Mode
+from cluster.project_image import load_project_image
+
+DOCUMENT: Final = ROOT / "docs" / "disruption.md"
+RESULTS: Final = ROOT / "build" / "disruption"
+"""``runs.jsonl``, and a file for each run with its connections that failed or were slow."""
+_AT_ONCE: Final = 0
+DELAYS: Final = {_AT_ONCE: "exit at once", 2: "serve 2 s longer"}
+"""Seconds for which Pods go on once they are told to end."""
+RUNS: Final = 3
+_MODES: Final = (Mode.BUILT_IN, Mode.BOTH)
+_A_THIRD: Final = frozenset({"rollout", "drain", "scaling"})
+"""Where at most a third of the built-in parts' failures is wanted; never more of them is wanted elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``delay`` of `DELAYS`. ``acted`` is how many seconds the disruption took; the clients run a little longer."""
+
+    disruption: str
+    delay: int
+    mode: str
+    number: int
+    sent: int
+    failed: int
+    slow: int
+    reasons: dict[str, int]
+    acted: float
+
+
+def run(names: Sequence[str], *, runs: int, resume: bool, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """On a cluster of its own: all disruptions, or those named. Writes the document if it was all; `missed_goals`.
+
+    With ``resume``, runs that an earlier call did are not done again.
+    """
+    file = RESULTS / "runs.jsonl"
+    if not resume:
+        file.unlink(missing_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    done = read_runs(file)
+    left = [each for each in _plan(names or list(DISRUPTIONS), runs) if not any(_is(each, one) for one in done)]
+    # Otherwise the control plane waits for containers that end: 0.2 to 0.5 s for each write while eight do.
+    cluster = start_cluster(Mode.BUILT_IN, environment=environment, niceness_counts=True)
+    try:
+        about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, with {describe(cluster)}"
+        if any(name == "upgrade" for *_, name in left):
+            load_project_image(cluster)
+        for each in _runs(cluster, left):
+            done.append(each)
+            with file.open("a") as lines:
+                lines.write(f"{json.dumps(asdict(each))}\n")
+            click.echo(f"{each.disruption}, {DELAYS[each.delay]}, {each.mode}, run {each.number}: {_brief(each)}")
+    finally:
+        stop_cluster()
+        cluster.box.reap()
+    click.echo(table(done))
+    if {each.disruption for each in done} == DISRUPTIONS.keys():
+        write_section(DOCUMENT, "disruption", f"`make bench-cluster`, {about}.\n\n{table(done)}")
+    return missed_goals(done)
+
+
+def read_runs(file: Path) -> list[Run]:
+    return [Run(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Markdown: a row for each disruption and kind of Pods, with each run and the totals."""
+    lines = ["| | Pods | failed: Zoneward | failed: built-in | slow: Zoneward | slow: built-in |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for name, delay in _rows(runs):
+        counts = [_counts(runs, name, delay, mode, what) for what in ("failed", "slow") for mode in _MODES[::-1]]
+        kind = DELAYS[delay] if DISRUPTIONS[name].ends_pods else "stay"
+        lines.append(f"| {name} | {kind} | {' | '.join(map(_cell, counts))} |")
+    return "\n".join(lines)
+
+
+def missed_goals(runs: Sequence[Run]) -> list[str]:
+    """A line for each total that is above what is wanted."""
+    lines = []
+    for name, delay in _rows(runs):
+        for what in ("failed", "slow"):
+            ours, built_in = (sum(_counts(runs, name, delay, mode, what)) for mode in (Mode.BOTH, Mode.BUILT_IN))
+            most = built_in // 3 if what == "failed" and name in _A_THIRD else built_in
+            if ours > most:
+                lines.append(f"{name}, Pods that {DELAYS[delay]}: at most {most} {what}, got {ours}")
+    return lines
+
+
+def _rows(runs: Sequence[Run]) -> Iterator[tuple[str, int]]:
+    there = {(each.disruption, each.delay) for each in runs}
+    return (each for each in product(DISRUPTIONS, DELAYS) if each in there)
+
+
+def _counts(runs: Sequence[Run], name: str, delay: int, mode: Mode, what: str) -> list[int]:
+    return [getattr(each, what) for each in runs if (each.disruption, each.delay, each.mode) == (name, delay, mode)]
+
+
+def _cell(counts: Sequence[int]) -> str:
+    return " + ".join(map(str, counts)) + (f" = **{sum(counts)}**" if len(counts) > 1 else "")
+
+
+_Planned = tuple[int, Mode, int, str]
+
+
+def _plan(names: Sequence[str], runs: int) -> list[_Planned]:
+    """In turns, with as few changes as that allows. Where no Pod is told to end, one kind stands for both."""
+    every = product(range(1, runs + 1), _MODES, DELAYS, [each for each in DISRUPTIONS if each in names])
+    return [each for each in every if each[2] == _AT_ONCE or DISRUPTIONS[each[3]].ends_pods]
+
+
+def _is(planned: _Planned, done: Run) -> bool:
+    return planned == (done.number, done.mode, done.delay, done.disruption)
+
+
+def _runs(cluster: Cluster, planned: Sequence[_Planned]) -> Iterator[Run]:
+    cluster.plane.controller_flags = DETECTION
+    before: tuple[Mode, int] | None = None
+    for number, mode, delay, name in planned:
+        if before is None or before[0] is not mode:
+            cluster.parts.start(mode)
+        if before is None or before[1] != delay:
+            serve(cluster, delay=delay)
+        before = mode, delay
+        settle(cluster)
+        outcome, acted = _disrupt(cluster, mode, DISRUPTIONS[name])
+        (RESULTS / f"{name}-{delay}-{mode}-{number}.log").write_text(outcome.lines)
+        yield Run(
+            name, delay, mode, number, outcome.sent, outcome.failed, outcome.slow, outcome.reasons, round(acted, 1)
+        )
+
+
+def _disrupt(cluster: Cluster, mode: Mode, disruption: Disruption) -> tuple[Outcome, float]:
+    acted = 0.0
+
+    def act() -> None:
+        nonlocal acted
+        began = time.monotonic()
+        disruption.act(cluster, mode)
+        acted = time.monotonic() - began
+
+    try:
+        disruption.prepare(cluster, mode)
+        return open_connections(cluster, disruption.seconds_with(mode), act), acted
+    finally:
+        disruption.undo(cluster, mode)
+
+
+def _brief(run: Run) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in run.reasons.items())
+    return f"{run.failed} of {run.sent} failed ({reasons or '-'}), {run.slow} slow, acted {run.acted:.0f} s"

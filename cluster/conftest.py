@@ -1,0 +1,23 @@
+"""One cluster for all tests that need one; it is ended, and what it left is looked for, when they are done."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from cluster.leftovers import find_leftovers
+from cluster.lifecycle import Cluster, start_cluster, stop_cluster
+from cluster.parts import Mode
+from cluster.project_image import load_project_image
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """With the built-in parts, and the project's image on every node."""
+    running = start_cluster(Mode.BUILT_IN, environment=os.environ)
+    try:
+        load_project_image(running)
+        yield running
+    finally:
+        stop_cluster()
+        running.box.reap()
+    assert find_leftovers() == []

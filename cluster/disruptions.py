@@ -1,0 +1,222 @@
+"""What happens in a cluster while clients open connections: each `Disruption` of ``python -m cluster bench``.
+
+The nodes that it happens to are in one zone each, and no client runs on them.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.box import BOX
+from cluster.cgroups import kill_pods, kill_programs
+from cluster.lifecycle import Cluster
+from cluster.load import NAMESPACE, REPLICAS, WEB, pods, scale, wait_for_rollout
+from cluster.network import plug_in, unplug
+from cluster.node import answers, start_containerd, start_kubelet
+from cluster.parts import DEPLOY, Mode
+from cluster.project_image import IMAGE, tag_project_image
+from cluster.sites import CONTROL_PLANE_IPS, SITES
+from e2e.processes import wait_until
+
+DETECTION: Final = ("--node-monitor-period=1s", "--node-monitor-grace-period=12s")
+"""Of kube-controller-manager. By default it waits for 50 s until it takes a node for lost."""
+_LOST: Final = SITES[3]
+_DRAINED: Final = [site.name for site in SITES[3:]]
+_NEXT_IMAGE: Final = f"{IMAGE}-next"
+_MANIFESTS: Final = ("take-over", "proxy/instead-of-kube-proxy")
+_CONTROLLER: Final = ("deployment/zoneward-controller", "--namespace=zoneward-system")
+_PROXY: Final = ("daemonset/zoneward-proxy", "--namespace=zoneward-proxy")
+_FLIP: Final = """
+import sys, time, urllib.request as asked
+opener = asked.build_opener(asked.ProxyHandler({}))
+for half in (sys.argv[1::2], sys.argv[2::2]) * 2:
+    for command in ("rm", "touch"):
+        for address in half:
+            opener.open(f"http://{address}:8080/shell?cmd={command}%20/ready", timeout=5).read()
+        time.sleep(1.5)
+"""
+Step = Callable[[Cluster, Mode], None]
+
+
+def _nothing(_cluster: Cluster, _mode: Mode) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disruption:
+    """``act`` is done while clients run for ``seconds``, ``prepare`` before, and ``undo`` afterwards, also when one of
+    them failed. They get whose parts run. With the built-in parts it may need less: ``built_in_seconds``.
+    ``ends_pods``: whether Pods are told to end."""
+
+    seconds: int
+    built_in_seconds: int | None = None
+    ends_pods: bool = False
+    act: Step
+    prepare: Step = _nothing
+    undo: Step = _nothing
+
+    def seconds_with(self, mode: Mode) -> int:
+        return self.built_in_seconds if mode is Mode.BUILT_IN and self.built_in_seconds else self.seconds
+
+
+# --- Pods -------------------------------------------------------------------------------------------------------------
+
+
+def roll_out(cluster: Cluster, _mode: Mode | None = None) -> None:
+    cluster.kubectl("rollout", "restart", WEB, *NAMESPACE)
+    wait_for_rollout(cluster)
+
+
+def _scale(cluster: Cluster, _mode: Mode) -> None:
+    """To a third and back, twice."""
+    for replicas in (REPLICAS // 3, REPLICAS) * 2:
+        scale(cluster, replicas)
+        time.sleep(5)
+
+
+def _flip(cluster: Cluster, _mode: Mode) -> None:
+    """Half of the Pods is not ready, then the other half, twice; all serve."""
+    addresses = sorted(each["status"]["podIP"] for each in pods(cluster))
+    cluster.box.run_here(sys.executable, "-c", _FLIP, *addresses, network=BOX)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _drain(cluster: Cluster, _mode: Mode) -> None:
+    """One after the other, as `kubectl drain` does."""
+    cluster.kubectl("drain", *_DRAINED, "--pod-selector=app=web", *NAMESPACE, "--timeout=60s")
+
+
+def _uncordon(cluster: Cluster, _mode: Mode) -> None:
+    cluster.kubectl("uncordon", *_DRAINED)
+
+
+def _stop_kubelet(cluster: Cluster, mode: Mode) -> None:
+    """Until the node is taken for lost; its Pods go on."""
+    _wait_for_heartbeat(cluster)
+    kill_programs(f"kubelet-{_LOST.name}")
+    _wait_until_lost(cluster)
+    time.sleep(2)
+    _start_kubelet(cluster, mode)
+    time.sleep(3)
+
+
+def _start_kubelet(cluster: Cluster, _mode: Mode) -> None:
+    if not cluster.box.runs(f"kubelet-{_LOST.name}"):
+        start_kubelet(cluster.box, _LOST, cluster.plane.kubeconfig(f"system:node:{_LOST.name}"))
+    cluster.kubectl("wait", "--for=condition=Ready", f"node/{_LOST.name}", "--timeout=90s")
+
+
+def _cut_power(cluster: Cluster, mode: Mode) -> None:
+    """Until the node is taken for lost, then it starts again."""
+    _wait_for_heartbeat(cluster)
+    unplug(cluster.box, _LOST)
+    kill_programs(*(f"{name}-{_LOST.name}" for name in ("kubelet", "containerd", "kube-proxy", "zoneward-proxy")))
+    kill_pods(_LOST.name)
+    cluster.box.run("nft", "flush", "ruleset", inside=_LOST.name)
+    _wait_until_lost(cluster)
+    time.sleep(2)
+    _boot(cluster, mode)
+
+
+def _boot(cluster: Cluster, mode: Mode) -> None:
+    box = cluster.box
+    plug_in(box, _LOST)
+    if not box.runs(f"containerd-{_LOST.name}"):
+        containerd = start_containerd(box, _LOST)
+        wait_until(lambda: answers(box, _LOST), f"containerd of {_LOST.name}", containerd)
+    _start_kubelet(cluster, mode)
+    cluster.parts.start_proxies(mode)
+
+
+def _wait_for_heartbeat(cluster: Cluster) -> None:
+    """The same moment between two of them each time: the time until a node is taken for lost counts from the last."""
+    before = _heartbeat(cluster)
+    wait_until(lambda: _heartbeat(cluster) != before, f"a heartbeat of {_LOST.name}")
+
+
+def _heartbeat(cluster: Cluster) -> str:
+    where = ("--namespace=kube-node-lease", "--output=jsonpath={.spec.renewTime}")
+    return cluster.kubectl("get", "lease", _LOST.name, *where)
+
+
+def _wait_until_lost(cluster: Cluster) -> None:
+    cluster.kubectl("wait", "--for=condition=Ready=Unknown", f"node/{_LOST.name}", "--timeout=60s")
+
+
+# --- controllers and proxies ------------------------------------------------------------------------------------------
+
+
+def _deploy(cluster: Cluster, mode: Mode) -> None:
+    """Zoneward's parts from the manifests, in place of the processes that run otherwise."""
+    if mode is Mode.BUILT_IN:
+        return
+    tag_project_image(cluster, _NEXT_IMAGE)
+    cluster.kubectl("apply", "--kustomize", DEPLOY / "namespaces")
+    address = {"KUBERNETES_SERVICE_HOST": CONTROL_PLANE_IPS[0], "KUBERNETES_SERVICE_PORT": "6443"}
+    about = {"name": "zoneward-proxy-api-server", "namespace": "zoneward-proxy"}
+    content = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": address}
+    cluster.kubectl("apply", "--filename=-", text=json.dumps(content))
+    cluster.parts.stop_zoneward()
+    for folder in _MANIFESTS:
+        cluster.kubectl("apply", "--kustomize", DEPLOY / folder)
+    _wait_for_deployed(cluster)
+
+
+def _wait_for_deployed(cluster: Cluster) -> None:
+    for each in (_CONTROLLER, _PROXY):
+        cluster.kubectl("rollout", "status", *each, "--timeout=170s")
+
+
+def _upgrade(cluster: Cluster, mode: Mode) -> None:
+    """Controller and proxies are replaced: by those of another image, or the built-in ones by the same."""
+    if mode is Mode.BUILT_IN:
+        cluster.parts.stop_kube_proxies()
+        cluster.parts.start(mode)
+        return
+    for each, container in ((_CONTROLLER, "controller"), (_PROXY, "proxy")):
+        cluster.kubectl("set", "image", *each, f"{container}={_NEXT_IMAGE}")
+    _wait_for_deployed(cluster)
+
+
+def _undeploy(cluster: Cluster, mode: Mode) -> None:
+    if mode is Mode.BUILT_IN:
+        return
+    for each in (_CONTROLLER, _PROXY):
+        # While they may still release what they hold.
+        cluster.kubectl("delete", *each, "--ignore-not-found", "--cascade=foreground")
+    for folder in reversed(_MANIFESTS):
+        cluster.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / folder)
+    cluster.parts.start(mode)
+
+
+def _built_in(cluster: Cluster, _mode: Mode) -> None:
+    cluster.parts.start(Mode.BUILT_IN)
+
+
+def _take_over(cluster: Cluster, mode: Mode) -> None:
+    """From the built-in parts to ours and back. The built-in ones are replaced by themselves, twice."""
+    for each in (mode, Mode.BUILT_IN):
+        if mode is Mode.BUILT_IN:
+            cluster.parts.stop_kube_proxies()
+        cluster.parts.start(each)
+
+
+def _back_to_mode(cluster: Cluster, mode: Mode) -> None:
+    if mode is not Mode.BUILT_IN:
+        cluster.parts.start(mode)
+
+
+DISRUPTIONS: Final[dict[str, Disruption]] = {
+    "rollout": Disruption(seconds=24, ends_pods=True, act=roll_out),
+    "drain": Disruption(seconds=20, ends_pods=True, act=_drain, undo=_uncordon),
+    "scaling": Disruption(seconds=24, ends_pods=True, act=_scale),
+    "readiness": Disruption(seconds=16, act=_flip),
+    "kubelet": Disruption(seconds=24, act=_stop_kubelet, undo=_start_kubelet),
+    "power": Disruption(seconds=30, act=_cut_power, undo=_boot),
+    "upgrade": Disruption(seconds=48, built_in_seconds=24, prepare=_deploy, act=_upgrade, undo=_undeploy),
+    "take-over": Disruption(seconds=62, built_in_seconds=40, prepare=_built_in, act=_take_over, undo=_back_to_mode),
+}

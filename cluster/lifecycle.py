@@ -1,0 +1,149 @@
+"""From nothing to a cluster that is ready, and back: `start_cluster`, `stop_cluster`, and `open_cluster` in between.
+
+There is one cluster on a machine. All that it writes is in one folder; what starts it makes that first, and
+`stop_cluster` removes it last.
+"""
+
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+from cluster.box import Box
+from cluster.cgroups import end_all, groups_left
+from cluster.control_plane import ControlPlane
+from cluster.image_store import fill_node, make_store
+from cluster.images import make_images
+from cluster.machine import (
+    MachineError,
+    check_machine,
+    let_niceness_count,
+    restore_kernel_settings,
+    save_kernel_settings,
+)
+from cluster.network import join_nodes, make_wire
+from cluster.node import make_node, start_containerd, start_kubelet
+from cluster.parts import Mode, Parts
+from cluster.programs import build_all, find_all
+from cluster.sites import SITES
+from e2e.processes import wait_until
+
+FOLDER: Final = Path("/var/tmp/zoneward-cluster")
+"""On a disk: containers' file systems are in there, and the nodes have folders of their own at /run and /var/lib."""
+KUBECTL: Final = FOLDER / "kubectl"
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""They end what is being done; ending a cluster is not interrupted."""
+_SETTINGS: Final = FOLDER / "kernel.json"
+_MANIFESTS: Final = Path(__file__).parent / "manifests"
+
+
+class Cluster:
+    """One that runs: ``box`` has its programs, ``plane`` its API, ``parts`` who routes."""
+
+    def __init__(self, programs: Mapping[str, Path]) -> None:
+        self.programs: Final = dict(programs)
+        self.box: Final = Box(FOLDER)
+        self.plane: Final = ControlPlane(self.box, self.programs)
+        self.parts: Final = Parts(self.box, self.plane, self.programs, SITES)
+        self.kubectl: Final[Callable[..., str]] = self.plane.kubectl
+
+
+def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts: bool = False) -> Cluster:
+    """Builds what is missing, and returns once all nodes and CoreDNS are ready.
+
+    An exception before that, KeyboardInterrupt as well, ends what has been started. Raises MachineError and
+    ProgramsError before anything is started, and ProcessError and BoxError later.
+
+    ``niceness_counts``: control plane, proxies and Pods get CPU before kubelets and containerd. Otherwise each program
+    gets as much as any other.
+    """
+    check_machine(environment=environment)
+    if is_there():
+        raise MachineError("a cluster runs already, or was left behind: `make cluster-down` ends it")
+    build_all(environment=environment)
+    images = make_images(environment=environment)
+    try:
+        return _start(mode, images, environment, niceness_counts=niceness_counts)
+    except BaseException:
+        stop_cluster()
+        raise
+
+
+def stop_cluster() -> None:
+    """Ends all processes, and removes all that the cluster left. Does nothing where there is none."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    try:
+        end_all()
+        restore_kernel_settings(_SETTINGS)
+        if FOLDER.exists():
+            shutil.rmtree(FOLDER)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def open_cluster(*, environment: Mapping[str, str]) -> Cluster:
+    """The one that runs. Raises MachineError where none does."""
+    if not KUBECTL.exists():
+        raise MachineError("no cluster runs: `make cluster` starts one")
+    return Cluster(find_all(environment=environment))
+
+
+def is_there() -> bool:
+    """A cluster, or something that one has left."""
+    return FOLDER.exists() or bool(groups_left())
+
+
+def _start(mode: Mode, images: list[Path], environment: Mapping[str, str], *, niceness_counts: bool) -> Cluster:
+    began = time.monotonic()
+
+    def tell(what: str) -> None:
+        click.echo(f"{time.monotonic() - began:5.0f} s  {what}", err=True)
+
+    FOLDER.mkdir(mode=0o700)
+    save_kernel_settings(_SETTINGS)
+    if niceness_counts:
+        let_niceness_count()
+    cluster = Cluster(find_all(environment=environment))
+    box, plane = cluster.box, cluster.plane
+    box.make(cluster.programs)
+    make_wire(box)
+    for site in SITES:
+        make_node(box, site)
+    join_nodes(box, SITES)
+    tell("the nodes' namespaces are made")
+    store = make_store(box, SITES[0], images)
+    for site in SITES:
+        fill_node(box, site, store)
+        start_containerd(box, site)
+    plane.start(SITES)
+    plane.start_controllers()
+    tell("the control plane is ready")
+    kubelets = [start_kubelet(box, site, plane.kubeconfig(f"system:node:{site.name}")) for site in SITES]
+    wait_until(lambda: len(_nodes(cluster)) == len(SITES), "all nodes", *kubelets)
+    for site in SITES:
+        cidrs = f'{{"spec": {{"podCIDR": "{site.pods[0]}", "podCIDRs": ["{site.pods[0]}", "{site.pods[1]}"]}}}}'
+        plane.kubectl("patch", "node", site.name, f"--patch={cidrs}")
+    cluster.parts.start(mode)
+    plane.kubectl("apply", f"--filename={_MANIFESTS}")
+    plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=120s")
+    tell("the nodes are ready")
+    plane.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=120s")
+    _write_kubectl(cluster)
+    tell("the cluster is ready")
+    return cluster
+
+
+def _nodes(cluster: Cluster) -> list[str]:
+    return cluster.kubectl("get", "nodes", "--output=name").split()
+
+
+def _write_kubectl(cluster: Cluster) -> None:
+    """A command for the machine's shell: kubectl in the box's network, with the machine's files and folders."""
+    words = ["nsenter", f"--net={cluster.box.network('box')}", "--", *map(str, cluster.plane.kubectl_command)]
+    KUBECTL.touch(mode=0o700)
+    KUBECTL.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')

@@ -1,0 +1,115 @@
+"""Pods that answer, two on each node, and clients that open new connections to them, one in each zone."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any, Final
+
+from cluster.images import OPENING
+from cluster.lifecycle import Cluster
+from cluster.sites import SITES
+
+NAMESPACE: Final = ("--namespace", "load")
+WEB: Final = "deployment/web"
+REPLICAS: Final = 12
+CLIENTS: Final = ("n1", "n2", "n3")
+"""One in each zone. What happens to nodes happens to others."""
+RATE: Final = 50
+"""New connections a second of each client."""
+_SERVER: Final = Path(__file__).parent / "manifests" / "tests" / "load.yaml"
+_LABEL: Final = "--selector=run=client"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of all clients. ``slow`` took over 0.8 s; ``lines`` has one for each connection that failed or was slow."""
+
+    sent: int
+    failed: int
+    slow: int
+    reasons: dict[str, int]
+    lines: str
+
+
+def serve(cluster: Cluster, *, delay: int) -> None:
+    """Until all Pods are ready: they answer ``delay`` seconds longer once they are told to end."""
+    cluster.kubectl("apply", "--filename=-", text=Template(_SERVER.read_text()).substitute(delay=delay))
+    wait_for_rollout(cluster)
+
+
+def wait_for_rollout(cluster: Cluster) -> None:
+    cluster.kubectl("rollout", "status", WEB, "--timeout=150s", *NAMESPACE)
+
+
+def scale(cluster: Cluster, replicas: int) -> None:
+    cluster.kubectl("scale", WEB, f"--replicas={replicas}", *NAMESPACE)
+
+
+def settle(cluster: Cluster) -> None:
+    """All Pods are ready, none ends, and each node has as many as the others: new ones where that is not so."""
+    if not _is_even(cluster):
+        scale(cluster, 0)
+        cluster.kubectl("wait", "--for=delete", "pods", "--selector=app=web", "--timeout=90s", *NAMESPACE)
+        scale(cluster, REPLICAS)
+    wait_for_rollout(cluster)
+
+
+def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) -> Outcome:
+    """The clients run for so long, and ``act`` is called once they do."""
+    address = cluster.kubectl("get", "service", "web", *NAMESPACE, "--output=jsonpath={.spec.clusterIP}")
+    remove_clients(cluster)
+    pods = [_client(node, [f"http://{address}/hostname", str(RATE), str(seconds)]) for node in CLIENTS]
+    cluster.kubectl("apply", "--filename=-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    cluster.kubectl("wait", "--for=condition=Ready", "pods", _LABEL, "--timeout=60s", *NAMESPACE)
+    act()
+    ended = "--for=jsonpath={.status.phase}=Succeeded"
+    cluster.kubectl("wait", ended, "pods", _LABEL, f"--timeout={seconds + 60}s", *NAMESPACE)
+    logs = [cluster.kubectl("logs", f"client-{node}", *NAMESPACE) for node in CLIENTS]
+    remove_clients(cluster)
+    return _sum(logs)
+
+
+def remove_clients(cluster: Cluster) -> None:
+    cluster.kubectl("delete", "pods", _LABEL, "--now", *NAMESPACE)
+
+
+def pods(cluster: Cluster) -> list[dict[str, Any]]:
+    """Those that answer, as the API has them."""
+    told = cluster.kubectl("get", "pods", "--selector=app=web", "--output=json", *NAMESPACE)
+    return list(json.loads(told)["items"])
+
+
+def _is_even(cluster: Cluster) -> bool:
+    found = pods(cluster)
+    if len(found) != REPLICAS or any("deletionTimestamp" in each["metadata"] for each in found):
+        return False
+    return set(Counter(each["spec"].get("nodeName") for each in found).values()) == {REPLICAS // len(SITES)}
+
+
+def _client(node: str, arguments: list[str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"client-{node}", "namespace": NAMESPACE[1], "labels": {"run": "client"}},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "containers": [{"name": "client", "image": OPENING, "args": arguments}],
+        },
+    }
+
+
+def _sum(logs: list[str]) -> Outcome:
+    told = [json.loads(log.splitlines()[-1]) for log in logs]
+    reasons = sum((Counter(each["reasons"]) for each in told), Counter[str]())
+    lines = [f"{node} {line}\n" for node, log in zip(CLIENTS, logs, strict=True) for line in log.splitlines()[:-1]]
+    return Outcome(
+        sum(each["sent"] for each in told),
+        sum(each["failed"] for each in told),
+        sum(each["slow"] for each in told),
+        dict(reasons.most_common()),
+        "".join(sorted(lines, key=lambda line: line.partition(" ")[2])),
+    )

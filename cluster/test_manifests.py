@@ -1,0 +1,128 @@
+"""The manifests and the chart become ready as shipped on real kubelets: probes, rights, Pod Security, and the image."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster.images import AGNHOST
+from cluster.lifecycle import Cluster
+from cluster.parts import BUILT_IN_CONTROLLER, DEPLOY, Mode
+from cluster.sites import CONTROL_PLANE_IPS
+from release.helm import CHART, HELM
+
+CONTROLLER = ("deployment/zoneward-controller", "zoneward-system")
+PROXY = ("daemonset/zoneward-proxy", "zoneward-proxy")
+METER = ("daemonset/zoneward-meter", "zoneward-meter")
+ASKED = "manifests"
+"""The namespace of a Service with two Pods, and of a Pod that asks it."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _served(cluster: Cluster) -> Iterator[None]:
+    cluster.kubectl("apply", "--kustomize", DEPLOY / "namespaces")
+    cluster.kubectl("create", "namespace", ASKED)
+    run = ("--namespace", ASKED)
+    cluster.kubectl(
+        "create", "deployment", "web", f"--image={AGNHOST}", "--replicas=2", *run, "--", "/agnhost", "netexec"
+    )
+    cluster.kubectl("expose", "deployment", "web", "--port=80", "--target-port=8080", *run)
+    cluster.kubectl("run", "client", f"--image={AGNHOST}", *run)
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=120s", *run)
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=120s", *run)
+    yield
+    for folder in ("meter/base", "proxy/instead-of-kube-proxy", "take-over"):
+        cluster.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / folder)
+    cluster.parts.start(Mode.BUILT_IN)
+    cluster.kubectl("delete", "namespace", ASKED)
+
+
+def _becomes_ready(cluster: Cluster, folder: str, name: str, namespace: str) -> None:
+    cluster.kubectl("apply", "--kustomize", DEPLOY / folder)
+    _is_ready(cluster, name, namespace)
+
+
+def _is_ready(cluster: Cluster, name: str, namespace: str) -> None:
+    """And no container was ever started again."""
+    cluster.kubectl("rollout", "status", name, f"--namespace={namespace}", "--timeout=150s")
+    restarts = "--output=jsonpath={.items[*].status.containerStatuses[*].restartCount}"
+    label = f"--selector=app.kubernetes.io/name={name.partition('/')[2]}"
+    told = cluster.kubectl("get", "pods", f"--namespace={namespace}", label, restarts).split()
+    assert told
+    assert set(told) == {"0"}, cluster.kubectl("describe", "pods", f"--namespace={namespace}")
+
+
+def _ask(cluster: Cluster, name: str) -> str:
+    """Which Pod answers, by the name of a Service: through DNS, and through the rules of the client's node."""
+    command = ("curl", "--silent", "--fail", "--retry", "10", "--retry-all-errors", "--max-time", "5")
+    return cluster.kubectl("exec", "client", f"--namespace={ASKED}", "--", *command, f"http://{name}.{ASKED}/hostname")
+
+
+def _asked_of_our_proxy(cluster: Cluster) -> str:
+    """Which Pod answers where kube-proxy leaves the Service to another proxy."""
+    cluster.kubectl("label", "service", "web", "service.kubernetes.io/service-proxy-name=zoneward", "-n", ASKED)
+    told = _ask(cluster, "web")
+    cluster.kubectl("label", "service", "web", "service.kubernetes.io/service-proxy-name-", "-n", ASKED)
+    return told
+
+
+def test_the_chart_installs_all_programs_which_become_ready_and_takes_them_away(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    access = (f"--kubeconfig={cluster.plane.kubeconfig()}", f"--repository-cache={tmp_path}")
+    helm = HELM.find(environment=os.environ)["helm"]
+    enabled = ("--set=proxy.enabled=true", "--set=meter.enabled=true")
+    cluster.box.run(helm, "install", "zoneward", CHART, *enabled, "--wait", "--timeout=150s", *access)
+    for name, namespace in (CONTROLLER, PROXY, METER):
+        _is_ready(cluster, name, namespace)
+    assert _asked_of_our_proxy(cluster).startswith("web-")
+    cluster.box.run(helm, "uninstall", "zoneward", "--wait", *access)
+    for name, namespace in (CONTROLLER, PROXY, METER):
+        assert cluster.kubectl("get", "--ignore-not-found", name, f"--namespace={namespace}") == ""
+
+
+def test_the_controller_becomes_ready_beside_the_built_in_one(cluster: Cluster) -> None:
+    namespace = cluster.kubectl("get", "namespace", CONTROLLER[1], "--output=yaml")
+    assert "pod-security.kubernetes.io/enforce: restricted" in namespace
+    _becomes_ready(cluster, "only-marked", *CONTROLLER)
+
+
+def test_the_controller_takes_over_and_writes_the_slices_of_new_services(cluster: Cluster) -> None:
+    cluster.plane.start_controllers(without=[BUILT_IN_CONTROLLER])
+    _becomes_ready(cluster, "take-over", *CONTROLLER)
+    name = "taken-over"
+    cluster.kubectl("expose", "deployment", "web", f"--name={name}", "--port=80", "--target-port=8080", "-n", ASKED)
+    assert _ask(cluster, name).startswith("web-")
+    label = f"--selector=kubernetes.io/service-name={name},endpointslice.kubernetes.io/managed-by"
+    told = cluster.kubectl("get", "endpointslices", "-n", ASKED, label, "--output=jsonpath={..metadata.labels}")
+    assert "zoneward" in told
+
+
+def test_the_proxy_becomes_ready_beside_kube_proxy_and_serves_what_is_labelled_for_it(cluster: Cluster) -> None:
+    _becomes_ready(cluster, "proxy/beside-kube-proxy", *PROXY)
+    assert _asked_of_our_proxy(cluster).startswith("web-")
+
+
+def test_the_proxy_becomes_ready_in_place_of_kube_proxy_and_serves_everything(cluster: Cluster) -> None:
+    address = (
+        f"--from-literal=KUBERNETES_SERVICE_HOST={CONTROL_PLANE_IPS[0]}",
+        "--from-literal=KUBERNETES_SERVICE_PORT=6443",
+    )
+    cluster.kubectl("create", "configmap", "zoneward-proxy-api-server", f"--namespace={PROXY[1]}", *address)
+    cluster.parts.stop_kube_proxies()
+    _becomes_ready(cluster, "proxy/instead-of-kube-proxy", *PROXY)
+    cluster.parts.remove_kube_proxy_rules()
+    assert _ask(cluster, "web").startswith("web-")
+
+
+@pytest.mark.parametrize("folder", ["meter/base", "meter/with-accounting"])
+def test_the_meter_becomes_ready(cluster: Cluster, folder: str) -> None:
+    _becomes_ready(cluster, folder, *METER)
+
+
+def test_the_server_takes_the_network_policies(cluster: Cluster) -> None:
+    """This network does not enforce them."""
+    found = [DEPLOY / folder / "network-policy.yaml" for folder in ("base", "proxy/base", "meter/base")]
+    strict = ("--dry-run=server", "--validate=strict")
+    told = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in found))
+    assert told.count("networkpolicy") == 3
