@@ -59,7 +59,8 @@ class ControlPlane:
 
     ``users`` are known by name and have no rights until ``allow`` gives them some. ``controllers`` are names of the
     controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's,
-    ``controller_flags`` to theirs. Data, keys and logs are in ``folder``, which goes as well.
+    ``controller_flags`` to theirs. ``minor`` is that of Kubernetes, by default the one that the environment names.
+    Data, keys and logs are in ``folder``, which goes as well.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class ControlPlane:
         controllers: Sequence[str] = (),
         controller_flags: Sequence[str] = (),
         server_flags: Sequence[str] = (),
+        minor: str | None = None,
     ) -> None:
-        self.programs = find_programs(environment=os.environ)
+        self.programs = find_programs(environment=os.environ, minor=minor)
         self.admin = User(ADMIN, groups=("system:masters",))
         self.users = {name: User(name) for name in users}
         self._controller_names = tuple(controllers)
@@ -124,13 +126,7 @@ class ControlPlane:
         known = self._known(user)
         name = known.name.rsplit(":", 1)[-1]
         file = self.folder / f"{name}.kubeconfig"
-        cluster = {"server": self.address, "certificate-authority": str(self.authority)}
-        content = {"apiVersion": "v1", "kind": "Config", "current-context": name} | {
-            "contexts": [{"name": name, "context": {"cluster": "control-plane", "user": name}}],
-            "clusters": [{"name": "control-plane", "cluster": cluster}],
-            "users": [{"name": name, "user": {"token": known.token}}],
-        }
-        _write_private(file, yaml.safe_dump(content))
+        write_kubeconfig(file, name, server=self.address, authority=self.authority, token=known.token)
         return file
 
     def allow(self, user: User | str, rules: Sequence[Object]) -> None:
@@ -197,6 +193,8 @@ class ControlPlane:
             f"--token-auth-file={self._tokens}",
             "--authorization-mode=RBAC",
             f"--service-cluster-ip-range={SERVICE_CLUSTER_IPS}",
+            # As kubeadm has it.
+            "--allow-privileged=true",
             # It would refuse pods until a controller has made a service account in each namespace.
             "--disable-admission-plugins=ServiceAccount",
             *self._server_flags,
@@ -208,8 +206,11 @@ class ControlPlane:
             self._server.kill()
             self._server = None
 
-    def start_controllers(self, *names: str, flags: Sequence[str] = ()) -> None:
-        """The controller manager with these controllers only, once it is ready."""
+    def start_controllers(self, *names: str, flags: Sequence[str] = (), minor: str | None = None) -> None:
+        """The controller manager, or that of another minor, with these controllers only, once it is ready."""
+        if minor is not None:
+            name = "kube-controller-manager"
+            self.programs[name] = find_programs(environment=os.environ, minor=minor)[name]
         certificates = self.folder / "controller-certificates"
         common = controller_flags(self.kubeconfig(), names, port=self.ports.controllers, certificates=certificates)
         self._controllers = self._start("kube-controller-manager", *common, *flags)
@@ -224,14 +225,7 @@ class ControlPlane:
         client, peer = (f"http://{_LOOPBACK}:{port}" for port in (self.ports.etcd, self.ports.etcd_peers))
         self._etcd = self._start(
             "etcd",
-            "--name=etcd",
-            f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={client}",
-            f"--advertise-client-urls={client}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=etcd={peer}",
-            "--unsafe-no-fsync",
+            *etcd_flags(self.folder / "etcd", client=client, peer=peer),
         )
         self.wait_until(lambda: fetch(f"{client}/readyz")[0] == 200, what="etcd ready")
 
@@ -283,17 +277,31 @@ class ControlPlane:
 
     def _write_secrets(self) -> None:
         # Only the key of an authority of its own is wanted: it signs the tokens of service accounts.
-        _write_private(self._key, trustme.CA().private_key_pem.bytes().decode())
+        write_private(self._key, trustme.CA().private_key_pem.bytes().decode())
         lines = [
             f'{user.token},{user.name},{number},"{",".join(user.groups)}"\n'
             for number, user in enumerate((self.admin, *self.users.values()))
         ]
-        _write_private(self._tokens, "".join(lines))
+        write_private(self._tokens, "".join(lines))
 
     def _known(self, user: User | str) -> User:
         if isinstance(user, User):
             return user
         return self.admin if user == ADMIN else self.users[user]
+
+
+def etcd_flags(folder: Path, *, client: str, peer: str) -> list[str]:
+    """Of an etcd of its own, by the addresses at which clients and it itself reach it. Its data ends with it."""
+    return [
+        "--name=etcd",
+        f"--data-dir={folder}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=etcd={peer}",
+        "--unsafe-no-fsync",
+    ]
 
 
 def controller_flags(kubeconfig: Path, names: Sequence[str], *, port: int = 0, certificates: Path) -> list[str]:
@@ -319,7 +327,18 @@ def _free_ports() -> Ports:
         return Ports(*(each.getsockname()[1] for each in sockets))
 
 
-def _write_private(file: Path, text: str) -> None:
+def write_kubeconfig(file: Path, user: str, *, server: str, authority: Path, token: str) -> None:
+    """With one context, which is called as the user is."""
+    cluster = {"server": server, "certificate-authority": str(authority)}
+    content = {"apiVersion": "v1", "kind": "Config", "current-context": user} | {
+        "contexts": [{"name": user, "context": {"cluster": "control-plane", "user": user}}],
+        "clusters": [{"name": "control-plane", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+    }
+    write_private(file, yaml.safe_dump(content))
+
+
+def write_private(file: Path, text: str) -> None:
     """In one step: programs that run read such a file again."""
     new = file.with_name(f"{file.name}.new")
     new.touch(mode=0o600)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from e2e.control_plane import ADMIN, ControlPlane, User
+from e2e.nodes import Namespace
 from e2e.processes import Daemon, Process, fetch
 
 TAKE_OVER: Final = "take-over"
@@ -20,15 +21,22 @@ class ZonewardController(Daemon):
     """Runs from entering the block to leaving it; entered, its cache is filled and ``/readyz`` says ok.
 
     ``flags`` are added to the command's; it elects a leader only if ``elects``. Its log is a file of its own in the
-    plane's folder, ``log``.
+    plane's folder, ``log``. ``network`` is the namespace that it is in, from which a door must lead to the server.
     """
 
     def __init__(
-        self, plane: ControlPlane, *flags: str, mode: str = TAKE_OVER, user: User | str = ADMIN, elects: bool = False
+        self,
+        plane: ControlPlane,
+        *flags: str,
+        mode: str = TAKE_OVER,
+        user: User | str = ADMIN,
+        elects: bool = False,
+        network: Namespace | None = None,
     ) -> None:
         super().__init__()
-        self._plane = plane
+        self._plane, self._network = plane, network
         self._command: tuple[str | Path, ...] = (
+            *(() if network is None else network.enter),
             *(*_COMMAND, f"--{mode}"),
             *("--kubeconfig", plane.kubeconfig(user), "--listen", "127.0.0.1:0", "--log-format", "json"),
             *(() if elects else ("--no-leader-elect",)),
@@ -57,7 +65,10 @@ class ZonewardController(Daemon):
     def get(self, path: str) -> tuple[int, str]:
         if self._port is None:
             self._port = next((int(line["port"]) for line in self.told(LISTENS)), None)
-        return (0, "") if self._port is None else fetch(f"http://127.0.0.1:{self._port}{path}")
+        if self._port is None:
+            return 0, ""
+        url = f"http://127.0.0.1:{self._port}{path}"
+        return fetch(url) if self._network is None else self._network.call(fetch, url)
 
 
 def decisions(plane: ControlPlane, *arguments: str) -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ It reaches the API server, which listens on loopback, through a door: a socket o
 """
 
 import json
+import re
 import subprocess
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -14,17 +16,27 @@ import yaml
 from e2e.control_plane import ControlPlane
 from e2e.door import Door
 from e2e.nodes import Namespace
-from e2e.processes import Process
+from e2e.processes import Process, ProcessError, wait_until
+
+from zoneward.kube.names import ZONE_LABEL
 
 TABLE: Final = "kube-proxy"
 """What kube-proxy calls its tables."""
+LOGS_ITS_ZONE: Final = "--vmodule=proxier=4"
+"""The flag that lets kube-proxy log that it has its node's zone."""
+_HEARS_OF_ITS_NODE: Final = re.compile(r"Caches are synced.*node config")
+_HAS_ITS_ZONE: Final = "Updated proxier node topology labels"
+_ZONE_SECONDS: Final = 2.0
+"""A zone that was not missed is there within milliseconds; a restart too many would do no harm."""
+_STARTS: Final = 5
 
 
 class KubeProxy:
-    """Used as a context manager: runs, in nftables mode, as the proxy of ``node``, from entering to leaving.
+    """Used as a context manager: runs, in nftables mode or another, as the proxy of ``node``, from entering to leaving.
 
     ``settings`` are merged into its KubeProxyConfiguration. ``network`` is a namespace that is there already, where
-    there is one, and stays. Needs root and nft.
+    there is one, and stays. ``program`` is one of another minor than the plane's. Needs root and nft, or iptables for
+    that mode.
     """
 
     def __init__(
@@ -32,10 +44,13 @@ class KubeProxy:
         plane: ControlPlane,
         *,
         node: str,
+        mode: str = "nftables",
         settings: Mapping[str, Any] | None = None,
         network: Namespace | None = None,
+        program: Path | None = None,
     ) -> None:
         self._plane, self._node, self._settings, self._given = plane, node, dict(settings or {}), network
+        self._mode, self._program = mode, program or plane.programs["kube-proxy"]
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
@@ -48,8 +63,15 @@ class KubeProxy:
             cleanup.enter_context(Door(self.network.path, self._plane.ports.server))
             config = folder / "config.yaml"
             config.write_text(yaml.safe_dump(self._configuration() | self._settings))
-            command: list[str | Path] = [*self.network.enter, self._plane.programs["kube-proxy"], f"--config={config}"]
-            self.process = cleanup.enter_context(Process(command, log=folder / "kube-proxy.log"))
+            command: list[str | Path] = [*self.network.enter, self._program, LOGS_ITS_ZONE, f"--config={config}"]
+            log = folder / "kube-proxy.log"
+
+            def start() -> Process:
+                return cleanup.enter_context(Process(command, log=log))
+
+            self.process = start()
+            if self._has_zone():
+                self.process = with_its_zone(self.process, start)
             self._plane.wait_until(self._has_tables, what=f"kube-proxy of {self._node}")
             self._cleanup = cleanup.pop_all()
         return self
@@ -78,23 +100,25 @@ class KubeProxy:
             for key, verdict in each["map"].get("elem", ())
             if key["concat"] == [address, protocol, port]
         }
-        return {
-            to
-            for each in rules
-            if each.get("rule", {}).get("chain") in chains
-            for expression in each["rule"]["expr"]
-            for to in _destinations(expression)
-        }
+        # Up to 1.35 each endpoint has a chain of its own.
+        chains |= {target for each in _expressions(rules, chains) for target in _chosen(each)}
+        return {to for each in _expressions(rules, chains) for to in _destinations(each)}
+
+    def _has_zone(self) -> bool:
+        wanted = {"fieldSelector": f"metadata.name={self._node}", "labelSelector": ZONE_LABEL}
+        return bool(self._plane.api().get("/api/v1/nodes", **wanted)["items"])
 
     def _has_tables(self) -> bool:
         self.process.check()
-        return bool(self.rules())
+        if self._mode == "nftables":
+            return bool(self.rules())
+        return "KUBE-SERVICES" in self.run("iptables-save", "-t", "nat")
 
     def _configuration(self) -> dict[str, Any]:
         return {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
-            "mode": "nftables",
+            "mode": self._mode,
             "hostnameOverride": self._node,
             "clientConnection": {"kubeconfig": str(self._plane.kubeconfig())},
             "clusterCIDR": "10.0.0.0/8",
@@ -107,8 +131,50 @@ class KubeProxy:
         }
 
 
+def with_its_zone(process: Process, start: Callable[[], Process]) -> Process:
+    """The kube-proxy of a node with a zone that has just started; or another one, where it missed that zone.
+
+    Those of 1.34 to 1.36 ask for their node before they register the part that needs its zone: where the answer is
+    faster, they use the endpoints of all zones for as long as they run. Raises ProcessError when each start misses it.
+    """
+    starts = 1
+    while not _got_its_zone(process):
+        if starts == _STARTS:
+            raise ProcessError(f"kube-proxy missed its zone {starts} times; its log ends:\n{process.last_lines()}")
+        process.stop()
+        process = start()
+        starts += 1
+    return process
+
+
+def _got_its_zone(process: Process) -> bool:
+    wait_until(lambda: _HEARS_OF_ITS_NODE.search(process.output()), "kube-proxy hears of its node", process)
+    limit = time.monotonic() + _ZONE_SECONDS
+    while not (known := _HAS_ITS_ZONE in process.output()) and time.monotonic() < limit:
+        time.sleep(0.02)
+    return known
+
+
+def _expressions(rules: list[dict[str, Any]], chains: set[str]) -> Iterator[dict[str, Any]]:
+    for each in rules:
+        if each.get("rule", {}).get("chain") in chains:
+            yield from each["rule"]["expr"]
+
+
+def _chosen(expression: dict[str, Any]) -> Iterator[str]:
+    """``numgen random mod 2 vmap { 0 : goto endpoint-1, 1 : goto endpoint-2 }``"""
+    if "vmap" in expression:
+        for _, verdict in expression["vmap"]["data"]["set"]:
+            yield verdict["goto"]["target"]
+
+
 def _destinations(expression: dict[str, Any]) -> Iterator[str]:
-    """``dnat ip to numgen random mod 2 map { 0 : 10.1.0.1 . 8080, 1 : ... }``"""
-    if "dnat" in expression:
-        for _, to in expression["dnat"]["addr"]["map"]["data"]["set"]:
+    """``dnat ip to numgen random mod 2 map { 0 : 10.1.0.1 . 8080, 1 : ... }``, or ``dnat to 10.1.0.1:8080``"""
+    if "dnat" not in expression:
+        return
+    found = expression["dnat"]
+    if "port" in found:
+        yield f"{found['addr']}:{found['port']}"
+    else:
+        for _, to in found["addr"]["map"]["data"]["set"]:
             yield ":".join(map(str, to["concat"]))

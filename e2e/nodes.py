@@ -23,6 +23,7 @@ A namespace goes with the last who holds it: with us, however we end. Nothing ha
 """
 
 import ctypes
+import itertools
 import os
 import socket
 import struct
@@ -48,6 +49,8 @@ _ROOT: Final = Path(__file__).resolve().parent.parent
 # Of a link that joins a node and its Pods: the same on every link.
 _NODE_SIDE, _POD_SIDE = ("169.254.1.1", "fe80::1"), ("169.254.1.2", "fe80::2")
 _RESET: Final = struct.pack("ii", 1, 0)
+_FIRST_PORT: Final = 20_000
+"""Of those that `Namespace.tally` takes by UDP: below the kernel's own choice."""
 _KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
@@ -72,6 +75,7 @@ class Namespace:
         self._file = self._thread.submit(_enter_a_new_one).result()
         self.path: Final = Path(f"/proc/{os.getpid()}/fd/{self._file}")
         self.enter: Final = ("nsenter", f"--net={self.path}", "--")
+        self._unused_ports = itertools.count(_FIRST_PORT)
         self.sysctl("net.ipv4.conf.all.rp_filter", 0)
         self.sysctl("net.ipv6.conf.default.accept_dad", 0)
         self.ip("link set lo up")
@@ -117,10 +121,15 @@ class Namespace:
     def tally(
         self, address: str, port: int, *, times: int, protocol: str = "tcp", source: str | None = None
     ) -> Counter[str]:
-        """How often each address answered. Raises OSError as `ask` does."""
+        """How often each address answered. Raises OSError as `ask` does.
+
+        By UDP each is from a port that no other was from: from the same port it would be the same connection.
+        """
+        own = self._unused_ports if protocol == "udp" else itertools.repeat(0)
 
         def all_of_them() -> Counter[str]:
-            return Counter(ask(address, port, protocol, source).address for _ in range(times))
+            ports = itertools.islice(own, times)
+            return Counter(ask(address, port, protocol, source, own_port=each).address for each in ports)
 
         return self.call(all_of_them)
 
@@ -264,12 +273,14 @@ def _any(ranges: Iterable[str]) -> list[str]:
     return [f"route replace local {each} dev lo table main" for each in ranges]
 
 
-def ask(address: str, port: int, protocol: str = "tcp", source: str | None = None, limit: float = 30.0) -> Answer:
-    """`Namespace.ask`, from where the calling thread is: for what `Namespace.start` runs."""
+def ask(
+    address: str, port: int, protocol: str = "tcp", source: str | None = None, limit: float = 30.0, *, own_port: int = 0
+) -> Answer:
+    """`Namespace.ask`, from where the calling thread is: for what `Namespace.start` runs. ``own_port`` 0: any."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, _KINDS[protocol]) as asking:
         asking.settimeout(limit)
-        if source is not None:
-            asking.bind((source, 0))
+        if source is not None or own_port:
+            asking.bind((source or "", own_port))
         asking.connect((address, port))
         if protocol == "udp":
             # What is dropped on the way out says so; whether it was rejected only the answer tells.

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -31,16 +31,25 @@ class Process:
     """A program with a process group of its own and its output in a file.
 
     The kernel kills it when the thread that started it ends, however that happens: start it from one that lives as long
-    as it is needed.
+    as it is needed. With ``lasts`` it stays until somebody ends it. ``environment`` is ours by default.
     """
 
-    def __init__(self, command: Sequence[str | Path], *, log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        lasts: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = Path(command[0]).name
         self.log = log
         # setpriv rather than a function between fork and exec: that one could hang where other threads hold locks.
         with log.open("ab") as output:
+            self._begins = output.tell()
             self._popen = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *command],
+                [*(() if lasts else ("setpriv", "--pdeathsig", "KILL", "--")), *command],
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -69,6 +78,10 @@ class Process:
         """Raises ProcessError once it has ended."""
         if not self.runs:
             raise ProcessError(f"{self.name} ended by itself; its log ends:\n{self.last_lines()}")
+
+    def output(self) -> str:
+        """All that it has said, without what others said before in the same file."""
+        return self.log.read_bytes()[self._begins :].decode(errors="replace")
 
     def last_lines(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()

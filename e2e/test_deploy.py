@@ -1,11 +1,8 @@
 """What ``deploy/`` grants is what a replica needs on a real API server, and the server takes every manifest."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -60,9 +57,10 @@ class Cluster(Shop):
         configuration = folder / "configuration.yaml"
         (text,) = the("ConfigMap", self.mode)["data"].values()
         configuration.write_text(text)
+        _, *arguments = container(self.mode)["args"]
         given = [
             re.sub(r"^--config=.*", f"--config={configuration}", each)
-            for each in container(self.mode)["args"]
+            for each in arguments
             if not each.startswith("--listen") and each != f"--{self.mode}"
         ]
         lease = ("--leader-elect-resource-namespace", self.home)
@@ -278,47 +276,3 @@ def _is_built_in(cluster: Cluster, name: str) -> bool:
 def _marks(cluster: Cluster, name: str) -> list[str]:
     annotations = cluster.service(name)["metadata"].get("annotations") or {}
     return [each for each in annotations if each.startswith(names.DOMAIN)]
-
-
-# --- the image --------------------------------------------------------------------------------------------------------
-
-
-def test_the_steps_of_the_dockerfile_install_a_controller_that_needs_nothing_else(tmp_path: Path) -> None:
-    """Its lines as they are, in a folder that stands for the image: images may be built elsewhere."""
-    text = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text())
-    source, target = tmp_path / "source", tmp_path / "image"
-    source.mkdir()
-    # Of the machine's, only the interpreter: what it has installed is not in the image.
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "python"], check=True)
-    environment = {**os.environ, "PATH": f"{tmp_path / 'python' / 'bin'}:{os.environ['PATH']}"}
-    for gone in ("PYTHONPATH", "VIRTUAL_ENV", "PIP_CONSTRAINT"):
-        environment.pop(gone, None)
-    for word, _, rest in (line.partition(" ") for line in text.splitlines()):
-        if word == "COPY" and not rest.startswith("--from"):
-            for name in rest.split()[:-1]:
-                subprocess.run(["cp", "-r", ROOT / name, source], check=True)
-        elif word == "RUN" and rest.startswith("apt-get "):
-            # The machine has it already, or no proxy would run here.
-            assert "libnftables1" in rest
-        elif word == "RUN":
-            line = rest.replace("/opt/zoneward", str(target))
-            done = subprocess.run(
-                ["sh", "-ec", line], cwd=source, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    pip = str(tmp_path / "python" / "bin" / "pip")
-    subprocess.run([pip, "--python", str(target / "bin" / "python"), "check"], check=True)
-    installed = {path.name for path in (target / "lib").glob("python*/site-packages/*")}
-    assert {"aiohttp", "msgspec", "prometheus_client", "structlog", "zoneward"} <= installed
-    assert not {"numba", "numpy", "polars", "matplotlib", "distributed", "pip", "setuptools"} & installed
-    # As the image is run: nothing can be written anywhere, and no file of the machine's helps.
-    read_only = ["unshare", "--mount", "sh", "-ec", 'mount -o remount,bind,ro / && exec "$@"', "sh"]
-    run = partial(
-        subprocess.run,
-        cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    zoneward = [*read_only, target / "bin" / "zoneward"]
-    helped = run([*zoneward, "controller", "--help"])
-    assert all(word in helped.stdout for word in ("--take-over", "--only-marked"))
-    assert "add table ip zoneward" in run([*zoneward, "proxy", "--node=worker-a2", "--sample", "--print"]).stdout

@@ -80,6 +80,9 @@ def test_another_process_finds_machine_code_until_a_rule_changes(package: Path, 
     assert all(name.startswith(f"zoneward/{directory}/") for name in files)
     assert run_program(path, **environment) == [found, 1, directory]
     assert kept_files(cache) == files
+    shutil.copytree(package, elsewhere := tmp_path / "elsewhere")
+    assert run_program(path, **environment | {"PYTHONPATH": str(elsewhere)}) == [found, 1, directory]
+    assert kept_files(cache) == files
 
     without_own_groups(package)
     found, hits, other = run_program(path, **environment)

@@ -49,7 +49,7 @@ class Node:
         ours = ("--config", "--node", "--lease-namespace")
         given = [each for each in container(mode)["args"] if each.split("=")[0] not in ours]
         log = self.folder / f"{mode.replace('/', '-')}.log"
-        command = [*self.enter, sys.executable, "-m", "zoneward", "proxy", *given, "--node", NODE]
+        command = [*self.enter, sys.executable, "-m", "zoneward", *given, "--node", NODE]
         command += ["--lease-namespace", NAMESPACE]
         if mode == INSTEAD:
             # kube-proxy has the port until it is gone.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import pytest
@@ -43,7 +44,6 @@ class Site:
         self._places = service_lookups()
         self._rules = cleanup.enter_context(NodeRules(self.node, options=OPTIONS))
         self.zones: dict[str, str] = dict(_ZONES)
-        self._port = 20_000
 
     def serve(self, family: Family, *addresses: str, protocol: str = "tcp", affinity: int | None = None) -> None:
         targets = tuple(Backend(each, 8080, each in NEAR[family]) for each in addresses)
@@ -53,22 +53,6 @@ class Site:
         )
         self._rules.serve([some])
         self._places[family].set_service(("shop", "cart"), some)
-
-    def asked(self, address: str, port: int, *, times: int) -> Counter[str]:
-        """As `Namespace.tally` by UDP, but never twice from one port: that would be the same connection."""
-
-        def answering() -> Iterator[str]:
-            for own in range(self._port, self._port + times):
-                with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as asking:
-                    asking.settimeout(30.0)
-                    asking.bind(("", own))
-                    asking.connect((address, port))
-                    asking.send(b"?")
-                    yield asking.recv(256).decode().split()[0]
-
-        found = self.client.call(lambda: Counter(answering()))
-        self._port += times
-        return found
 
     def measuring(self) -> ConnectionTotals:
         """One that begins now."""
@@ -115,11 +99,11 @@ def totals(measuring: ConnectionTotals, family: Family, *, internal: bool) -> di
 def test_each_connection_is_counted_once(site: Site, family: Family, protocol: str, affinity: int | None) -> None:
     site.serve(family, *NEAR[family], *FAR[family], protocol=protocol, affinity=affinity)
     measuring = site.measuring()
-    asked = site.asked if protocol == "udp" else site.client.tally
-    inner = by_zone(asked(CLUSTER[family], 80, times=TIMES))
+    asked = partial(site.client.tally, times=TIMES, protocol=protocol)
+    inner = by_zone(asked(CLUSTER[family], 80))
     # By other addresses they are masqueraded on their way.
-    outer = asked(BALANCER[family], 80, times=TIMES)
-    outer += asked(site.node.addresses[family == "ip6"], NODE_PORT, times=TIMES)
+    outer = asked(BALANCER[family], 80)
+    outer += asked(site.node.addresses[family == "ip6"], NODE_PORT)
     site.look(measuring)
     assert totals(measuring, family, internal=True) == inner
     assert totals(measuring, family, internal=False) == by_zone(outer)

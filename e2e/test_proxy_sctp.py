@@ -1,7 +1,6 @@
 """SCTP is served as the others are: seen in its first packets, for which no kernel has to know how to talk it."""
 
 import socket
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -10,6 +9,7 @@ import pytest
 from e2e.chances import FALSE_ALARM, chance
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
+from e2e.raw_connections import SCTP_HEADER, begin_associations
 from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, Family
@@ -17,8 +17,6 @@ from zoneward.proxy.model.node_service import Backend, NodeService
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 PORT, TARGET, NODE_PORT = 3868, 13_868, 30_000
-HEADER: Final = struct.Struct(">HHLL")
-INIT: Final = struct.pack(">BBHLLHHL", 1, 0, 20, 1, 65_536, 1, 1, 1)
 ASSOCIATIONS: Final = 300
 ADDRESSES: Final[dict[Family, tuple[str, ...]]] = {
     "ip": ("10.1.0.1", "10.1.0.2", "10.1.0.3"),
@@ -48,7 +46,7 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
     for address, port in ((CLUSTER[family], PORT), (here.addresses[is_6], NODE_PORT)):
         raw = socket.AF_INET6 if is_6 else socket.AF_INET
         arriving = [here.pods.call(_listening, raw, each) for each in ADDRESSES[family]]
-        client.call(_begin, raw, client.addresses[is_6], address, port)
+        client.call(begin_associations, client.addresses[is_6], address, port, number=ASSOCIATIONS)
         found: Counter[str] = Counter()
         for endpoint, each in zip(ADDRESSES[family], arriving, strict=True):
             with each:
@@ -65,14 +63,6 @@ def _listening(family: int, address: str) -> socket.socket:
     return found
 
 
-def _begin(family: int, source: str, address: str, port: int) -> None:
-    with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP) as sending:
-        sending.bind((source, 0))
-        for number in range(ASSOCIATIONS):
-            whole = HEADER.pack(20_000 + number, port, 0, 0) + INIT
-            sending.sendto(HEADER.pack(20_000 + number, port, 0, _checksum(whole)) + INIT, (address, 0))
-
-
 def _count(arriving: socket.socket) -> int:
     """How many came to the port that endpoints have."""
     found = 0
@@ -83,14 +73,4 @@ def _count(arriving: socket.socket) -> int:
             return found
         # IPv4 has its own header before.
         start = (packet[0] & 15) * 4 if arriving.family == socket.AF_INET else 0
-        found += HEADER.unpack_from(packet, start)[1] == TARGET
-
-
-def _checksum(data: bytes) -> int:
-    """CRC32c, the lowest byte first (RFC 9260, appendix A)."""
-    value = 0xFFFFFFFF
-    for byte in data:
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    return int.from_bytes((value ^ 0xFFFFFFFF).to_bytes(4, "little"), "big")
+        found += SCTP_HEADER.unpack_from(packet, start)[1] == TARGET

@@ -35,8 +35,8 @@ from zoneward.kube.objects import (
     ServiceSpec,
     ServiceStatus,
 )
-from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
+from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD

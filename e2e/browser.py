@@ -1,0 +1,154 @@
+"""A headless Chromium, steered by its DevTools protocol: what a reader with a screen of some size sees and does."""
+
+import asyncio
+import base64
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+_AXE: Final = files("axe_core_python").joinpath("axe.min.js")
+_RUN_AXE: Final = (
+    "axe.run({resultTypes: ['violations']}).then(found => found.violations.flatMap("
+    "each => each.nodes.map(node => [each.impact, each.id, node.html.slice(0, 300)])))"
+)
+_PATIENCE: Final = 120.0
+"""Seconds until a browser that does not answer counts as one that never will."""
+_LEFT: Final = ("navigated or closed", "context was destroyed", "Cannot find context")
+"""What it answers where another page took the place of the one that was asked."""
+
+
+class BrowserError(Exception):
+    """What the browser refused, or what failed in a page."""
+
+
+class PageLeftError(BrowserError):
+    """The page was left before it answered."""
+
+
+@dataclass(slots=True)
+class Tab:
+    """One page of a browser. ``requests`` has every address that it asked for, in order."""
+
+    socket: aiohttp.ClientWebSocketResponse
+    requests: list[str] = field(default_factory=list)
+    _number: int = 0
+    _loaded: bool = False
+
+    async def listen(self) -> None:
+        """Has the browser tell what happens in the page; before anything else."""
+        for domain in ("Page", "Network", "Runtime"):
+            await self._call(f"{domain}.enable")
+
+    async def show(self, *, width: int, dark: bool) -> None:
+        """A screen of ``width`` CSS pixels (below 600: a telephone), and what its owner prefers."""
+        await self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def open(self, address: str) -> None:
+        self._loaded = False
+        await self._call("Page.navigate", url=address)
+        await self.wait_for_load()
+
+    async def wait_for_load(self) -> None:
+        """Until the page that is being opened has loaded, with its scripts."""
+        while not self._loaded:
+            self._take(await self._receive())
+
+    async def tell(self, expression: str) -> Any:
+        """The value of a JavaScript expression, or of its promise. Raises BrowserError if it throws."""
+        told = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in told:
+            raise BrowserError(f"{expression}: {told['exceptionDetails']}")
+        return told["result"].get("value")
+
+    async def follow(self, expression: str) -> None:
+        """An expression that leads to another page: back when that has loaded."""
+        self._loaded = False
+        with suppress(PageLeftError):
+            await self.tell(expression)
+        await self.wait_for_load()
+
+    async def wait_until(self, expression: str) -> None:
+        """Until a JavaScript expression is true, on this page or on one that it leads to."""
+        async with asyncio.timeout(_PATIENCE):
+            while not await self._is_true(expression):
+                await asyncio.sleep(0.05)
+
+    async def _is_true(self, expression: str) -> bool:
+        with suppress(PageLeftError):
+            return bool(await self.tell(f"!!({expression})"))
+        return False
+
+    async def violations(self) -> list[list[str]]:
+        """What axe-core finds in the page: impact, rule and element."""
+        await self.tell(_AXE.read_text() + "; 0")
+        found: list[list[str]] = await self.tell(_RUN_AXE)
+        return found
+
+    async def take_picture(self, file: Path) -> None:
+        """Writes what the screen shows as PNG."""
+        file.write_bytes(base64.b64decode((await self._call("Page.captureScreenshot"))["data"]))
+
+    async def _call(self, method: str, **parameters: object) -> dict[str, Any]:
+        self._number += 1
+        await self.socket.send_str(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        while (answer := await self._receive()).get("id") != self._number:
+            self._take(answer)
+        if "error" in answer:
+            left = any(each in answer["error"]["message"] for each in _LEFT)
+            raise (PageLeftError if left else BrowserError)(f"{method}: {answer['error']}")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def _receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(await self.socket.receive_str(timeout=_PATIENCE))
+        return message
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event.get("method") == "Network.requestWillBeSent":
+            self.requests.append(event["params"]["request"]["url"])
+        self._loaded |= event.get("method") == "Page.loadEventFired"
+
+
+@asynccontextmanager
+async def browser(folder: Path) -> AsyncIterator[Tab]:
+    """A browser with one tab, and its profile in ``folder``. Raises BrowserError where there is no Chromium."""
+    if CHROMIUM is None:
+        raise BrowserError("expected a Chromium (Debian: apt-get install chromium), got none on PATH")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+    options = [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-port=0", "about:blank"]
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*command, *options, stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        port = await _port(folder / "profile" / "DevToolsActivePort", process)
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
+                (target,) = [each for each in await response.json() if each["type"] == "page"]
+            async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                tab = Tab(socket)
+                await tab.listen()
+                yield tab
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _port(file: Path, process: asyncio.subprocess.Process) -> int:
+    async with asyncio.timeout(_PATIENCE):
+        while not (file.exists() and file.read_text().count("\n")):
+            if process.returncode is not None:
+                raise BrowserError(f"{CHROMIUM} ended with {process.returncode}")
+            await asyncio.sleep(0.05)
+    return int(file.read_text().splitlines()[0])

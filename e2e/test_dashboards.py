@@ -1,0 +1,158 @@
+"""A real Prometheus on a real run has series for every query of the dashboards, and for every rule."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.controllers import ZonewardController
+from e2e.door import Door
+from e2e.meters import ZonewardMeter
+from e2e.nodes import Bed
+from e2e.processes import wait_until
+from e2e.prometheus import Prometheus, prometheus
+from e2e.proxies import ZonewardProxy, opening
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
+from tests.contract.api import Object
+from tests.deploy.queries import RULES, dashboards, metrics_of, queries, rules, variables
+
+NAMESPACE: Final = "charted"
+SERVICES: Final[dict[str, Object]] = {
+    "cart": {"distribution": "PreferSameZone"},
+    "basket": {},
+    "wishlist": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}},
+}
+"""By name, what it asks for. Connections to the second one leave the zone; measured demand counts for the third one."""
+CHOSEN: Final = {"namespace": NAMESPACE, "service": "cart"}
+PORTS: Final = {"controller": 10270, "proxy": 10272, "meter": 10274}
+_PODS: Final = {"a": "10.1.0.0/16", "b": "10.2.0.0/16"}
+_LABELS: Final = {"cluster": "one"}
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A controller, and a node of zone a with proxy, meter and a client that opens connections all the while."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    with ExitStack() as stack:
+        plane, bed = stack.enter_context(ControlPlane()), stack.enter_context(Bed())
+        for zone, pods in _PODS.items():
+            node = a_node(zone, zone=zone, address=bed.node(zone, pods=(pods,)).addresses[0])
+            plane.api().create(node | {"spec": {"podCIDRs": [pods]}})
+        plane.api().create(a_namespace(NAMESPACE))
+        addresses = []
+        for number, (name, asks) in enumerate(SERVICES.items()):
+            made = plane.api().create(a_service(name, namespace=NAMESPACE, selector={"app": name}, **asks))
+            addresses.append(made["spec"]["clusterIP"])
+            for place, zone in enumerate("aabb"):
+                _add_pod(plane, name, zone, f"10.{'ab'.index(zone) + 1}.{number}.{place}")
+        here = bed.nodes["a"]
+        stack.enter_context(Door(here.path, plane.ports.server))
+        found = stack.enter_context(
+            prometheus(folder, [_job(*each) for each in PORTS.items()], rules=RULES, network=here)
+        )
+        listen = "--listen", f"127.0.0.1:{PORTS['controller']}"
+        flags = "--predictions", "--config", str(_configuration(folder, found)), *listen
+        stack.enter_context(ZonewardController(plane, *flags, network=here))
+        proxy = stack.enter_context(ZonewardProxy(here, plane.kubeconfig(), folder))
+        meter = stack.enter_context(ZonewardMeter(here, plane.kubeconfig(), folder, "--enable-accounting"))
+        proxy.start()
+        meter.start()
+        found.wait_for("sum(up) == 3")
+        stack.enter_context(opening(here.pod("10.1.200.1"), [(each, 80) for each in addresses], rate=20, folder=folder))
+        for name in SERVICES:
+            _add_pod(plane, name, "a", f"10.1.9.{len(name)}")
+        yield found
+
+
+def _configuration(folder: Path, source: Prometheus) -> Path:
+    """Of a controller that follows what the meter measures."""
+    demand = {"source": "prometheus", "prometheus": {"url": source.url, "preset": "zoneward-meter", "window": "1m"}}
+    file = folder / "configuration.yaml"
+    known = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
+    file.write_text(json.dumps({**known, "demand": {**demand, "refresh": "10s"}}))
+    return file
+
+
+def _add_pod(plane: ControlPlane, service: str, node: str, address: str) -> None:
+    """Ready from now on, so that the proxy can say how long the change took."""
+    name = f"{service}-{address.replace('.', '-')}"
+    made = a_pod(name, node=node, ips=[address], namespace=NAMESPACE, labels={"app": service})
+    made["status"]["conditions"][0]["lastTransitionTime"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    plane.api().create(made)
+
+
+def _job(daemon: str, port: int) -> dict[str, Any]:
+    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": _LABELS}]
+    return {"job_name": f"zoneward-{daemon}", "static_configs": targets, "honor_labels": True}
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_every_query_of_a_dashboard_has_series(scraped: Prometheus, name: str) -> None:
+    """With values of its variables that they offer."""
+    dashboard = dashboards()[name]
+    values = {"__rate_interval": "1m"}
+    for variable in variables(dashboard):
+        offered = _offered(scraped, variable, values)
+        values[variable["name"]] = CHOSEN.get(variable["name"], offered[0])
+        assert values[variable["name"]] in offered
+    for query in queries(dashboard):
+        scraped.wait_for(_filled(query, values))
+
+
+def _offered(scraped: Prometheus, variable: dict[str, Any], values: dict[str, str]) -> list[str]:
+    """What Grafana would offer: the values of a label, or what the expression of the variable finds in them."""
+    match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
+    assert match is not None
+    selector, label = _filled(match[1], values), match[2]
+    scraped.wait_for(f"count({selector}) > 0")
+    found = scraped.read(f"label/{label}/values", **{"match[]": selector})
+    if regex := variable.get("regex"):
+        found = [re.search(regex.strip("/"), each)[1] for each in found]  # type: ignore[index]
+    assert found, variable["name"]
+    return sorted(found)
+
+
+def _filled(expr: str, values: dict[str, str]) -> str:
+    return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
+
+
+@pytest.mark.parametrize("name", [rule["record"] for rule in rules() if "record" in rule])
+def test_every_recording_rule_has_series_of_each_service(scraped: Prometheus, name: str) -> None:
+    scraped.wait_for(f'count(count by (service) ({name}{{cluster="one", namespace="{NAMESPACE}"}})) == {len(SERVICES)}')
+
+
+@pytest.mark.parametrize("what", ["connections", "bytes"])
+def test_what_crosses_zones_is_what_goes_from_one_to_the_other(scraped: Prometheus, what: str) -> None:
+    """Of one Service all stays in its zone. The past is compared: rules that are evaluated now are not all done."""
+    scraped.wait_for(f'zoneward:{what}_in_zone:ratio_rate1h{{service="basket"}} offset 5s < 1')
+    moment = int(time.time()) - 3
+
+    def rates(series: str, labels: str = "") -> dict[str, float]:
+        expr = f'sum by (service) ({series}:rate1h{{namespace="{NAMESPACE}"{labels}}} @ {moment})'
+        return dict.fromkeys(SERVICES, 0.0) | {found["service"]: rate for found, rate in scraped.query(expr)}
+
+    crossing = rates(f"zoneward:{what}_cross_zone")
+    assert crossing == pytest.approx(rates(f"zoneward:{what}", ', from_zone="a", to_zone="b"'))
+    assert crossing["cart"] == 0 < crossing["basket"]
+    shares = scraped.query(f'zoneward:{what}_in_zone:ratio_rate1h{{service="cart"}}')
+    assert [value for _, value in shares] == [1]
+
+
+def test_alerts_and_rules_are_evaluated_without_errors_and_ask_for_what_programs_have(scraped: Prometheus) -> None:
+    def evaluated() -> list[dict[str, Any]]:
+        return [rule for group in scraped.read("rules")["groups"] for rule in group["rules"]]
+
+    wait_until(lambda: all(rule["health"] != "unknown" for rule in evaluated()), "all rules", scraped.process)
+    assert len(evaluated()) == len(rules())
+    known = scraped.read("metadata")
+    for rule in evaluated():
+        assert rule["health"] == "ok", rule
+        for metric in metrics_of(rule["query"]):
+            assert metric in known or scraped.query(metric), (rule["name"], metric)
+    assert not [each for each in scraped.read("alerts")["alerts"] if each["state"] == "firing"]

@@ -1,0 +1,198 @@
+"""Demand from a real Prometheus: presets, the documented queries, and what it refuses."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from e2e.prometheus import Exporter, Prometheus, Sample, exporter, prometheus
+
+from zoneward.cli.main import run
+from zoneward.client.prometheus import Prometheus as Client
+from zoneward.client.prometheus import PrometheusUnavailable
+from zoneward.kube.objects import ObjectKey
+from zoneward.kube.prometheus_settings import Preset, PrometheusSettings
+from zoneward.routing.configuration import configuration_from
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "demand.md"
+ZONES: Final = ("eu-central-1a", "eu-central-1b", "eu-central-1c")
+PARTS: Final = (70, 20, 10)
+SHARES: Final = dict(zip(ZONES, (0.7, 0.2, 0.1), strict=True))
+
+
+def of_zoneward(service: str) -> list[Sample]:
+    """What a meter and a proxy say of one Service, with clients from outside, and on a node without a zone."""
+    of_all = {"namespace": "shop", "service": service, "address_type": "IPv4"}
+    counted = [
+        ({**of_all, "from_zone": zone, "to_zone": to}, float(part))
+        for zone, part in zip((*ZONES, "external", ""), (*PARTS, 5000, 300), strict=True)
+        for to in (ZONES[0], "")
+    ]
+    return [
+        *(("zoneward_meter_connections_total", labels, value) for labels, value in counted),
+        *(("zoneward_proxy_connections_total", {**labels, "asked": "cluster-ip"}, value) for labels, value in counted),
+        (
+            "zoneward_proxy_connections_total",
+            {**of_all, "from_zone": ZONES[0], "to_zone": "", "asked": "external"},
+            9e3,
+        ),
+    ]
+
+
+def of_others() -> list[Sample]:
+    """As kube-state-metrics, Istio, Linkerd and Hubble document their labels: a client Pod in each zone."""
+    found: list[Sample] = []
+    for zone, part in zip(ZONES, PARTS, strict=True):
+        pod, node = f"client-{zone}", f"node-{zone}"
+        client = {"namespace": "clients", "pod": pod}
+        found += [
+            ("kube_pod_info", {**client, "node": node, "uid": pod, "pod_ip": "10.0.0.1"}, 1),
+            ("kube_node_labels", {"node": node, "label_topology_kubernetes_io_zone": zone}, 1),
+            *(
+                (
+                    "istio_requests_total",
+                    {
+                        **client,
+                        "reporter": reporter,
+                        "response_code": code,
+                        "destination_service_name": "cart",
+                        "destination_service_namespace": "shop",
+                    },
+                    part,
+                )
+                for reporter in ("source", "destination")
+                for code in ("200", "503")
+            ),
+            *(
+                (
+                    "request_total",
+                    {**client, "direction": way, "dst_namespace": "shop", "dst_service": "cart", "tls": tls},
+                    part,
+                )
+                for way in ("outbound", "inbound")
+                for tls in ("true", "no_identity")
+            ),
+            *(
+                (
+                    "hubble_flows_processed_total",
+                    {
+                        "source_namespace": "clients",
+                        "source_pod": pod,
+                        "destination_namespace": "shop",
+                        "destination_workload": "cart",
+                        "traffic_direction": way,
+                        "verdict": verdict,
+                    },
+                    part,
+                )
+                for way in ("egress", "ingress")
+                for verdict in ("FORWARDED", "DROPPED")
+            ),
+        ]
+    return found
+
+
+def grown(samples: list[Sample]) -> list[Sample]:
+    """Counters go on; what is no counter stays."""
+    return [(name, labels, value * (3 if name.endswith("_total") else 1)) for name, labels, value in samples]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One Prometheus that has seen counters grow, from two jobs: one keeps the labels of metrics, the other has labels
+    of its own with the same names.
+    """
+    with exporter() as honored, exporter() as renamed:
+        first: list[tuple[Exporter, list[Sample]]] = [
+            (honored, of_zoneward("search") + of_others()),
+            (renamed, of_zoneward("cart")),
+        ]
+        for each, samples in first:
+            each.samples = samples
+        labels = {"namespace": "zoneward-system", "service": "zoneward-meter", "zone": "elsewhere"}
+        jobs = [honored.job("honored", honor_labels=True), renamed.job("renamed", labels=labels)]
+        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as found:
+            found.wait_for("kube_node_labels")
+            found.wait_for('zoneward_meter_connections_total{job="renamed"}')
+            for each, samples in first:
+                each.samples = grown(samples)
+            for job in ("honored", "renamed"):
+                found.wait_for(f'increase(zoneward_meter_connections_total{{job="{job}"}}[60s]) > 0')
+            yield found
+
+
+def shares(amounts: dict[ObjectKey, dict[str, float]]) -> dict[ObjectKey, dict[str, float]]:
+    return {
+        key: {zone: amount / sum(zones.values()) for zone, amount in zones.items()} for key, zones in amounts.items()
+    }
+
+
+async def read(server: Prometheus, **settings: object) -> dict[ObjectKey, dict[str, float]]:
+    found = await Client(PrometheusSettings(url=server.url, window=60, **settings)).read_demand()  # type: ignore[arg-type]
+    return shares({key: dict(zones) for key, zones in found.amounts.items()})
+
+
+@pytest.mark.parametrize("preset", ["zoneward-meter", "zoneward-proxy"])
+async def test_a_preset_reads_where_connections_started_however_they_are_scraped(
+    server: Prometheus, preset: Preset
+) -> None:
+    found = await read(server, preset=preset)
+    assert found.keys() == {("shop", "search"), ("shop", "cart")}
+    for zones in found.values():
+        assert zones == pytest.approx(SHARES)
+
+
+def documented() -> dict[str, str]:
+    """The YAML of each query on the page, by its name."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return {name[1]: block for block in blocks if (name := re.search(r"# (\w+)$", block, re.MULTILINE))}
+
+
+@pytest.mark.parametrize("program", ["istio", "linkerd", "hubble"])
+async def test_a_documented_query_finds_the_zone_of_each_client(server: Prometheus, program: str) -> None:
+    head = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
+    settings = configuration_from({**head, **yaml.safe_load(documented()[program])}).demand.prometheus
+    assert settings is not None
+    assert await read(server, query=settings.query) == {("shop", "cart"): pytest.approx(SHARES)}
+
+
+def test_a_command_decides_by_it_and_names_it(
+    server: Prometheus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+        f"demand: {{source: prometheus, prometheus: {{url: {server.url}, window: 1m}}}}\n"
+    )
+    assert run(["plan", "--sample", "shop/search", "shop/images", "-o", "json", "--config", str(file)]) == 0
+    out, said = capfd.readouterr()
+    search, images = json.loads(out)["decisions"]
+    assert {zone: each["demand"] for zone, each in search["zones"].items()} == pytest.approx(SHARES)
+    assert images["zones"][ZONES[0]]["demand"] < 0.5
+    where = f"{server.url} (zoneward-meter, the last 1 min)"
+    assert f"zoneward: demand of 2 of 16 Services from {where}; by CPU for the others\n" in said
+    assert "zoneward: 2 series without a zone count for nothing\n" in said
+
+
+REFUSED: Final = {
+    "sum by (": 'expected an answer, got 400: invalid parameter "query"',
+    "1": "expected a query that returns a vector, got a scalar",
+    "zoneward_meter_connections_total[1m]": "expected a query that returns a vector, got a matrix",
+    "no_such_metric": "got no series",
+    'zoneward_meter_connections_total{job="honored"}': "got no series; 10 series without a zone count for nothing",
+    "kube_node_labels / 0 * NaN": "series without a namespace and a service count for nothing",
+    "label_replace(0 - zoneward_meter_connections_total, 'zone', 'a', '', '')": "series with a negative number count",
+    "label_replace(zoneward_meter_connections_total / 0, 'zone', 'a', '', '')": "series without a finite number count",
+    "kube_pod_info * on (namespace) kube_pod_info": "got 422: found duplicate series for the match group",
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+async def test_what_a_real_server_answers_otherwise_is_told_in_one_line(server: Prometheus, query: str) -> None:
+    with pytest.raises(PrometheusUnavailable) as raised:
+        await Client(PrometheusSettings(url=server.url, query=query)).read_demand()
+    assert REFUSED[query] in str(raised.value)
+    assert str(raised.value).isprintable()

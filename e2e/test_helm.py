@@ -1,0 +1,199 @@
+"""The chart of ``deploy/helm`` makes what the kustomizations make, says what is wrong with values, and installs."""
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from e2e.control_plane import ControlPlane
+from e2e.programs import find_programs
+from release.helm import CHART, HELM
+from tests.deploy.manifests import DEPLOY, METER_MODES, MODES, NAMESPACES, PROXY_MODES, Object
+
+import zoneward
+
+OF_HELM = {
+    "app.kubernetes.io/instance": "edge",
+    "app.kubernetes.io/managed-by": "Helm",
+    "app.kubernetes.io/version": zoneward.__version__,
+    "helm.sh/chart": f"zoneward-{zoneward.__version__}",
+}
+"""Labels that the chart adds to every object, but not to Pods and selectors."""
+NONE = "controller.enabled=false"
+VALUES = {
+    **{mode: (f"controller.mode={mode}",) for mode in MODES},
+    **{mode: (NONE, "proxy.enabled=true", f"proxy.mode={mode.partition('/')[2]}") for mode in PROXY_MODES},
+    METER_MODES[0]: (NONE, "meter.enabled=true"),
+    METER_MODES[1]: (NONE, "meter.enabled=true", "meter.accounting=true"),
+}
+"""By the kustomization that is meant."""
+ALL = ("proxy.enabled=true", "meter.enabled=true")
+
+
+def helm(*arguments: str, fails: bool = False) -> str:
+    """What it prints: its messages, if it has to fail."""
+    file = HELM.find(environment=os.environ)["helm"]
+    done = subprocess.run([file, *arguments], capture_output=True, text=True)
+    assert bool(done.returncode) == fails, done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def rendered(*values: str) -> list[Object]:
+    return _objects(helm("template", "edge", str(CHART), *_set(values)))
+
+
+def kustomized(folder: str) -> list[Object]:
+    kubectl = find_programs(environment=os.environ)["kubectl"]
+    done = subprocess.run([kubectl, "kustomize", DEPLOY / folder], capture_output=True, text=True, check=True)
+    return _objects(done.stdout)
+
+
+def _set(values: Iterable[str]) -> list[str]:
+    return [f"--set={each}" for each in values]
+
+
+def _objects(text: str) -> list[Object]:
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def compared(objects: Iterable[Object], *, of_helm: bool) -> dict[tuple[str, str, str], Object]:
+    """By kind, namespace and name. Without what Helm needs, all of which has to be there."""
+    found = {}
+    for each in objects:
+        metadata = each["metadata"]
+        if each["kind"] == "ConfigMap":
+            # What the program reads of it, not how it is written.
+            each["data"] = {name: yaml.safe_load(text) for name, text in each["data"].items()}
+        if of_helm:
+            labels = metadata["labels"]
+            assert {name: labels.pop(name) for name in OF_HELM} == OF_HELM
+            if each["kind"] == "Namespace":
+                assert metadata.pop("annotations") == {"helm.sh/resource-policy": "keep"}
+            if each["kind"] in ("Deployment", "DaemonSet"):
+                assert each["spec"]["template"]["metadata"]["annotations"].pop("checksum/configuration")
+        identity = each["kind"], metadata.get("namespace", ""), metadata["name"]
+        assert identity not in found
+        found[identity] = each
+    return found
+
+
+def pods(objects: Iterable[Object]) -> list[Object]:
+    return [each["spec"]["template"] for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
+
+
+@pytest.mark.parametrize("folder", VALUES)
+def test_it_makes_every_object_of_a_kustomization_with_every_field(folder: str) -> None:
+    assert compared(rendered(*VALUES[folder]), of_helm=True) == compared(kustomized(folder), of_helm=False)
+
+
+def test_it_makes_all_programs_at_once_and_their_namespaces() -> None:
+    folders = (MODES[1], PROXY_MODES[0], METER_MODES[0], NAMESPACES)
+    expected = [each for folder in folders for each in kustomized(folder)]
+    made = rendered(*ALL, "createNamespaces=true")
+    assert compared(made, of_helm=True) == compared(expected, of_helm=False)
+    assert rendered(NONE, "createNamespaces=true") == []
+
+
+def test_lint_finds_nothing_in_it() -> None:
+    for values in ((), *VALUES.values(), (*ALL, "createNamespaces=true")):
+        said = helm("lint", "--strict", str(CHART), *_set(values))
+        assert "0 chart(s) failed" in said
+        assert "[WARNING]" not in said
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("controller.mode=both", "'/controller/mode': value must be one of 'only-marked', 'take-over'"),
+        ("proxy.mode=beside", "'/proxy/mode': value must be one of 'beside-kube-proxy', 'instead-of-kube-proxy'"),
+        ("controler.enabled=true", "additional properties 'controler' not allowed"),
+        ("proxy.cidrs={10.0.0.0/8}", "'/proxy': additional properties 'cidrs' not allowed"),
+        ("controller.replicas=two", "'/controller/replicas': got string, want integer"),
+        ("controller.replicas=-1", "'/controller/replicas': minimum: got -1, want 0"),
+        ("meter.enabled=maybe", "'/meter/enabled': got string, want boolean"),
+        ("image.digest=sha256:abc", "'/image/digest': 'sha256:abc' does not match pattern"),
+        ("meter.namespace=Meter_1", "'/meter/namespace': 'Meter_1' does not match pattern"),
+        ("controller.extraArgs={predictions}", "'/controller/extraArgs/0': 'predictions' does not match pattern"),
+        ("proxy.apiServer.port=0", "'/proxy/apiServer/port': minimum: got 0, want 1"),
+        ("meter.configuration.kind=Other", "'/meter/configuration/kind': value must be 'ZonewardConfiguration'"),
+    ],
+)
+def test_wrong_values_are_refused_with_their_place_and_what_is_expected(value: str, expected: str) -> None:
+    assert expected in helm("template", "edge", str(CHART), f"--set={value}", fails=True)
+
+
+def test_the_image_is_the_one_that_values_name_everywhere() -> None:
+    digest, secret = f"sha256:{'0' * 64}", [{"name": "registry"}]
+    image = ("image.repository=registry.example/zoneward", f"image.digest={digest}", "image.pullPolicy=Always")
+    objects = rendered(*ALL, "meter.accounting=true", *image, "image.pullSecrets[0].name=registry")
+    containers = [
+        each for pod in pods(objects) for kind in ("containers", "initContainers") for each in pod["spec"].get(kind, ())
+    ]
+    assert len(containers) == 4
+    for each in containers:
+        assert (each["image"], each["imagePullPolicy"]) == (f"registry.example/zoneward@{digest}", "Always")
+    assert [pod["spec"]["imagePullSecrets"] for pod in pods(objects)] == [secret] * 3
+    (pod,) = pods(rendered("image.tag=edge"))
+    assert pod["spec"]["containers"][0]["image"] == "zoneward:edge"
+
+
+def test_other_namespaces_reach_every_place_that_names_them() -> None:
+    renamed = ("controller.namespace=one", "proxy.namespace=two", "meter.namespace=three")
+    text = helm("template", "edge", str(CHART), *_set((*ALL, "createNamespaces=true", *renamed)))
+    for gone in ("zoneward-system", "namespace: zoneward-", "serviceaccount:zoneward-"):
+        assert gone not in text
+    assert "--lease-namespace=one" in text
+    assert "'system:serviceaccount:two:zoneward-proxy'" in text
+
+
+def test_pods_are_replaced_when_their_configuration_changes_and_options_come_last() -> None:
+    (first,), (same,), (other,) = (
+        pods(rendered(*values))
+        for values in ((), ("controller.replicas=3",), ("controller.configuration.defaultApproach=Balanced",))
+    )
+    assert first == same
+    assert first["metadata"]["annotations"] != other["metadata"]["annotations"]
+    assert first["spec"] == other["spec"]
+    # A whole file may be given.
+    whole = ("apiVersion=zoneward.dev/v1alpha1", "kind=ZonewardConfiguration")
+    assert rendered(*(f"controller.configuration.{each}" for each in whole)) == rendered()
+    (more,) = pods(rendered("controller.extraArgs={--predictions}"))
+    (container,) = more["spec"]["containers"]
+    assert container["args"] == [*first["spec"]["containers"][0]["args"], "--predictions"]
+
+
+def test_the_address_of_the_api_server_is_made_where_it_is_given() -> None:
+    instead = VALUES[PROXY_MODES[1]]
+    given = compared(rendered(*instead, "proxy.apiServer.host=192.0.2.10"), of_helm=True)
+    plain = compared(rendered(*instead), of_helm=True)
+    (added,) = given.keys() - plain.keys()
+    assert added == ("ConfigMap", "zoneward-proxy", "zoneward-proxy-api-server")
+    assert given[added]["data"] == {"KUBERNETES_SERVICE_HOST": "192.0.2.10", "KUBERNETES_SERVICE_PORT": 6443}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        yield plane
+
+
+def test_a_server_takes_all_of_it_and_only_the_namespaces_outlive_it(cluster: ControlPlane, tmp_path: Path) -> None:
+    access, api = (f"--kubeconfig={cluster.kubeconfig()}", f"--repository-cache={tmp_path}"), cluster.api()
+
+    def there(path: str) -> set[str]:
+        return {each["metadata"]["name"] for each in api.get(path)["items"] if "zoneward" in each["metadata"]["name"]}
+
+    roles, namespaces = "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/namespaces"
+    said = helm("install", "edge", str(CHART), *access, *_set((*ALL, "createNamespaces=true")))
+    assert "zoneward adopt NAMESPACE/SERVICE" in said
+    assert "beside kube-proxy" in said
+    assert "zoneward-controller-only-marked" in there(roles)
+    assert there(namespaces) == {"zoneward-system", "zoneward-proxy", "zoneward-meter"}
+    assert there("/apis/apps/v1/daemonsets") == {"zoneward-proxy", "zoneward-meter"}
+    helm("upgrade", "edge", str(CHART), *access, *_set((*ALL, "createNamespaces=true", "controller.mode=take-over")))
+    assert "zoneward-controller-only-marked" not in there(roles)
+    helm("uninstall", "edge", *access)
+    assert there(roles) == there("/apis/apps/v1/deployments") == there("/apis/apps/v1/daemonsets") == set()
+    assert there(namespaces) == {"zoneward-system", "zoneward-proxy", "zoneward-meter"}

@@ -1,0 +1,208 @@
+"""Where traffic starts is not where CPU is: what that does by CPU, and with demand that was measured.
+
+Three zones with the same CPU, a real kube-proxy and a meter on the node of each, and a real Prometheus. Seven of ten
+clients are in one zone. What came out is kept for ``docs/pictures/make_measured_demand.py``.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from e2e.chances import FALSE_ALARM, chance
+from e2e.control_plane import ControlPlane
+from e2e.controllers import ZonewardController
+from e2e.door import Door
+from e2e.kube_proxy import KubeProxy
+from e2e.meters import ZonewardMeter
+from e2e.nodes import Bed, ask
+from e2e.prometheus import prometheus
+from tests.builders.objects import a_namespace, a_node, a_pod, a_service
+
+from zoneward.routing.configuration import HintsSettings
+
+FIGURES: Final = Path(".cache/e2e/measured-demand.json")
+NAMESPACE: Final = "skewed"
+SERVICE: Final = f"{NAMESPACE}/cart"
+CLIENTS: Final = {"a": 0.7, "b": 0.2, "c": 0.1}
+"""The part of the connections that start in each zone."""
+PODS: Final = 12
+"""In each zone."""
+LABELS: Final = {"app": "cart"}
+RATE: Final = 400
+"""Connections a second, from all zones together."""
+METERS: Final = 10_274
+
+
+def address(zone: str, number: int) -> str:
+    return f"10.{'abc'.index(zone) + 1}.0.{number + 1}"
+
+
+ZONES: Final = {address(zone, number): zone for zone in CLIENTS for number in range(PODS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What clients saw: connections by the zone where they started and the Pod that answered."""
+
+    answers: Mapping[str, Counter[str]]
+
+    @property
+    def loads(self) -> dict[str, float]:
+        """Of each Pod; 1 is fair."""
+        total: Counter[str] = sum(self.answers.values(), Counter())
+        return {pod: total[pod] * len(ZONES) / total.total() for pod in ZONES}
+
+    @property
+    def load_by_zone(self) -> dict[str, float]:
+        """The mean load of the Pods that clients of a zone use: without the chance by which each draws."""
+        loads, total = {}, sum(found.total() for found in self.answers.values())
+        for zone, found in self.answers.items():
+            loads[zone] = found.total() / len(found) * len(ZONES) / total
+        return loads
+
+    @property
+    def share_in_zone(self) -> float:
+        inside = sum(
+            count for zone, found in self.answers.items() for pod, count in found.items() if ZONES[pod] == zone
+        )
+        return inside / sum(found.total() for found in self.answers.values())
+
+    def as_figures(self) -> dict[str, Any]:
+        return {"loads": {pod: round(load, 4) for pod, load in self.loads.items()}, "inZone": self.share_in_zone}
+
+
+class Site:
+    """``inside`` is on the wire beside the nodes: Prometheus and the controller are there."""
+
+    def __init__(self, stack: ExitStack, plane: ControlPlane) -> None:
+        self.plane: Final = plane
+        bed = stack.enter_context(Bed())
+        self.nodes = {
+            zone: bed.node(f"node-{zone}", pods=(f"10.{place + 1}.0.0/16",)) for place, zone in enumerate("abc")
+        }
+        self.clients = {
+            zone: node.pod(f"10.{place + 1}.200.1") for place, (zone, node) in enumerate(self.nodes.items())
+        }
+        self.inside: Final = bed.outside()
+        stack.enter_context(Door(self.inside.path, plane.ports.server))
+        api = plane.api()
+        nodes = (a_node(node.name, zone=zone, cpu="4", address=node.addresses[0]) for zone, node in self.nodes.items())
+        api.create_all([a_namespace(NAMESPACE), *nodes])
+        pods = ((zone, number) for zone in CLIENTS for number in range(PODS))
+        api.create_all(
+            a_pod(
+                f"cart-{zone}{number}",
+                namespace=NAMESPACE,
+                node=f"node-{zone}",
+                ips=[address(zone, number)],
+                labels=LABELS,
+            )
+            for zone, number in pods
+        )
+        asks = {"service.kubernetes.io/topology-mode": "Auto"}
+        made = api.create(a_service("cart", namespace=NAMESPACE, selector=LABELS, annotations=asks))
+        self.address: Final[str] = made["spec"]["clusterIP"]
+        self.proxies = [
+            stack.enter_context(KubeProxy(plane, node=node.name, network=node)) for node in self.nodes.values()
+        ]
+        for node in self.nodes.values():
+            meter = ZonewardMeter(node, plane.kubeconfig(), plane.folder, "--enable-accounting", f"--listen=:{METERS}")
+            stack.enter_context(meter)
+            meter.start()
+        targets = [f"{node.addresses[0]}:{METERS}" for node in self.nodes.values()]
+        jobs = [{"job_name": "zoneward-meter", "static_configs": [{"targets": targets}]}]
+        self.prometheus: Final = stack.enter_context(prometheus(plane.folder, jobs, network=self.inside))
+        self.configuration: Final = plane.folder / "measured.yaml"
+        self.configuration.write_text(yaml.safe_dump(self._configured()))
+
+    def _configured(self) -> dict[str, Any]:
+        source = {"url": self.prometheus.url, "preset": "zoneward-meter", "window": "1m"}
+        return {
+            "apiVersion": "zoneward.dev/v1alpha1",
+            "kind": "ZonewardConfiguration",
+            "demand": {"source": "prometheus", "prometheus": source, "refresh": "10s"},
+        }
+
+    def used_by(self) -> dict[str, int]:
+        """By zone, the endpoints that its kube-proxy sends to."""
+        counts = (len(each.endpoints(self.address, 80)) for each in self.proxies)
+        return dict(zip(self.nodes, counts, strict=True))
+
+    def ask(self, seconds: float) -> Outcome:
+        """Open connections from all zones, in each at its own rate."""
+        asking = {
+            zone: client.start(_tally, self.address, CLIENTS[zone] * RATE, seconds)
+            for zone, client in self.clients.items()
+        }
+        return Outcome({zone: each.result() for zone, each in asking.items()})
+
+    def counted(self) -> dict[str, float]:
+        """By zone, the connections from there that Prometheus has of the meters so far."""
+        query = f'sum by (from_zone) (zoneward_meter_connections_total{{namespace="{NAMESPACE}"}})'
+        return {labels["from_zone"]: count for labels, count in self.prometheus.query(query)}
+
+    def wait_until_counted(self, *outcomes: Outcome) -> None:
+        """Until the meters have told Prometheus of all these connections: a part of them has other shares."""
+        made = {zone: sum(each.answers[zone].total() for each in outcomes) for zone in CLIENTS}
+        self.plane.wait_until(lambda: self.counted() == made, what=f"counts of {made}")
+
+    def predicted(self) -> dict[str, Any]:
+        """What `plan` says of the Service, with the demand that Prometheus has."""
+        command = [sys.executable, "-m", "zoneward", "plan", SERVICE, "-o", "json", "--config", str(self.configuration)]
+        text = self.inside.run(*command, "--kubeconfig", str(self.plane.kubeconfig()), "--proxy", "kube-proxy-1.36")
+        (found,) = json.loads(text)["decisions"]
+        return dict(found)
+
+
+def _tally(target: str, rate: float, seconds: float) -> Counter[str]:
+    found: Counter[str] = Counter()
+    began = time.monotonic()
+    while found.total() < rate * seconds:
+        time.sleep(max(0.0, began + found.total() / rate - time.monotonic()))
+        found[ask(target, 80).address] += 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(stack, stack.enter_context(ControlPlane()))
+
+
+def test_with_measured_demand_no_pod_is_overloaded_where_cpu_overloads_many(site: Site) -> None:
+    with ZonewardController(site.plane):
+        site.plane.wait_until(lambda: site.used_by() == dict.fromkeys(CLIENTS, PODS), what="hints by CPU")
+        # An increase is seen only of what Prometheus knows already, and this demand is not what decides.
+        first = site.ask(1.0)
+        site.wait_until_counted(first)
+        by_cpu = site.ask(10.0)
+        site.wait_until_counted(first, by_cpu)
+    # A Pod of the zone where most clients are has more than twice its fair load.
+    assert max(by_cpu.loads.values()) > 2
+    assert by_cpu.share_in_zone == 1
+    with ZonewardController(site.plane, "--config", str(site.configuration), network=site.inside) as controller:
+        site.plane.wait_until(lambda: site.used_by()["a"] > PODS, what="hints by what was measured")
+        assert controller.told("a Service adopts measured demand")
+        measured = site.ask(30.0)
+        predicted = site.predicted()
+    FIGURES.parent.mkdir(parents=True, exist_ok=True)
+    figures = {
+        "zones": ZONES,
+        "cpu": by_cpu.as_figures(),
+        "measured": measured.as_figures(),
+        "predicted": predicted["inZoneTraffic"],
+    }
+    FIGURES.write_text(json.dumps(figures))
+    assert max(measured.load_by_zone.values()) < 1 + HintsSettings().start_threshold
+    for found in measured.answers.values():
+        # What one Pod has above the others of its zone is chance.
+        assert chance(found, dict.fromkeys(found, 1.0)) > FALSE_ALARM
+    assert measured.share_in_zone == pytest.approx(predicted["inZoneTraffic"], abs=0.03)

@@ -1,0 +1,166 @@
+"""Bytes of a real Prometheus become the money of ``zoneward report``, however two meters and a proxy are scraped."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pytest
+from e2e.processes import fetch
+from e2e.prometheus import Prometheus, Sample, exporter, prometheus
+from msgspec import UNSET
+
+from zoneward.advice.measured_flows import HOURS_IN_MONTH
+from zoneward.cli.main import run
+from zoneward.client.prometheus import Prometheus as Client
+from zoneward.client.prometheus_traffic import read_traffic
+from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
+from zoneward.kube.prometheus_settings import PrometheusSettings
+
+A, B, C = "eu-central-1a", "eu-central-1b", "eu-central-1c"
+GB: Final = 10**9
+BEFORE: Final = 1000
+"""Seconds for which the programs ran before Prometheus did. From 0 it would extrapolate less."""
+WINDOW: Final = "1m"
+STEP: Final = 60 / 720
+"""Seconds of the window between two looks whether a program was there."""
+SAMPLES: Final = 12
+"""At least so many of each program."""
+CONNECTIONS: Final = {A: 900, B: 100}
+"""Of the node in the zone A each second, by where they went; of the node in B all to A."""
+SCRAPED: Final = {"namespace": "zoneward-system", "service": "zoneward-meter", "pod": "meter-1", "zone": "elsewhere"}
+
+
+def of_meter(node: str, zone: str, sent: dict[str, int], seconds: int) -> list[Sample]:
+    """A meter's counters after some seconds: a GB of responses for each connection, and a tenth of requests."""
+    found: list[Sample] = [
+        ("zoneward_meter_info", {"version": "0.1.0", "node": node, "zone": zone}, 1),
+        *(
+            (f"zoneward_meter_{name}_total", {}, 0)
+            for name in ("unlisted_connections", "lost_messages", "connections_without_bytes")
+        ),
+    ]
+    routes = [(zone, to, number) for to, number in sent.items()]
+    for start, to, number in [*routes, ("external", C, 50)]:
+        labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": start, "to_zone": to}
+        total = float(number * seconds)
+        found += [
+            ("zoneward_meter_connections_total", labels, total),
+            ("zoneward_meter_bytes_total", {**labels, "direction": "response"}, total * GB),
+            ("zoneward_meter_bytes_total", {**labels, "direction": "request"}, total * GB / 10),
+        ]
+    return found
+
+
+def of_proxy(seconds: int) -> list[Sample]:
+    """A proxy that says no node, on what may be a third one."""
+    labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": C, "to_zone": C}
+    return [
+        ("zoneward_proxy_connections_total", {**labels, "asked": asked}, float(number * seconds))
+        for asked, number in (("cluster-ip", 70), ("external", 30))
+    ]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, str]]:
+    """One that has scraped for some seconds, and the name that the proxy has in it."""
+    with exporter() as first, exporter() as second, exporter() as proxy:
+
+        def go_on(seconds: int) -> None:
+            first.samples = of_meter("worker-a1", A, CONNECTIONS, seconds)
+            second.samples = of_meter("worker-b1", B, {A: 500}, seconds)
+            proxy.samples = of_proxy(seconds)
+
+        go_on(BEFORE)
+        jobs: list[Any] = [
+            first.job("honored", honor_labels=True, labels=SCRAPED),
+            second.job("renamed", labels={**SCRAPED, "node": "elsewhere"}),
+            proxy.job("proxy"),
+        ]
+        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as found:
+            for seconds in range(1, SAMPLES + 1):
+                found.wait_for(f'count_over_time(zoneward_meter_info{{job="renamed"}}[60s]) >= {seconds}')
+                go_on(BEFORE + seconds)
+            for each in (first, second, proxy):
+                counters = f'{{__name__=~"zoneward_.*_connections_total",instance="127.0.0.1:{each.port}"}}'
+                found.wait_for(f"count_over_time({counters}[60s]) >= {SAMPLES}")
+            yield found, f"127.0.0.1:{proxy.port}"
+
+
+async def traffic(server: Prometheus) -> tuple[list[MeasuredTraffic], tuple[str, ...]]:
+    found = await read_traffic(Client(PrometheusSettings(url=server.url, window=60)))
+    return list(found.documents), found.notes
+
+
+async def test_each_program_is_a_document_of_its_node(server: tuple[Prometheus, str]) -> None:
+    documents, notes = await traffic(server[0])
+    name = server[1]
+    assert [(each.node, each.zone, each.complete) for each in documents] == [
+        (name, C, True),
+        ("worker-a1", A, True),
+        ("worker-b1", B, True),
+    ]
+    assert notes == (
+        f"{name}: no zoneward_meter_info or zoneward_proxy_info says which node this is; it counts under this name",
+    )
+    proxy, first, second = (_only(each) for each in documents)
+    assert proxy.bytes is UNSET
+    assert (set(proxy.zones), set(proxy.external)) == ({C}, {C})
+    assert first.zones[A] == pytest.approx(9 * first.zones[B], rel=0.01)
+    assert (set(second.zones), set(second.external)) == ({A}, {C})
+    for each in (first, second):
+        assert isinstance(each.bytes, dict)
+        for zone, size in each.bytes.items():
+            assert size.response == pytest.approx(each.zones[zone] * GB, rel=0.02)
+            assert size.request == pytest.approx(size.response / 10)
+
+
+def _only(document: MeasuredTraffic) -> ServiceTraffic:
+    (service,) = document.services
+    assert (service.namespace, service.service, service.address_type) == ("shop", "search", "IPv4")
+    return service
+
+
+def crossing_bytes_a_second(server: Prometheus, until: str) -> tuple[float, float]:
+    """Of the samples themselves, without what came from outside; and the seconds between the first and the last."""
+    query = f'zoneward_meter_bytes_total{{from_zone!="external",from_zone!=""}}[{WINDOW}]'
+    status, text = fetch(f"{server.url}/api/v1/query?{urlencode({'query': query, 'time': until})}")
+    assert status == 200, text
+    found, shortest = 0.0, float("inf")
+    for series in json.loads(text)["data"]["result"]:
+        if series["metric"]["from_zone"] != series["metric"]["to_zone"]:
+            (first, before), (last, after) = series["values"][0], series["values"][-1]
+            found += (float(after) - float(before)) / (last - first)
+            shortest = min(shortest, last - first)
+    return found, shortest
+
+
+def test_a_report_has_the_money_that_the_samples_imply(
+    server: tuple[Prometheus, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+        f"demand: {{prometheus: {{url: {server[0].url}, window: 720h}}}}\n"
+    )
+    measured = ("--measured", "prometheus", "--window", WINDOW, "--config", str(file))
+    asked = ("--sample", "shop/search", *measured, "-o", "json")
+    assert run(["report", *asked, "--price-per-gb", "0.01USD", "--only", "none"]) == 0
+    out, said = capfd.readouterr()
+    found = json.loads(out)
+    a_second, seconds = crossing_bytes_a_second(server[0], found["measured"]["until"])
+    a_month = a_second * 3600 * HOURS_IN_MONTH / GB
+    now = found["total"]["now"]
+    # Of few samples, when the first and the last were is known to a step each, and whether the last was near is chance.
+    near = pytest.approx(a_month, rel=(2 * STEP + 0.6 * seconds / (SAMPLES - 1)) / seconds)
+    assert now["gb"] == near
+    assert now["money"] == pytest.approx(now["gb"] / 100)
+    assert found["measured"]["measuredNodes"] == 2
+    assert f"zoneward: measured traffic of 3 nodes from {server[0].url}, the last 1 min\n" in said
+    assert run(["plan", *asked]) == 0
+    decided = json.loads(capfd.readouterr().out)["decisions"][0]["measured"]
+    assert decided["zones"][A]["inZone"] == pytest.approx(0.9, abs=0.01)
+    assert run(["explain", *asked]) == 0
+    explained = json.loads(capfd.readouterr().out)["families"][0]["measured"]
+    assert {each["node"] for each in explained["nodes"]} >= {"worker-a1", "worker-b1"}
