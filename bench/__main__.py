@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, str] = {
     "controller-rollouts": "controller.rollouts",
     "controller-services": "controller.many_services",
     "controller-large": "controller.large",
+    "meter": "meters.meter",
     "proxy-counters": "proxy_counters.counters",
     "proxy-start": "proxy_start.start",
     "proxy-changes": "proxy_changes.changes",

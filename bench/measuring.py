@@ -41,11 +41,15 @@ class Figure:
         return f"{self.name:<58} {self.value:>10.3f} {self.unit}{limit}"
 
 
-def run(command: Sequence[str], *, output: Path | None = None) -> Run:
-    """Run a command to its end; its output is dropped, or goes into a file. Raises if it fails."""
+def run(command: Sequence[str], *, output: Path | None = None, tree: Path | None = None) -> Run:
+    """Run a command to its end; its output is dropped, or goes into a file. Raises if it fails.
+
+    CPU is that of all its processes. ``tree``: another checkout, whose source it runs.
+    """
+    environment = None if tree is None else {**os.environ, "PYTHONPATH": str(tree / "src")}
     with open(output or os.devnull, "wb") as sink:  # noqa: PTH123 -- a device as well as a path
         start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=sink)
+        process = subprocess.Popen(command, stdout=sink, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
