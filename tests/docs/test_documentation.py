@@ -27,18 +27,22 @@ import yaml
 from zoneward import sample
 from zoneward.advice import bypass
 from zoneward.advice.fixes import FixKind
+from zoneward.advice.prices import Prices, read_prices
 from zoneward.cli.main import cli
 from zoneward.cli.main import run as cli_run
 from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
+from zoneward.controller.demand.demand_in_force import MeasuredReason
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.objects import Condition, ServiceEvent
+from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_configuration
 from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
 from zoneward.report.explain_json import (
+    ExplainedMeasurementView,
     ExplainedNowView,
     ExplainedPlanView,
     ExplainedRuleView,
@@ -51,10 +55,21 @@ from zoneward.report.explain_json import (
 )
 from zoneward.report.plan_json import BeforeView, DecisionView, LoadView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
+from zoneward.report.traffic_json import (
+    CrossingView,
+    MeasuringReportView,
+    ReportNodeView,
+    ReportNowView,
+    ReportSettingView,
+    ServiceReportView,
+    SettingTotalView,
+    ZoneFlowView,
+)
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, FeatureGates, configuration_from
 from zoneward.routing.demand import compute_demand
+from zoneward.routing.measured_demand import FigureProblem
 from zoneward.routing.request import approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import SelectionRule
@@ -64,7 +79,10 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "zoneward"
 DOCS = ROOT / "docs"
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
-PAGES = tuple(ROOT / each / "README.md" for each in (".", "deploy", "examples")) + tuple(sorted(DOCS.glob("*.md")))
+PAGES = (
+    *(ROOT / each / "README.md" for each in (".", "deploy", "examples")),
+    *(DOCS / "site" / "index.md", *sorted(DOCS.glob("*.md"))),
+)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -156,7 +174,19 @@ def abridged(printed: list[str], shown: list[str]) -> list[str]:
     return [*printed[:head], "...", *printed[len(printed) - tail :]]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _CONSOLE.search(page.read_text())], ids=name_of)
+SLOW_PAGES = {"your-own-algorithm.md"}
+"""With commands that compile machine code."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow) if page.name in SLOW_PAGES else page
+        for page in PAGES
+        if _CONSOLE.search(page.read_text())
+    ],
+    ids=name_of,
+)
 def test_every_command_prints_what_the_page_shows(page: Path) -> None:
     assert replayed(page) == page.read_text(), f"run: python {name_of(Path(__file__))} --update"
 
@@ -215,10 +245,13 @@ def configuration_keys() -> list[str]:
             name: (configuration_from, {**head, name: wrong})
             for name in ("featureGates", "demand", "hints", "subsetting", "balanced")
         },
+        "demand.prometheus": (configuration_from, {**head, "demand": {"prometheus": wrong}}),
         "balanced.costs": (configuration_from, {**head, "balanced": {"costs": wrong}}),
         "controller": (read_controller_configuration, wrong),
         "controller.leaderElection": (read_controller_configuration, {"leaderElection": wrong}),
         "proxy": (read_proxy_configuration, wrong),
+        "meter": (read_meter_configuration, wrong),
+        "prices": (read_prices, wrong),
     }
     keys = ["apiVersion", "kind"]
     for section, (read, document) in sections.items():
@@ -241,6 +274,8 @@ def test_the_example_configuration_has_every_key_and_equals_the_defaults() -> No
     assert configuration_from(document) == Configuration()
     assert read_controller_configuration(document["controller"]) == ControllerConfiguration()
     assert read_proxy_configuration(document["proxy"]) == ProxyConfiguration()
+    assert read_meter_configuration(document["meter"]) == MeterConfiguration()
+    assert read_prices(document["prices"]) == Prices()
 
 
 def flat(document: dict[str, object], prefix: str = "") -> Iterator[str]:
@@ -278,7 +313,7 @@ VIEWS = (
 )
 EXPLANATION_VIEWS = (
     *(ExplanationView, FamilyExplanationView, ExplainedNowView, ExplainedPlanView, ExplainedZoneView),
-    *(ExplainedRuleView, FixView, FixChangeView, FixResultView),
+    *(ExplainedRuleView, FixView, FixChangeView, FixResultView, ExplainedMeasurementView),
 )
 
 
@@ -291,6 +326,15 @@ def test_the_commands_page_lists_every_field_of_an_explanation() -> None:
     fields_of_views = {field.encode_name for view in EXPLANATION_VIEWS for field in msgspec.structs.fields(view)}
     explained = (DOCS / "commands.md").read_text().split("### explain -o json\n")[1].split("\n## ")[0]
     assert fields_of_views <= set(codes(explained))
+
+
+def test_the_page_of_report_lists_every_field_of_its_json() -> None:
+    views = (
+        *(CrossingView, MeasuringReportView, ReportNodeView, ReportNowView, ReportSettingView, ServiceReportView),
+        *(SettingTotalView, ZoneFlowView),
+    )
+    fields_of_views = {field.encode_name for view in views for field in msgspec.structs.fields(view)}
+    assert fields_of_views <= set(codes(text_of("report.md").split("## JSON\n")[1].split("\n## ")[0]))
 
 
 def test_the_page_of_explain_has_a_row_for_every_kind_of_fix_and_bypass() -> None:
@@ -338,22 +382,36 @@ OF_THE_CONTROLLER = {
 }
 
 
-def test_the_page_of_the_proxy_has_every_line_of_its_log_every_map_and_its_ports() -> None:
-    page = "run-the-proxy.md"
-    files = [*sorted((SOURCE / "proxy").rglob("*.py")), SOURCE / "cli" / "proxy.py"]
-    said = {
+def log_lines(program: str) -> set[str]:
+    """Every line that a program logs."""
+    files = [*sorted((SOURCE / program).rglob("*.py")), SOURCE / "cli" / f"{program}.py"]
+    return {
         line
         for file in files
         for line in re.findall(r"\b_?log\.(?:info|warning|error)\(\s*\"([^\"]+)\"", file.read_text())
     }
-    assert "all is in the kernel" in said
+
+
+def unexplained(lines: set[str], page: str) -> set[str]:
     told = set(codes("\n".join(re.findall(r"^\| .*", section(page, "Troubleshooting"), re.MULTILINE))))
-    assert {line for line in said if line.split(":")[0] + ": ..." not in told} - OF_THE_CONTROLLER - told == set()
+    return {line for line in lines if line.split(":")[0] + ": ..." not in told} - told
+
+
+def test_the_page_of_the_proxy_has_every_line_of_its_log_every_map_and_its_ports() -> None:
+    page, said = "run-the-proxy.md", log_lines("proxy")
+    assert "all is in the kernel" in said
+    assert unexplained(said, page) <= OF_THE_CONTROLLER
     rows = re.findall(r"^\| (`.*)", section(page, "How it works"), re.MULTILINE)
     named = {name for row in rows if "|" in row for name in re.findall(r"`([a-z-]+)`", row)}
     assert named == set(base_sets("ip", RulesetOptions(count_connections=True)))
     assert f"`127.0.0.1:{DEFAULT_PORT}` by default" in section(page, "Status")
     assert f"`:{HEALTHZ_PORT}`" in section(page, "Health checks for load balancers")
+
+
+def test_the_page_of_the_meter_has_every_line_of_its_log() -> None:
+    said = log_lines("meter")
+    assert "counts" in said
+    assert not unexplained(said, "meter.md")
 
 
 def service_events() -> Iterator[tuple[str, str]]:
@@ -394,7 +452,8 @@ def test_the_page_of_events_has_a_row_for_every_event_and_reason_and_no_other() 
     assert len(set(messages)) == len(messages)
     # Of Services without conditions.
     never = {Reason.NOT_ASKED_FOR, Reason.NO_SELECTOR}
-    known = {reason.value for reason in (*Reason, *HonoredReason) if reason not in never} | {*OWN_CONDITION_TYPES}
+    reasons = (*Reason, *HonoredReason, *MeasuredReason, *FigureProblem)
+    known = {reason.value for reason in reasons if reason not in never} | {*OWN_CONDITION_TYPES}
     assert set(re.findall(r"^\| `([^`]+)` \|", section(page, "Conditions"), re.MULTILINE)) == known
 
 

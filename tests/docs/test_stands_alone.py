@@ -38,7 +38,14 @@ def test_every_page_that_a_module_names_is_in_it() -> None:
     assert {(path, name) for path, name in named if name not in pages} == set()
 
 
-PUBLIC_HOSTS = {"www.apache.org", "github.com", "kubernetes.io", "www.w3.org"}
+PUBLIC_HOSTS = {
+    "www.apache.org",
+    "github.com",
+    "kubernetes.io",
+    "www.w3.org",
+    "json-schema.org",
+    "specs.opencontainers.org",
+}
 AS_PUBLISHED = Path("tests/report/data/sarif-2.1.0-rtm.5.json")
 """A schema that names where it was published."""
 _URL = re.compile(r"\b(?:https?|ftp|git|oci|ssh)://([\w.-]*[\w-])")
