@@ -1,23 +1,37 @@
-# `make demo` and `make test` work on a fresh machine. The other commands: check, search, e2e, bench, kep-table, format,
-# clean. constraints.txt pins all versions; a second run does not install anything again.
+# `make demo` and `make test` work on a fresh machine. The other commands: check, search, e2e, e2e-minors, cluster,
+# cluster-down, e2e-cluster, conformance, bench, bench-cluster, kep-table, dist, image, site, format, clean.
+# constraints.txt pins all versions; a second run installs nothing again.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell \
 	$(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null),$(name))))
 BIN := .venv/bin
+# $(call debian,CONDITION,PACKAGES,WHAT): where the condition is not met, installs Debian's packages as root, without the
+# services that come with them; else prints what to install.
+debian = @PATH="$$PATH:/usr/sbin:/sbin"; if { $(1); } >/dev/null; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		for each in prometheus containerd; do systemctl cat $$each >/dev/null 2>&1 || new="$$new $$each"; done; \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends $(2) >/dev/null || exit; \
+		for each in $$new; do systemctl disable --quiet --now $$each 2>/dev/null || true; done; \
+	else \
+		echo "make $@ needs $(3) (Debian: apt-get install $(2)) and root" >&2; exit 1; \
+	fi
+
 # One more than the number of cores, because many tests wait for something.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Without bytecode each process would compile every module again: a quarter of the time of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test search e2e check bench kep-table format clean python nftables
+.PHONY: demo test search e2e e2e-minors cluster cluster-down e2e-cluster conformance check bench bench-cluster
+.PHONY: kep-table dist image site format clean python nftables prometheus pyinstaller buildah chromium containerd
 
 demo: .venv/base
 	@$(BIN)/zoneward demo
 
-# PYTHONHASHSEED makes the order of sets of strings the same in every run.
+# PYTHONHASHSEED makes the order of sets of strings the same in every run. Properties try half of the examples that
+# `pytest` alone and `make search` try.
 test: .venv/dev
-	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m 'not slow'
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m 'not slow' --hypothesis-profile=quick
 
 # Tests properties with random examples for SEARCH_MINUTES (default 10), and prints the seed of a failure.
 search: .venv/dev
@@ -25,20 +39,80 @@ search: .venv/dev
 
 # The slow tests, and tests against a real control plane. The first run needs Go 1.26 to build it (e2e/README.md), and
 # reports if Go is missing.
-e2e: .venv/dev nftables
+e2e: .venv/dev nftables prometheus pyinstaller buildah chromium
 	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) -m slow
 	$(BIN)/python -m e2e.programs
-	$(BIN)/pytest e2e -n 0
+	$(BIN)/python -m e2e.krew
+	$(BIN)/python -m release.helm
+	# Two at a time, each with servers and namespaces of its own: most of them wait most of the time.
+	$(BIN)/pytest e2e -n 2 --dist loadfile
 	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 0
 
-# The tools with which kube-proxy programs the kernel. Installs Debian's packages as root, else prints what to install.
+# The last three minors of Kubernetes: the contract with each API server, and each kube-proxy and controller beside it. The
+# first run builds the two earlier ones, which takes ten minutes of CPU each.
+MINORS ?= 1.34 1.35 1.36
+e2e-minors: .venv/dev nftables
+	$(BIN)/python -m e2e.programs $(MINORS)
+	for minor in $(MINORS); do KUBERNETES=$$minor $(BIN)/pytest -n 2 --dist loadfile --server=real \
+		tests/contract tests/scenarios e2e/test_adopt.py e2e/test_take_over.py e2e/test_live.py e2e/test_deploy.py || exit; done
+	KUBERNETES_MINORS="$(MINORS)" $(BIN)/pytest -n 2 e2e/test_version_skew.py
+
+# The tools with which kube-proxy programs the kernel.
 nftables:
-	@PATH="$$PATH:/usr/sbin:/sbin"; command -v nft >/dev/null && command -v ip >/dev/null && exit; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -qq -y nftables iproute2 >/dev/null; \
-	else \
-		echo "the end-to-end tests need nft and ip (Debian: apt-get install nftables iproute2), and root" >&2; exit 1; \
-	fi
+	$(call debian,command -v nft && command -v ip && command -v iptables,nftables iptables iproute2,nft and ip and iptables)
+
+# Debian starts its Prometheus; the tests start one of their own.
+prometheus:
+	$(call debian,command -v prometheus,prometheus,a Prometheus)
+
+# What PyInstaller needs of Linux: the library of the Python that it packs, and binutils.
+pyinstaller: LIBRARY = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
+pyinstaller: .venv/dev
+	$(call debian,[ "$$(uname)" != Linux ] || { command -v objdump && command -v objcopy && $(BIN)/python -c \
+		'import ctypes; import sysconfig; ctypes.CDLL(sysconfig.get_config_var("INSTSONAME"))' 2>/dev/null; },binutils \
+		$(LIBRARY),binutils and Python as a library)
+
+# What builds the container image.
+buildah:
+	$(call debian,command -v buildah && command -v mmdebstrap,buildah mmdebstrap,buildah and mmdebstrap)
+
+# The container image, as dist/zoneward-image.tar. The first time it makes a base of Debian's packages.
+image: .venv/dev buildah
+	nice $(BIN)/python -m release.image
+
+# The browser that tests read pages with.
+chromium:
+	$(call debian,command -v chromium || command -v chromium-browser || command -v google-chrome,chromium,chromium)
+
+# A cluster of six real kubelets on this machine, until `make cluster-down`; as root (cluster/README.md).
+cluster: .venv/dev nftables containerd
+	@$(BIN)/python -m cluster up
+
+cluster-down: .venv/dev
+	@$(BIN)/python -m cluster down
+
+# On clusters of their own: starts that are interrupted, the manifests, a rollout under load, and a part of Kubernetes'
+# own tests, with the built-in parts and with ours (docs/conformance.md).
+e2e-cluster: .venv/dev nftables containerd image
+	$(BIN)/python -m cluster.programs
+	$(BIN)/python -m release.helm
+	$(BIN)/pytest cluster -n 0
+	$(BIN)/python -m cluster conformance short
+
+# All of those tests, slow ones included: an hour and a half.
+conformance: .venv/dev nftables containerd
+	$(BIN)/python -m cluster conformance full
+
+# Connections that fail while Pods, nodes, controllers and proxies come and go, with the built-in parts and with ours
+# (docs/disruption.md): an hour. DISRUPTIONS='rollout drain --runs 1' is less.
+bench-cluster: .venv/dev nftables containerd image
+	$(BIN)/python -m cluster bench $(DISRUPTIONS)
+
+# What the nodes of a cluster run. Debian starts its containerd; the cluster starts its own.
+containerd:
+	$(call debian,command -v containerd && command -v runc && command -v conntrack && command -v busybox && \
+		command -v mmdebstrap && [ -e /usr/lib/cni/ptp ],containerd runc containernetworking-plugins busybox-static \
+		conntrack mmdebstrap,containerd and runc and CNI plugins and conntrack and busybox and mmdebstrap)
 
 check: .venv/dev
 	$(BIN)/ruff check
@@ -54,25 +128,31 @@ bench: .venv/dev
 kep-table: .venv/dev
 	$(BIN)/python -m bench.kep_table
 
+# What a release has, in dist/: docs/releasing.md. The archive is that of this machine's platform.
+dist: .venv/dev pyinstaller
+	$(BIN)/python -m release.packages
+	$(BIN)/python -m release.archive
+	$(BIN)/python -m release.krew
+
+# The documentation as a site in dist/site: `dev`, and every release that has a tag. VERSIONS='0.1=HEAD dev=.' are others.
+site: .venv/base
+	$(BIN)/python -m release.documentation $(VERSIONS)
+
 format: .venv/dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv dist build src/*.egg-info
 
 .venv/pip:
 	@$(if $(PYTHON),$(PYTHON),false) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory python
 	@$(or $(PYTHON),python3) -m venv .venv
 	@touch $@
 
-# Runs only if Python 3.11 with venv is missing. Installs Debian's packages as root, else prints what to install.
+# Runs only if Python 3.11 with venv is missing.
 python:
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -qq -y python3 python3-venv >/dev/null; \
-	else \
-		echo "zoneward needs Python 3.11 or newer with venv (Debian: apt-get install python3 python3-venv)" >&2; exit 1; \
-	fi
+	$(call debian,false,python3 python3-venv,Python 3.11 or newer with venv)
 
 .venv/base: .venv/pip pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
