@@ -39,7 +39,7 @@ class Shop(SandboxObjects):
     _seen: int = -1
 
     def adopting(self, **options: Any) -> ServiceHandover:
-        seconds = {"total": 10.0, "settling": 0.1, "still": 0.0}
+        seconds = {"total": 10.0, "settling": 0.1, "still": 0.0, "rest": 0.0}
         timeouts = HandoverTimeouts(**{name: options.pop(name, default) for name, default in seconds.items()})
         return ServiceHandover(
             self.link, KEY, configuration=Configuration(), report=self.told.append, timeouts=timeouts, **options

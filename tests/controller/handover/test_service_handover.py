@@ -129,6 +129,38 @@ async def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_w
     assert (changed, gone) == ([0.0, 1.0, 2.0], [3.0])
 
 
+async def test_label_and_selector_change_with_a_rest_between_in_which_the_mirroring_controller_sees_both() -> None:
+    """On a clock that only goes while it is slept. In the first rest somebody takes the label away."""
+    now, seen = 0.0, list[tuple[float, bool, bool]]()
+    async with a_shop() as shop:
+
+        def without_label(old: dict[str, Any]) -> dict[str, Any]:
+            return old | {"metadata": old["metadata"] | {"labels": {}}}
+
+        async def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            if seen == [(0.0, True, True)]:
+                shop.change_service(without_label)
+            await shop.quiet()
+
+        def note(kind: Kind, _change: StoredChange) -> None:
+            if kind.resource == "services":
+                labels, _, spec = shop.words()
+                seen.append((now, SKIP_MIRROR_LABEL in labels, "selector" in spec))
+
+        shop.registry.store.listeners.append(note)
+        handover = {"rest": 2.0, "clock": lambda: now, "sleep": sleep}
+        await shop.adopting(**handover).adopt(endpoints_policy="keep")
+        assert is_ours(shop)
+        assert seen == [(0.0, True, True), (2.0, False, True), (2.0, True, True), (4.0, True, False)]
+        seen.clear()
+        await shop.adopting(**handover).release()
+        (back, *selected), (gone, *unlabelled) = seen
+        assert (selected, unlabelled) == ([True, True], [False, True])
+        assert gone - back >= 2.0
+
+
 async def test_a_pod_that_flips_does_not_keep_it_from_ending_and_slices_that_come_back_do_until_they_are_gone() -> None:
     """On a clock that only goes while it is slept, and a Pod that is found in another state after each sleep."""
     now, came_back, states = 0.0, list[float](), cycle((False, True))

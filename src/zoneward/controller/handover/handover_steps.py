@@ -9,6 +9,9 @@ matters is the order:
 - Releasing: the built-in controller's slices list every ready endpoint before ours go, and the annotations go last: a
   selector beside the annotation shows everybody that a release is under way.
 
+- Both: the Endpoints object is mirrored where it has no label and the Service no selector. The mirroring controller
+  watches them separately, and may see what changed first last. Between the two changes it gets time to see both.
+
 In between, endpoints are listed twice, which does no harm; none is ever missing.
 """
 
@@ -72,10 +75,12 @@ Plan = Callable[[HandoverState], ServicePlan]
 
 @dataclass(frozen=True, slots=True)
 class ChangeService:
-    """A merge patch (RFC 7386) for this version of the Service only. ``about`` describes the step to people."""
+    """A merge patch (RFC 7386) for this version of the Service only. ``about`` describes the step to people.
+    ``after_rest``: only once the mirroring controller has had time to see the state before."""
 
     about: str
     change: Mapping[str, Any]
+    after_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,7 @@ def next_adoption_step(state: HandoverState, *, plan: Plan, endpoints_policy: En
     if service.spec.selector:
         mark = {SELECTOR_ANNOTATION: encode_selector(service.spec.selector)}
         about = f"move the selector into the annotation {SELECTOR_ANNOTATION}: the built-in controller lets go"
-        return ChangeService(about, {"metadata": {"annotations": mark}, "spec": {"selector": None}})
+        return ChangeService(about, {"metadata": {"annotations": mark}, "spec": {"selector": None}}, after_rest=True)
     if (writes := _slice_writes(state, plan(state))) is not None:
         return writes
     if state.built_in:
@@ -243,7 +248,8 @@ def next_release_step(state: HandoverState, *, plan: Plan) -> HandoverStep:
     previous = _previous_label(annotations.get(BEFORE_ANNOTATION, ""))
     if previous is not None and (service.metadata.labels or {}).get(SKIP_MIRROR_LABEL) != previous[SKIP_MIRROR_LABEL]:
         metadata["labels"] = previous
-    return ChangeService("restore labels and annotations as they were", {"metadata": metadata})
+    about = "restore labels and annotations as they were"
+    return ChangeService(about, {"metadata": metadata}, after_rest="labels" in metadata)
 
 
 def _previous_label(text: str) -> dict[str, str | None] | None:

@@ -69,12 +69,15 @@ class HandoverTimeouts:
     let go, and write slices again that were deleted. Pods that change do not prolong it. ``still``: for which a slice
     of the built-in controller must not have changed before it is deleted: the controller may still wait for the answer
     to its last write, and if the slice were gone before, it would wait for ever, and be stalled for this Service.
+    ``rest``: for which the mirroring controller may see a change of the Endpoints object later than one of the Service,
+    or the other way round.
     """
 
     total: float = 60.0
     label: float = 10.0
     settling: float = 2.0
     still: float = 1.0
+    rest: float = 2.0
 
 
 _READ_TIMEOUT: Final = 30.0
@@ -217,12 +220,17 @@ class ServiceHandover:
         waits = 0
         quiet_since: float | None = None
         waiting_since: float | None = None
+        resting_since: float | None = None
         while True:
             read_at = self._clock()
             state = await self.read_state(needs_plan=needs_plan)
             step = next_step(state)
             now = self._clock()
             self._record_versions(state.built_in, now)
+            if not (isinstance(step, ChangeService) and step.after_rest):
+                resting_since = None
+            elif resting_since is None:
+                resting_since = now
             if isinstance(step, HandoverDone):
                 quiet_since = now if quiet_since is None else quiet_since
                 if now - quiet_since >= settling:
@@ -243,7 +251,12 @@ class ServiceHandover:
                     continue
                 step = step.otherwise
             waiting_since = None
-            if isinstance(step, DeleteSlices) and (left := self._seconds_until_still(step.slices, read_at)) > 0:
+            left = 0.0
+            if isinstance(step, DeleteSlices):
+                left = self._seconds_until_still(step.slices, read_at)
+            elif resting_since is not None:
+                left = resting_since + self._timeouts.rest - read_at
+            if left > 0:
                 await self._sleep(left)
                 continue
             try:
