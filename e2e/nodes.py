@@ -50,7 +50,7 @@ _ROOT: Final = Path(__file__).resolve().parent.parent
 _NODE_SIDE, _POD_SIDE = ("169.254.1.1", "fe80::1"), ("169.254.1.2", "fe80::2")
 _RESET: Final = struct.pack("ii", 1, 0)
 _FIRST_PORT: Final = 20_000
-"""Of those that `Namespace.tally` takes by UDP: below the kernel's own choice."""
+"""Of those that a namespace asks from by UDP: below the kernel's own choice."""
 _KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
@@ -115,16 +115,15 @@ class Namespace:
     def ask(
         self, address: str, port: int, *, protocol: str = "tcp", source: str | None = None, limit: float = 30.0
     ) -> Answer:
-        """One connection, or datagram. Raises OSError: TimeoutError after ``limit`` seconds, ConnectionRefusedError."""
-        return self.call(ask, address, port, protocol, source, limit)
+        """One connection, or datagram from a port that no other was from: from the same port it would be the same
+        connection. Raises OSError: TimeoutError after ``limit`` seconds, ConnectionRefusedError."""
+        own_port = next(self._unused_ports) if protocol == "udp" else 0
+        return self.call(ask, address, port, protocol, source, limit, own_port=own_port)
 
     def tally(
         self, address: str, port: int, *, times: int, protocol: str = "tcp", source: str | None = None
     ) -> Counter[str]:
-        """How often each address answered. Raises OSError as `ask` does.
-
-        By UDP each is from a port that no other was from: from the same port it would be the same connection.
-        """
+        """How often each address answered, asked as `ask` does. Raises OSError as that does."""
         own = self._unused_ports if protocol == "udp" else itertools.repeat(0)
 
         def all_of_them() -> Counter[str]:
