@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import aiohttp
@@ -129,20 +131,25 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
     options = [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-port=0", "about:blank"]
     quiet = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(*command, *options, stdin=quiet, stdout=quiet, stderr=quiet)
-    try:
-        port = await _port(folder / "profile" / "DevToolsActivePort", process)
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
-                (target,) = [each for each in await response.json() if each["type"] == "page"]
-            async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                tab = Tab(socket)
-                await tab.listen()
-                yield tab
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+    with TemporaryDirectory(prefix="chromium-") as temporary:
+        # It leaves a folder behind when it is told to end. There are sockets in it, which need a short path.
+        environment = os.environ | {"TMPDIR": temporary}
+        process = await asyncio.create_subprocess_exec(
+            *command, *options, stdin=quiet, stdout=quiet, stderr=quiet, env=environment
+        )
+        try:
+            port = await _port(folder / "profile" / "DevToolsActivePort", process)
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
+                    (target,) = [each for each in await response.json() if each["type"] == "page"]
+                async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                    tab = Tab(socket)
+                    await tab.listen()
+                    yield tab
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
 
 
 async def _port(file: Path, process: asyncio.subprocess.Process) -> int:
