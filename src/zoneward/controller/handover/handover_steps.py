@@ -8,7 +8,6 @@ matters is the order:
   tracker of the built-in controller would wait for them for ever.
 - Releasing: the built-in controller's slices list every ready endpoint before ours go, and the annotations go last: a
   selector beside the annotation shows everybody that a release is under way.
-
 - Both: the Endpoints object is mirrored where it has no label and the Service no selector. The mirroring controller
   watches them separately, and may see what changed first last. Between the two changes it gets time to see both.
 
