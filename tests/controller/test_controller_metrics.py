@@ -82,9 +82,9 @@ def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
 
 def test_a_watch_that_is_too_old_is_no_trouble() -> None:
     metrics = ControllerMetrics()
-    metrics.record_watch_error(Gone(410, "Expired", "x"), kind="pods")
-    metrics.record_watch_error(Unreachable("x"), kind="pods")
-    assert counter_total(metrics.watch_errors) == counter_total(metrics.watch_errors, resource="pods") == 1
+    metrics.watches.record_error(Gone(410, "Expired", "x"), kind="pods")
+    metrics.watches.record_error(Unreachable("x"), kind="pods")
+    assert counter_total(metrics.watches.errors) == counter_total(metrics.watches.errors, resource="pods") == 1
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def busy() -> ControllerMetrics:
     metrics.record_write(Operation.CREATE)
     metrics.record_latency(0.02)
     metrics.record_api_error(Conflict(409, "Conflict", "x"), kind="endpointslices")
-    metrics.record_watch_error(Unreachable("x"), kind="pods")
+    metrics.watches.record_error(Unreachable("x"), kind="pods")
     metrics.record_demand_read(succeeded=False)
     metrics.record_demand_change("overload")
     return metrics

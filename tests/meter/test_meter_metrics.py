@@ -26,7 +26,7 @@ def shown() -> dict[str, set[str]]:
     program: Any = SimpleNamespace(meter=meter, cache=MeterCache("n1"), watch_health=SimpleNamespace(trouble_seconds=0))
     metrics = MeterMetrics()
     metrics.declare_state(program)
-    metrics.watch_errors.labels("services").inc()
+    metrics.watches.errors.labels("services").inc()
     found: dict[str, set[str]] = {}
     text = asyncio.run(MetricsPage(metrics.registry).text()).decode()
     for family in text_string_to_metric_families(text):

@@ -71,8 +71,8 @@ def busy() -> ProxyMetrics:
     for by_family in (metrics.transactions, metrics.changed_elements, metrics.refusals):
         by_family["ip"].inc()
     metrics.repairs.labels("rules").inc()
-    metrics.record_watch_error(Unreachable("x"), kind="services")
-    metrics.record_watch_error(Gone(410, "Expired", "x"), kind="nodes")
+    metrics.watches.record_error(Unreachable("x"), kind="services")
+    metrics.watches.record_error(Gone(410, "Expired", "x"), kind="nodes")
     return metrics
 
 

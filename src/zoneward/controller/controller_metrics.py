@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
-from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import CACHED_RESOURCES, LEASES
@@ -32,8 +32,15 @@ from zoneward.controller.sync_counts import (
     totals_of_plan,
     traffic_distribution,
 )
-from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
-from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.daemon.metrics import (
+    PER_SYNC,
+    SECONDS,
+    SLICES_PER_SYNC,
+    GaugeFunc,
+    LabeledValues,
+    UnsuffixedCounter,
+    WatchMetrics,
+)
 from zoneward.kube.objects import ObjectKey
 from zoneward.slices.plan import ServicePlan
 
@@ -145,7 +152,7 @@ class ControllerMetrics:
             "Changes of the demand of a Service that moved something, by their cause",
             ["cause"],
         )
-        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+        self.watches = WatchMetrics(OURS, registry=self.registry)
 
     def _declare_totals(self) -> None:
         """What `SliceTotals` has."""
@@ -235,22 +242,16 @@ class ControllerMetrics:
             lambda: controller.queue.longest_wait(),
         )
         gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
-        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())
-        gauge(
-            f"{OURS}watch_trouble_seconds",
-            "For how long some kind has not been heard of; 0: all are",
-            lambda: program.watch_health.trouble_seconds,
+        self.watches.declare_state(
+            program.watch_health,
+            is_synced=controller.cache.synced.is_set,
+            resources=(*CACHED_RESOURCES, LEASES),
+            unreadable=lambda: controller.unreadable,
         )
         gauge(
             f"{OURS}contested_services",
             "Services that the built-in controller writes beside this one",
             lambda: len(controller.contested),
-        )
-        gauge(
-            f"{OURS}unreadable_objects",
-            "Objects that cannot be read and are set aside",
-            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*CACHED_RESOURCES, LEASES))),
-            ["kind"],
         )
         gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
 
@@ -319,8 +320,3 @@ class ControllerMetrics:
     def record_api_error(self, error: CallFailed, *, kind: str) -> None:
         """A call failed. ``kind`` is the plural: ``endpointslices``."""
         self.api_errors.labels(write_outcome(error).value, kind).inc()
-
-    def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
-        """A list or watch broke off. That the server no longer has a version is normal."""
-        if not isinstance(error, Gone):
-            self.watch_errors.labels(kind).inc()

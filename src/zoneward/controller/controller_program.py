@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Final
 
-from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
+from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Unauthorized
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
@@ -314,14 +314,8 @@ class ControllerProgram:
         if resource.kind != LEASES.kind:
             # Slices do not depend on the Leases of the nodes' proxies.
             self.watch_health.trouble(resource, error)
-        self.controller.metrics.record_watch_error(error, kind=resource.plural)
-        write = self._log.debug if isinstance(error, Gone) else self._log.warning
-        write(
-            "a list or watch broke off",
-            kind=resource.plural,
-            reason=type(error).__name__,
-            error=self._program.error_message(error),
-        )
+        self.controller.metrics.watches.record_error(error, kind=resource.plural)
+        self._program.log_watch_error(resource, error, reason=type(error).__name__)
 
     def _on_status_error(self, service: ObjectKey, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path

@@ -10,11 +10,18 @@ controller counts of a sync takes 12 µs (8 µs with plain numbers in place of t
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import AnyWatchedResource
+from zoneward.client.watch_health import WatchHealth
+from zoneward.daemon.unreadable_objects import count_by_kind
 
 PER_SYNC: Final = tuple(float(2**power) for power in range(1, 16))
 """Upstream's bounds for what is counted in each sync: 2 to 32,768."""
@@ -81,6 +88,44 @@ class UnsuffixedCounter(Collector):
                 each._replace(name=metric.name) for each in samples if each.name == f"{metric.name}_total"
             ]
             yield metric
+
+
+class WatchMetrics:
+    """What each program shows of its lists and watches, below its own ``prefix``."""
+
+    def __init__(self, prefix: str, *, registry: CollectorRegistry) -> None:
+        self._prefix, self._registry = prefix, registry
+        self.errors: Final = Counter(
+            f"{prefix}watch_troubles_total", "Lists and watches that broke off", ["resource"], registry=registry
+        )
+
+    def declare_state(
+        self,
+        health: WatchHealth,
+        *,
+        is_synced: Callable[[], bool],
+        resources: Iterable[AnyWatchedResource],
+        unreadable: Callable[[], Iterable[UnreadableObject]],
+    ) -> None:
+        """What is read from the running program."""
+        gauge, kinds = partial(GaugeFunc, registry=self._registry), tuple(each.kind for each in resources)
+        gauge(f"{self._prefix}cache_synced", "1 once all kinds have been listed", is_synced)
+        gauge(
+            f"{self._prefix}watch_trouble_seconds",
+            "For how long some kind has not been heard of; 0: all are",
+            lambda: health.trouble_seconds,
+        )
+        gauge(
+            f"{self._prefix}unreadable_objects",
+            "Objects that cannot be read and are set aside",
+            lambda: count_by_kind(unreadable(), kinds),
+            ["kind"],
+        )
+
+    def record_error(self, error: CallFailed, *, kind: str) -> None:
+        """A list or watch broke off. ``kind`` is the plural. That the server no longer has a version is normal."""
+        if not isinstance(error, Gone):
+            self.errors.labels(kind).inc()
 
 
 class MetricsPage:

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zoneward import __version__
-from zoneward.client.api_errors import CallFailed
+from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.error_messages import log_message
+from zoneward.client.resources import AnyWatchedResource
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import Check, Health, Heartbeat, task_is_running
 from zoneward.daemon.log import Log
@@ -113,6 +114,11 @@ class Program:
     def error_message(self, error: CallFailed) -> str:
         """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
         return log_message(error, self._access, now=datetime.now(UTC))
+
+    def log_watch_error(self, resource: AnyWatchedResource, error: CallFailed, **fields: str) -> None:
+        """A list or watch broke off. That the server no longer has a version is normal."""
+        write = self._log.debug if isinstance(error, Gone) else self._log.warning
+        write("a list or watch broke off", kind=resource.plural, **fields, error=self.error_message(error))
 
 
 async def enter_server(

@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from zoneward import __version__
 from zoneward.client.watch_health import WatchHealth
-from zoneward.daemon.metrics import CounterFunc, GaugeFunc
-from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.daemon.metrics import CounterFunc, GaugeFunc, WatchMetrics
 from zoneward.meter.accounting import accounting_is_on, tracked_connections
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
@@ -37,9 +36,10 @@ class ObservedMeterProgram(Protocol):
 class MeterMetrics:
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
-        counter = partial(Counter, registry=self.registry)
-        self.read_errors = counter(f"{OURS}read_errors_total", "How often connection tracking could not be read")
-        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+        self.read_errors = Counter(
+            f"{OURS}read_errors_total", "How often connection tracking could not be read", registry=self.registry
+        )
+        self.watches = WatchMetrics(OURS, registry=self.registry)
 
     def declare_state(self, program: ObservedMeterProgram) -> None:
         """What is read from the running program."""
@@ -104,17 +104,11 @@ class MeterMetrics:
             lambda: dict(zip(("Service", "EndpointSlice"), cache.counts, strict=True)),
             ["kind"],
         )
-        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: cache.synced.is_set())
-        gauge(
-            f"{OURS}watch_trouble_seconds",
-            "For how long some kind has not been heard of; 0: all are",
-            lambda: program.watch_health.trouble_seconds,
-        )
-        gauge(
-            f"{OURS}unreadable_objects",
-            "Objects that cannot be read and are set aside",
-            lambda: count_by_kind(cache.unreadable, (each.kind for each in cache.resources)),
-            ["kind"],
+        self.watches.declare_state(
+            program.watch_health,
+            is_synced=cache.synced.is_set,
+            resources=cache.resources,
+            unreadable=lambda: cache.unreadable,
         )
         gauge(
             f"{OURS}info",

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
-from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.informers import run_informers
 from zoneward.client.resources import AnyWatchedResource
@@ -153,9 +153,5 @@ class MeterProgram:
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self.watch_health.trouble(resource, error)
-        # That the server no longer has a version is normal.
-        write = self._log.debug
-        if not isinstance(error, Gone):
-            self._metrics.watch_errors.labels(resource.plural).inc()
-            write = self._log.warning
-        write("a list or watch broke off", kind=resource.plural, error=self._program.error_message(error))
+        self._metrics.watches.record_error(error, kind=resource.plural)
+        self._program.log_watch_error(resource, error)

@@ -11,10 +11,8 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from zoneward import __version__
-from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.watch_health import WatchHealth
-from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
-from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc, WatchMetrics
 from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.measure.connection_totals import ZoneTotal
@@ -94,7 +92,7 @@ class ProxyMetrics:
         self.flows_removed = counter(
             f"{OURS}udp_flows_removed_total", "Stale flows of UDP that the kernel was told to forget"
         )
-        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+        self.watches = WatchMetrics(OURS, registry=self.registry)
 
     def declare_state(self, program: ObservedProxyProgram) -> None:
         """What is read from the running program."""
@@ -140,22 +138,16 @@ class ProxyMetrics:
             "Services of which a part is left out",
             lambda: len(cache.left_out_values),
         )
-        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: cache.synced.is_set())
-        gauge(
-            f"{OURS}watch_trouble_seconds",
-            "For how long some kind has not been heard of; 0: all are",
-            lambda: program.watch_health.trouble_seconds,
+        self.watches.declare_state(
+            program.watch_health,
+            is_synced=cache.synced.is_set,
+            resources=cache.resources,
+            unreadable=lambda: cache.unreadable,
         )
         gauge(
             f"{OURS}waiting_seconds",
             "For how long the oldest change has waited for the kernel",
             lambda: program.waiting_seconds,
-        )
-        gauge(
-            f"{OURS}unreadable_objects",
-            "Objects that cannot be read and are set aside",
-            lambda: count_by_kind(cache.unreadable, (each.kind for each in cache.resources)),
-            ["kind"],
         )
         gauge(
             f"{OURS}service_endpoints",
@@ -196,11 +188,6 @@ class ProxyMetrics:
             lambda: [((__version__, cache.node.name, cache.node.zone or ""), 1)],
             ["version", "node", "zone"],
         )
-
-    def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
-        """A list or watch broke off. That the server no longer has a version is normal."""
-        if not isinstance(error, Gone):
-            self.watch_errors.labels(kind).inc()
 
 
 def _by_family(counter: Counter) -> dict[Family, Counter]:

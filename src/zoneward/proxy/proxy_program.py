@@ -359,7 +359,8 @@ class ProxyProgram:
 
     def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self.watch_health.trouble(resource, error)
-        self._reporter.watch_failed(resource, error)
+        self._metrics.watches.record_error(error, kind=resource.plural)
+        self._program.log_watch_error(resource, error)
 
     def _on_process_restart(self, why: str) -> None:
         self._metrics.process_restarts.inc()

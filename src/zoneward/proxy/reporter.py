@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.api_errors import CallFailed
 from zoneward.client.list_watch_decoder import UnreadableObject
-from zoneward.client.resources import AnyWatchedResource
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import show
@@ -111,12 +110,6 @@ class ProxyReporter:
             self._recorder.record_unreadable(found)
 
     # --- the API server -----------------------------------------------------------------------------------------------
-
-    def watch_failed(self, resource: AnyWatchedResource, error: CallFailed) -> None:
-        """A list or watch broke off."""
-        self._metrics.record_watch_error(error, kind=resource.plural)
-        write = self._log.debug if isinstance(error, Gone) else self._log.warning
-        write("a list or watch broke off", kind=resource.plural, error=self._said(error))
 
     def lease_failed(self, error: CallFailed) -> None:
         self._log.warning("the node's Lease could not be written", error=self._said(error))
