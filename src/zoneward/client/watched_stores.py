@@ -1,12 +1,14 @@
-"""A store for each kind that a program watches: what every cache of the API server's objects has."""
+"""A store for each kind that a program watches: what every cache of the API server's objects has, or one of a node."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
 from zoneward.client.object_store import IndexUpdater, ObjectStore
-from zoneward.client.resources import AnyWatchedResource, WatchedResource, WatchedT
+from zoneward.client.resources import NODES, RAW_SLICES, SERVICES, AnyWatchedResource, WatchedResource, WatchedT
+from zoneward.kube.names import HEADLESS_LABEL
 
 
 class WatchedStores:
@@ -46,3 +48,20 @@ class WatchedStores:
         self._unlisted.discard(kind)
         if not self._unlisted:
             self.synced.set()
+
+
+class NodeWatchedStores(WatchedStores):
+    """What a program on a node watches: Services and EndpointSlices, and its own Node.
+
+    ``label_selector`` narrows the first two further: nothing on a node translates traffic to headless Services.
+    """
+
+    def __init__(self, node: str, *, label_selector: str = "", on_unreadable: UnreadableHandler) -> None:
+        super().__init__((SERVICES, RAW_SLICES, NODES), on_unreadable=on_unreadable)
+        selected = ListScope(label_selector=",".join(filter(None, (label_selector, f"!{HEADLESS_LABEL}"))))
+        self.list_options: Final = {
+            SERVICES.kind: selected,
+            RAW_SLICES.kind: selected,
+            NODES.kind: ListScope(field_selector=f"metadata.name={node}"),
+        }
+        """By kind, what limits its lists and watches."""

@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import force_setattr
 
-from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
 from zoneward.client.resources import (
     NODES,
@@ -17,9 +16,8 @@ from zoneward.client.resources import (
     RawEndpointSlice,
     service_key_of,
 )
-from zoneward.client.watched_stores import WatchedStores
+from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.names import HEADLESS_LABEL
 from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex
 
@@ -36,7 +34,7 @@ class _Endpoint(msgspec.Struct, frozen=True, gc=False):
 _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 
 
-class MeterCache(WatchedStores):
+class MeterCache(NodeWatchedStores):
     """Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
 
     ``on_unreadable`` gets objects that cannot be read; what was known of them before stays. ``clock`` counts seconds.
@@ -49,7 +47,7 @@ class MeterCache(WatchedStores):
         on_unreadable: UnreadableHandler = lambda _found: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__((SERVICES, RAW_SLICES, NODES), on_unreadable=on_unreadable)
+        super().__init__(node, on_unreadable=on_unreadable)
         self.name: Final = node
         self.node = MeteredNode()
         """It stays what it was where the Node is gone."""
@@ -61,16 +59,6 @@ class MeterCache(WatchedStores):
         self._service_store = self.add_store(SERVICES, self._index_service)
         self._slice_store = self.add_store(RAW_SLICES, self._index_slice)
         self.add_store(NODES, self._index_node)
-
-    @property
-    def list_options(self) -> dict[str, ListScope]:
-        """By kind, what limits its lists and watches: no proxy translates traffic to headless Services."""
-        selected = ListScope(label_selector=f"!{HEADLESS_LABEL}")
-        return {
-            SERVICES.kind: selected,
-            RAW_SLICES.kind: selected,
-            NODES.kind: ListScope(field_selector=f"metadata.name={self.name}"),
-        }
 
     @property
     def counts(self) -> tuple[int, int]:

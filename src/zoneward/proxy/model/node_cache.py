@@ -15,7 +15,6 @@ from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
 from zoneward.client.interner import Interner
-from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler, unreadable_endpoints
 from zoneward.client.object_store import KeyIndex
 from zoneward.client.resources import (
@@ -26,9 +25,9 @@ from zoneward.client.resources import (
     RawEndpointSlice,
     service_key_of,
 )
-from zoneward.client.watched_stores import WatchedStores
+from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
+from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, ObjectMeta, ObjectReference, Service, node_zone
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
@@ -71,7 +70,7 @@ class NodeCacheHandlers:
     on_unreadable: UnreadableHandler = lambda _found: None
 
 
-class NodeCache(WatchedStores):
+class NodeCache(NodeWatchedStores):
     """The Services, EndpointSlices and the Node that a proxy watches.
 
     Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
@@ -95,10 +94,12 @@ class NodeCache(WatchedStores):
         handlers: NodeCacheHandlers | None = None,
     ) -> None:
         handlers = handlers or NodeCacheHandlers()
-        super().__init__((SERVICES, RAW_SLICES, NODES), on_unreadable=handlers.on_unreadable)
+        # As upstream, without what others serve.
+        ours = f"!{PROXY_NAME_LABEL}" if proxy_name is None else f"{PROXY_NAME_LABEL}={proxy_name}"
+        super().__init__(node, label_selector=ours, on_unreadable=handlers.on_unreadable)
         self.node = ProxyNode(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
-        self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
+        self._gates, self._consumer = gates, consumer
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
         self._on_service, self._on_node, self._on_left_out = (
@@ -124,17 +125,6 @@ class NodeCache(WatchedStores):
         self.services.subscribe(self._service_changed)
         self.slices.subscribe(self._slice_changed)
         self.nodes.subscribe(self._node_changed)
-
-    @property
-    def list_options(self) -> dict[str, ListScope]:
-        """By kind, what limits its lists and watches: as upstream, without what is headless or others' to serve."""
-        ours = f"!{PROXY_NAME_LABEL}" if self._proxy_name is None else f"{PROXY_NAME_LABEL}={self._proxy_name}"
-        selected = ListScope(label_selector=f"{ours},!{HEADLESS_LABEL}")
-        return {
-            SERVICES.kind: selected,
-            RAW_SLICES.kind: selected,
-            NODES.kind: ListScope(field_selector=f"metadata.name={self.node.name}"),
-        }
 
     @property
     def slice_counts(self) -> tuple[int, int]:
