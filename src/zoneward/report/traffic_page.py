@@ -21,6 +21,7 @@ from zoneward.report.traffic_table import (
     describe_node,
     explain_figures,
     format_number,
+    marks_of,
     name_of,
     title_of,
 )
@@ -294,17 +295,10 @@ def _inside(service: ServiceReport, nodes: Sequence[NodeTraffic], numbers: Repor
 
 def _setting_row(setting: SettingReport, service: ServiceReport, numbers: ReportNumbers) -> Markup:
     whole = service.whole
-    marks: list[Content] = []
-    for applies, words, class_ in (
-        (setting.approach == service.best, "best", "good"),
-        (setting.approach == service.better, "better with the controller", "good"),
-        (setting.approach == service.asked, "asked for", "good"),
-        (setting.overloads, "overloads a pod", "bad"),
-        (setting.dropped > 0.0005, f"drops {setting.dropped:.1%}", "bad"),
-        (setting.needs is not None, f"needs {setting.needs}", "needs"),
-    ):
-        if applies:
-            marks.append(tag("span", words, class_=class_))
+    marks: list[Content] = [
+        tag("span", words, class_=mark)
+        for words, mark in marks_of(setting, service, better="better with the controller")
+    ]
     saved = ("-", "") if setting.saved is None else (
         numbers.value(setting.saved, whole), numbers.margin(setting.saved, whole))  # fmt: skip
     worst = "-" if setting.max_overload is None else whole_percent(setting.max_overload)

@@ -1,7 +1,7 @@
 """Traffic between zones and what it costs, as a table; and its words and numbers, which the page has, too."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
@@ -19,6 +19,9 @@ _MOST_NODES: Final = 5
 _MOST_SERVICES: Final = 2
 """Services that it names for each of them."""
 _HOURS_IN_DAY: Final = 24
+Mark = Literal["good", "bad", "needs"]
+"""What kind of words mark a setting; the page has a class of each name."""
+_STYLES: Final[dict[Mark, str]] = {"good": "green", "bad": "red", "needs": "dim"}
 
 
 class ReportNumbers:
@@ -265,18 +268,24 @@ def _now_note(service: ServiceReport, nodes: Sequence[NodeTraffic]) -> Text:
     return note
 
 
+def marks_of(setting: SettingReport, service: ServiceReport, *, better: str) -> Iterator[tuple[str, Mark]]:
+    """What a setting is marked with. ``better``: the words for what Zoneward's controller would improve."""
+    marks: tuple[tuple[bool, str, Mark], ...] = (
+        (setting.approach == service.best, "best", "good"),
+        (setting.approach == service.better, better, "good"),
+        (setting.approach == service.asked, "asked for", "good"),
+        (setting.overloads, "overloads a pod", "bad"),
+        (setting.dropped > 0.0005, f"drops {setting.dropped:.1%}", "bad"),
+        (setting.needs is not None, f"needs {setting.needs}", "needs"),
+    )
+    return ((words, mark) for applies, words, mark in marks if applies)
+
+
 def _setting_note(setting: SettingReport, service: ServiceReport) -> Text:
     note = Text()
-    for applies, words, style in (
-        (setting.approach == service.best, "best", "green"),
-        (setting.approach == service.better, "better", "green"),
-        (setting.approach == service.asked, "asked for", "green"),
-        (setting.overloads, "overloads a pod", "red"),
-        (setting.dropped > 0.0005, f"drops {setting.dropped:.1%}", "red"),
-        (setting.needs is not None, f"needs {setting.needs}", "dim"),
-    ):
-        if applies and not (words == f"needs {CONTROLLER}" and setting.approach == service.better):
-            note.append(", " if note.plain else "", "default").append(words, style)
+    for words, mark in marks_of(setting, service, better="better"):
+        if not (words == f"needs {CONTROLLER}" and setting.approach == service.better):
+            note.append(", " if note.plain else "", "default").append(words, _STYLES[mark])
     return note
 
 
