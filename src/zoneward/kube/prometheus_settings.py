@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from zoneward.kube.durations import parse_duration
+from zoneward.kube.durations import duration_between
 from zoneward.kube.input_error import ConfigurationError, show
 from zoneward.kube.safe_text import without_password
 
@@ -128,20 +128,9 @@ def _preset(value: object) -> object:
     return value
 
 
-def _seconds(least: int, most: int, span: str) -> Callable[[object], float]:
-    def read(value: object) -> float:
-        # Programs disagree on what a number without a unit means.
-        seconds = parse_duration(value if isinstance(value, str) else show(value))
-        if not least <= seconds <= most:
-            raise ValueError(f"expected a duration {span}, got {value!r}")
-        return seconds
-
-    return read
-
-
 def check_window(value: object) -> int:
     """Seconds. Raises ValueError."""
-    return int(_seconds(*_WINDOWS, "from 1m to 720h")(value))
+    return int(duration_between(*_WINDOWS, "from 1m to 720h")(value))
 
 
 _READERS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
@@ -149,7 +138,7 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
     "window": ("window", check_window),
     "preset": ("preset", _preset),
     "query": ("query", _text),
-    "timeout": ("timeout", _seconds(*_TIMEOUTS, "from 1s to 5m")),
+    "timeout": ("timeout", duration_between(*_TIMEOUTS, "from 1s to 5m")),
     "tokenFile": ("token_file", _text),
     "caFile": ("ca_file", _text),
 }

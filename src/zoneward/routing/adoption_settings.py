@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Final
 
-from zoneward.kube.durations import parse_duration
+from zoneward.kube.durations import duration_between
 from zoneward.kube.input_error import ConfigurationError, show
 
 _HOUR: Final = 3_600
@@ -55,23 +55,12 @@ def _whole_number(value: object) -> int:
     return value
 
 
-def _seconds(least: int, most: int, span: str) -> Callable[[object], float]:
-    def read(value: object) -> float:
-        # Programs disagree on what a number without a unit means.
-        seconds = parse_duration(value if isinstance(value, str) else show(value))
-        if not least <= seconds <= most:
-            raise ValueError(f"expected a duration {span}, got {show(value)}")
-        return seconds
-
-    return read
-
-
 ADOPTION_KEYS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
     "floor": ("floor", _number(0, 1, "a part from 0 to 1 (0.5: half of the share of CPU)")),
     "minTraffic": ("min_traffic", _number(0, 10**9, "a number from 0 to 1e9")),
     "margin": ("margin", _number(0, 1, "a share of all traffic from 0 to 1 (0.1 is 10 %)")),
     "maxChangesPerHour": ("max_changes_per_hour", _whole_number),
-    "refresh": ("refresh", _seconds(10, _HOUR, "from 10s to 1h")),
-    "maxAge": ("max_age", _seconds(60, 168 * _HOUR, "from 1m to 168h")),
+    "refresh": ("refresh", duration_between(10, _HOUR, "from 10s to 1h")),
+    "maxAge": ("max_age", duration_between(60, 168 * _HOUR, "from 1m to 168h")),
 }
 """The field for each key, and how it is read."""
