@@ -8,7 +8,7 @@ import base64
 import os
 import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from sys import float_info
 from typing import Final, Generic, TypeVar
@@ -66,12 +66,7 @@ class Prometheus:
         )
         amounts: dict[ObjectKey, dict[str, float]] = {}
         left_out = Counter[str]()
-        for series in answer.data.result:
-            labels, amount = series.metric, series.number
-            problem = _problem(labels, amount)
-            if problem is not None or amount is None:
-                left_out[problem or ""] += 1
-                continue
+        for labels, amount in counted_series(answer, left_out, problem_of=_problem):
             zones = amounts.setdefault((labels.namespace, labels.service), {})
             zones[labels.zone] = min(zones.get(labels.zone, 0.0) + amount, float_info.max)
         notes = (*answer.notes, *left_out_notes(left_out))
@@ -252,11 +247,26 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> str:
     return f"expected an answer, got {response.status}: {words or response.reason or 'without a reason'}"
 
 
-def number_problem(amount: float | None) -> str | None:
-    """Why a number is left out; None where it counts."""
-    if amount is None or not isfinite(amount):
-        return "without a finite number"
-    return "with a negative number" if amount < 0 else None
+def counted_series(
+    answer: Answer[_Labels],
+    left_out: Counter[str],
+    *,
+    problem_of: Callable[[_Labels], str | None] = lambda _labels: None,
+) -> Iterator[tuple[_Labels, float]]:
+    """The labels and numbers of the series that count. ``left_out`` gets the others, by the reason: what is wrong with
+    their labels, or with their number.
+    """
+    for series in answer.data.result:
+        labels, amount = series.metric, series.number
+        problem = problem_of(labels)
+        if problem is not None:
+            left_out[problem] += 1
+        elif amount is None or not isfinite(amount):
+            left_out["without a finite number"] += 1
+        elif amount < 0:
+            left_out["with a negative number"] += 1
+        else:
+            yield labels, amount
 
 
 def left_out_notes(left_out: Mapping[str, int]) -> tuple[str, ...]:
@@ -281,10 +291,10 @@ class _DemandLabels(msgspec.Struct, gc=False):
 _DEMAND: Final = msgspec.json.Decoder(Answer[_DemandLabels])
 
 
-def _problem(labels: _DemandLabels, amount: float | None) -> str | None:
-    """Why a series is left out; None where it counts."""
+def _problem(labels: _DemandLabels) -> str | None:
+    """Why a series is left out by its labels; None where it counts."""
     if not labels.namespace or not labels.service:
         return "without a namespace and a service"
     if not labels.zone:
         return "without a zone"
-    return "of clients outside the cluster" if labels.zone == OUTSIDE else number_problem(amount)
+    return "of clients outside the cluster" if labels.zone == OUTSIDE else None

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from zoneward.client.prometheus import MAX_SERIES, OUTSIDE, Answer, Prometheus, left_out_notes, number_problem
+from zoneward.client.prometheus import MAX_SERIES, OUTSIDE, Answer, Prometheus, counted_series, left_out_notes
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
 from zoneward.kube.prometheus_settings import own_labels, window_text
 
@@ -209,12 +209,7 @@ class _Collector:
 
     def add_traffic(self, answer: Answer[_TrafficLabels], program: _Program) -> None:
         self._warnings |= dict.fromkeys(answer.notes)
-        for series in answer.data.result:
-            labels, amount = series.metric, series.number
-            problem = _problem(labels, amount)
-            if problem is not None or amount is None:
-                self._left_out[problem or ""] += 1
-                continue
+        for labels, amount in counted_series(answer, self._left_out, problem_of=_problem):
             scraped = self._scraped.setdefault(_Scrape(labels.job, labels.instance, labels.pod), _Scraped())
             scraped.program = program
             is_external = OUTSIDE in (labels.from_zone, labels.asked)
@@ -237,11 +232,7 @@ class _Collector:
     def add_programs(self, answer: Answer[_ProgramLabels]) -> None:
         """A program whose node changed its zone has several series: the one with the latest sample says where it is."""
         self._warnings |= dict.fromkeys(answer.notes)
-        for series in answer.data.result:
-            labels, amount = series.metric, series.number
-            if amount is None or number_problem(amount) is not None:
-                self._left_out[number_problem(amount) or ""] += 1
-                continue
+        for labels, amount in counted_series(answer, self._left_out):
             scrape = _Scrape(labels.job, labels.instance, labels.pod)
             if labels.figure == "missing":
                 if scrape in self._scraped:
@@ -303,13 +294,13 @@ class _Collector:
         return tuple(notes)
 
 
-def _problem(labels: _TrafficLabels, amount: float | None) -> str | None:
-    """Why a series is left out; None where it counts."""
+def _problem(labels: _TrafficLabels) -> str | None:
+    """Why a series is left out by its labels; None where it counts."""
     if not labels.namespace or not labels.service:
         return "without a namespace and a service"
     if labels.address_type not in ("IPv4", "IPv6"):
         return "without a type of addresses"
-    return number_problem(amount)
+    return None
 
 
 def _services(scraped: Iterable[_Scraped]) -> Iterable[ServiceTraffic]:
