@@ -3,7 +3,7 @@
 import pytest
 from tests.clusters import demand_in
 
-from zoneward.routing.zone_weights import WeightMeasures, ZoneWeights, have_moved, is_stale, measure_weights
+from zoneward.routing.zone_weights import OutcomeMeasures, ZoneWeights, have_moved, is_stale, measure_weights
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_weights_have_moved_when_a_share_differs_by_more_than_two_points(
 def test_what_weights_do_with_another_demand_is_measured_and_a_zone_without_any_uses_all() -> None:
     weights = ZoneWeights({"a": {"a": 0.75, "b": 0.25}, "b": {"b": 1.0}}, {"a": 2, "b": 2})
     assert measure_weights(weights, demand_in(a=2, b=1)).in_zone == pytest.approx(0.5 + 1 / 3)
-    assert measure_weights(weights, demand_in(a=1, b=3)) == WeightMeasures(0.9375, 0.625)
-    assert measure_weights(weights, demand_in(c=1)) == WeightMeasures(0.0, 0.0)
-    assert measure_weights(ZoneWeights({}, {}), demand_in(a=1)) == WeightMeasures(0.0, 0.0)
+    assert measure_weights(weights, demand_in(a=1, b=3)) == OutcomeMeasures(0.9375, 0.625)
+    assert measure_weights(weights, demand_in(c=1)) == OutcomeMeasures(0.0, 0.0)
+    assert measure_weights(ZoneWeights({}, {}), demand_in(a=1)) == OutcomeMeasures(0.0, 0.0)

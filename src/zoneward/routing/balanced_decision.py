@@ -79,7 +79,7 @@ def _check_zones(context: DecisionContext) -> Decision | None:
     refusal = context.check_zones(context.demand)
     if refusal is not None:
         return refusal
-    zones = len({*context.demand.zones, *context.demand.idle_zones, *context.endpoint_index.zones()})
+    zones = len({*context.demand.ready_zones, *context.endpoint_index.zones()})
     if context.rules.record("zones-at-most", zones <= MAX_ZONES, f"{counted(zones, 'zone')}, {MAX_ZONES} at most"):
         return None
     return context.build_inactive(Reason.TOO_MANY_ZONES, f"{zones} zones, {MAX_ZONES} at most")
@@ -87,9 +87,7 @@ def _check_zones(context: DecisionContext) -> Decision | None:
 
 def _request(context: DecisionContext, settings: BalancedSettings) -> SetsRequest:
     demand = context.demand
-    supply: dict[str, int] = {}
-    for bucket in context.endpoint_index.ready_buckets():
-        supply[bucket.zone] = supply.get(bucket.zone, 0) + len(bucket)
+    supply = context.endpoint_index.ready_by_zone()
     weights = demand.reduced
     if demand.idle_zones:
         weights = {zone: max(1, weight * _IDLE // demand.total) for zone, weight in demand.weight_of.items()}

@@ -70,6 +70,11 @@ class Demand:
         return self.weight_by_zone.get("", 0)
 
     @cached_property
+    def ready_zones(self) -> tuple[str, ...]:
+        """All zones of ready Nodes, in name order, also those that no traffic is expected from."""
+        return tuple(sorted({*self.zones, *self.idle_zones}))
+
+    @cached_property
     def weight_of(self) -> dict[str, int]:
         return dict(zip(self.zones, self.weights, strict=True))
 

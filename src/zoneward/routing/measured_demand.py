@@ -60,7 +60,7 @@ def measured_shares(
     everything = sum(amounts.values())
     if everything < settings.min_traffic or not everything:
         return FigureProblem.TOO_LITTLE
-    known = {zone: amounts.get(zone, 0.0) for zone in sorted({*demand.zones, *demand.idle_zones})}
+    known = {zone: amounts.get(zone, 0.0) for zone in demand.ready_zones}
     total = sum(known.values())
     if total < everything * _KNOWN_PART:
         return FigureProblem.ABSURD
@@ -74,7 +74,7 @@ def floored_parts(shares: Mapping[str, float], demand: Demand, settings: Adoptio
     of ``shares`` matter; one of them is above 0.
     """
     total = sum(shares.values())
-    floor = {zone: float(settings.floor) * demand.share(zone) for zone in sorted({*demand.zones, *demand.idle_zones})}
+    floor = {zone: float(settings.floor) * demand.share(zone) for zone in demand.ready_zones}
     above = {zone: max(0.0, shares.get(zone, 0.0) / total - least) for zone, least in floor.items()}
     whole = sum(above.values())
     if not whole:

@@ -11,7 +11,7 @@ from typing import Final
 from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.demand import Demand
 
-__all__ = ["WeightMeasures", "ZoneWeights", "have_moved", "is_stale", "measure_weights"]
+__all__ = ["OutcomeMeasures", "ZoneWeights", "have_moved", "is_stale", "measure_weights"]
 
 _MAX_MOVE: Final = 0.02
 """Of a zone's traffic: a share that moves no farther is not worth a write."""
@@ -23,14 +23,14 @@ _TOLERATED_PART: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class WeightMeasures:
-    """What proxies that weigh zones do: the share of traffic that stays in its zone, and the worst overload."""
+class OutcomeMeasures:
+    """What proxies make of a decision: the share of traffic that stays in its zone, and the worst overload."""
 
     in_zone: float
     max_overload: float
 
 
-def measure_weights(weights: ZoneWeights, demand: Demand) -> WeightMeasures:
+def measure_weights(weights: ZoneWeights, demand: Demand) -> OutcomeMeasures:
     """What weights do with another demand than the one that they were computed for."""
     total = sum(weights.counts.values())
     load: dict[str, float] = {}
@@ -43,7 +43,7 @@ def measure_weights(weights: ZoneWeights, demand: Demand) -> WeightMeasures:
         for end, part in row.items():
             load[end] = load.get(end, 0.0) + share * part
     worst = max((load[end] * total / weights.counts[end] - 1 for end in load if weights.counts.get(end)), default=0.0)
-    return WeightMeasures(in_zone, max(0.0, worst))
+    return OutcomeMeasures(in_zone, max(0.0, worst))
 
 
 def is_stale(weights: ZoneWeights, counts: Mapping[str, int]) -> bool:

@@ -20,7 +20,7 @@ from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.request.approach import requested_approach
 from zoneward.routing.rules import RuleLog
 from zoneward.routing.thresholds import kept_overload, measures_of
-from zoneward.routing.zone_weights import have_moved, measure_weights
+from zoneward.routing.zone_weights import OutcomeMeasures, have_moved, measure_weights
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
 from zoneward.slices.endpoints import ServiceEndpoints
@@ -62,13 +62,7 @@ class TrialOutcome:
         return self.new_excess < 0 and self.gain > margin
 
 
-@dataclass(frozen=True, slots=True)
-class _Measures:
-    in_zone: float
-    max_overload: float
-
-
-_MeasuresByProxy = tuple[Sequence[_Measures], ...]
+_MeasuresByProxy = tuple[Sequence[OutcomeMeasures], ...]
 """By each expected demand: with proxies that take any endpoint alike, and with those that weigh zones, where a decision
 is for them too."""
 
@@ -180,18 +174,15 @@ class DemandTrial:
         for demand in self._expected:
             allocation = decision.allocation or _cluster_wide(endpoints, demand)
             measures = measures_of(allocation, [demand.reduced.get(zone, 0) for zone in allocation.zones])
-            found.append(_Measures(measures[score.IN_ZONE], measures[score.MAX_OVERLOAD]))
+            found.append(OutcomeMeasures(measures[score.IN_ZONE], measures[score.MAX_OVERLOAD]))
         if decision.weights is None:
             return (found,)
-        weighed = [measure_weights(decision.weights, demand) for demand in self._expected]
-        return found, [_Measures(each.in_zone, each.max_overload) for each in weighed]
+        return found, [measure_weights(decision.weights, demand) for demand in self._expected]
 
 
 def _cluster_wide(endpoints: ServiceEndpoints, demand: Demand) -> Allocation:
     """All ready endpoints in one group of all zones."""
-    supply: dict[str, int] = {}
-    for bucket in endpoints.index.ready_buckets():
-        supply[bucket.zone] = supply.get(bucket.zone, 0) + len(bucket)
+    supply = endpoints.index.ready_by_zone()
     zones = tuple(sorted({*demand.zones, *supply}))
     everybody = ZoneGroup(zones, (1.0,) * len(zones))
     return Allocation(zones, (everybody,), tuple(supply.get(zone, 0) for zone in zones))

@@ -109,12 +109,12 @@ class DemandFollower:
         """As the handlers of a cache get it. While another replica leads, its conditions say what is in force."""
         if new is None:
             assert old is not None
-            self._set_aside(object_key_of(old))
+            self._forget(object_key_of(old))
             return
         key = object_key_of(new)
         is_new = old is None or old.metadata.uid != new.metadata.uid
         if is_new:
-            self._set_aside(key)
+            self._forget(key)
         if is_new or not self._leading.is_set():
             self._restore(key, new)
 
@@ -125,7 +125,7 @@ class DemandFollower:
 
     def condition(self, service: Service) -> Condition | None:
         """The condition of a Service about its demand; None for one that does not depend on what is measured."""
-        if not depends_on_demand(with_effective_selector(service), self._states.cluster_state):
+        if not self._depends(service):
             return None
         return self._demand.condition(object_key_of(service))
 
@@ -133,7 +133,7 @@ class DemandFollower:
         self._demand.restore(key, service, now=self._clock())
         self._states.set_service_parts(key, self._demand.parts(key))
 
-    def _set_aside(self, key: ObjectKey) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         self._demand.forget(key)
         self._states.set_service_parts(key, None)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from zoneward.controller.status.status_writer import own_conditions
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.demand_text import parse_demand
 from zoneward.kube.names import MEASURED_CONDITION
@@ -121,7 +122,7 @@ class DemandInForce:
 
     def restore(self, key: ObjectKey, service: Service, *, now: float) -> None:
         """Take what the condition of a Service says for what is in force."""
-        found = find_condition((service.status.conditions or ()) if service.status else (), MEASURED_CONDITION)
+        found = find_condition(own_conditions(service), MEASURED_CONDITION)
         state = self._services.get(key)
         if found is None:
             if state is not None:
@@ -201,13 +202,13 @@ class DemandInForce:
         """What is in force fits the figures. Returns whether that is news."""
         state = self._services[key]
         reason = MeasuredReason.CPU_FITS if state.parts is None else MeasuredReason.MEASURED
-        return self._tell(state, measured_condition(reason, state.parts))
+        return self._set_condition(state, measured_condition(reason, state.parts))
 
     def fall_back(self, key: ObjectKey, problem: FigureProblem) -> bool:
         """The demand of CPU is in force from now on. Returns whether that is news."""
         state = self._services[key]
         had_parts, state.parts, state.trend = state.parts is not None, None, None
-        return self._tell(state, measured_condition(problem, None)) or had_parts
+        return self._set_condition(state, measured_condition(problem, None)) or had_parts
 
     @property
     def counts(self) -> Counter[str]:
@@ -215,6 +216,6 @@ class DemandInForce:
         return Counter(each.condition.reason for each in self._services.values() if each.condition is not None)
 
     @staticmethod
-    def _tell(state: _ServiceDemand, condition: Condition) -> bool:
+    def _set_condition(state: _ServiceDemand, condition: Condition) -> bool:
         is_news, state.condition = state.condition != condition, condition
         return is_news

@@ -122,6 +122,13 @@ class EndpointIndex:
         """The buckets of ready endpoints, without empty ones."""
         return [bucket for bucket in self._buckets.values() if bucket.ready and bucket.members]
 
+    def ready_by_zone(self) -> dict[str, int]:
+        """The number of ready endpoints in each zone that has some."""
+        found: dict[str, int] = {}
+        for bucket in self.ready_buckets():
+            found[bucket.zone] = found.get(bucket.zone, 0) + len(bucket)
+        return found
+
     def unready_buckets(self) -> list[Bucket]:
         """The buckets of endpoints that are not ready, without empty ones."""
         return [bucket for bucket in self._buckets.values() if not bucket.ready and bucket.members]

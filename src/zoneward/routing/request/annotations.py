@@ -121,7 +121,7 @@ def check_demand(service: Service, demand: Demand, rules: RuleLog) -> str | None
         return None
     parts = parse_demand(text)
     setting = f"{names.DEMAND_ANNOTATION}: {quote_value(text)}"
-    unknown = sorted(set(parts or ()) - {*demand.zones, *demand.idle_zones})
+    unknown = sorted(set(parts or ()).difference(demand.ready_zones))
     if parts is None:
         problem = f"{setting} is not {DEMAND_EXPECTED}, so it counts as not set"
     elif unknown:
