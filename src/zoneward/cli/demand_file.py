@@ -1,7 +1,7 @@
 """Files of demand: parts of zones for all Services, or figures of single Services."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Final
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.input_error import ConfigurationError, InputError, show
 from zoneward.kube.input_files import load, read_limited
+from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.yaml_documents import one_document
@@ -24,7 +25,7 @@ _MOST_MIB: Final = 16
 _COLUMNS: Final = ("namespace", "service", "zone", "amount")
 _SERVICE_EXPECTED: Final = "NAMESPACE/SERVICE with an amount for each zone"
 _HIGHEST: Final = 1e18
-_MEASURED: Final = b'"MeasuredTraffic'
+_MEASURED: Final = f'"{KIND}'.encode()
 """The kinds of our own documents, and of lists of them, as they stand in JSON."""
 
 
@@ -35,11 +36,15 @@ def read_demand_file(place: str) -> Parts | DemandFigures:
     if place.lower().endswith(".csv"):
         found = _from_csv(place)
     elif Path(place).is_dir():
-        return _from_documents(place)
+        from zoneward.snapshots.measured_traffic_files import read_measured
+
+        return _from_documents(place, read_measured([place], stdin=None))
     else:
         text = decode_text(place, load(place, stdin=None))
         if text.lstrip().startswith(b"{") and _MEASURED in text:
-            return _from_documents(place)
+            from zoneward.snapshots.measured_traffic_files import read_measured_traffic
+
+            return _from_documents(place, read_measured_traffic(place, text))
         if len(text) > _MOST_MIB << 20:
             raise InputError(place, f"expected a {_WHAT}, got more than {_MOST_MIB} MiB")
         found = _from_yaml(place, bytes(text))
@@ -51,12 +56,12 @@ def read_demand_file(place: str) -> Parts | DemandFigures:
     return found
 
 
-def _from_documents(place: str) -> DemandFigures:
+def _from_documents(place: str, documents: Iterable[MeasuredTraffic]) -> DemandFigures:
     from zoneward.routing.selection.traffic_measurements import combine_measurements, demand_figures
-    from zoneward.snapshots.measured_traffic_files import read_measured
 
-    measurements = combine_measurements(read_measured([place], stdin=None))
-    assert measurements is not None, "there is at least one document"
+    measurements = combine_measurements(documents)
+    if measurements is None:
+        raise InputError(place, f"expected a document of kind {KIND}, got none")
     figures = demand_figures(measurements)
     if not figures.amounts:
         raise InputError(place, "; ".join(("expected connections from a zone to a Service, got none", *figures.notes)))
