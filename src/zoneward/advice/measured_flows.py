@@ -67,6 +67,11 @@ class MeasuredFlows:
     timeless: frozenset[str] = frozenset()
     incomplete: frozenset[str] = frozenset()
 
+    @property
+    def counting(self) -> frozenset[str]:
+        """The nodes whose documents are in amounts."""
+        return frozenset(self.zone_of) - self.without_bytes - self.timeless
+
     def demand_parts(self, demand: Demand) -> dict[ObjectKey, dict[str, Fraction]]:
         """Where the traffic of each Service starts, in connections: this is what loads its endpoints.
 
@@ -84,10 +89,10 @@ class MeasuredFlows:
 
     def _measured_weights(self, demand: Demand) -> dict[str, int]:
         """The weight of the measured nodes in each zone; all of the demand where there is none."""
-        left_out = self.without_bytes | self.timeless
+        counting = self.counting
         weights: dict[str, int] = {}
         for node in demand.nodes:
-            if node.zone and node.name in self.zone_of and node.name not in left_out:
+            if node.zone and node.name in counting:
                 weights[node.zone] = weights.get(node.zone, 0) + node.weight
         return weights
 

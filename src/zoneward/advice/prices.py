@@ -56,10 +56,10 @@ class PairPrices:
     """What a GB costs from one zone to another, at all ends that are charged. ``regions``: of zones, where known."""
 
     def __init__(self, prices: Prices, regions: Mapping[str, str]) -> None:
-        self._zones = {(start, end): price for start, end, price in prices.zones}
-        self._regions = {(start, end): price for start, end, price in prices.regions}
-        self._per_gb = prices.per_gb
-        self._ends = 2 if prices.charge == "both" else 1
+        ends = 2 if prices.charge == "both" else 1
+        self._zones = {(start, end): float(price * ends) for start, end, price in prices.zones}
+        self._regions = {(start, end): float(price * ends) for start, end, price in prices.regions}
+        self._per_gb = float(prices.per_gb * ends)
         self._region_of = regions
 
     def of(self, start: str, end: str) -> float:
@@ -70,7 +70,7 @@ class PairPrices:
         if price is None:
             between = self._region_of.get(start, ""), self._region_of.get(end, "")
             price = self._regions.get(between, self._per_gb)
-        return float(price * self._ends)
+        return price
 
 
 def with_price(prices: Prices, per_gb: str | None, charge: Charge | None) -> Prices:

@@ -379,7 +379,7 @@ class Coverage:
 
     @classmethod
     def of(cls, measured: MeasuredFlows, demand: Demand) -> "Coverage":
-        counting = measured.zone_of.keys() - measured.without_bytes - measured.timeless
+        counting = measured.counting
         zones = {each.zone for each in demand.nodes if each.name in counting}
         return cls(
             nodes=len(demand.nodes),
