@@ -90,10 +90,11 @@ def command(
     totals = ReportTotals()
     report = _report(request, prices, measured, totals)
     found = _services(request, report, options)
-    if output == "csv" and not top:
+    if output == "csv":
         from zoneward.report.traffic_json import report_csv
 
-        for line in report_csv(found, report):
+        # All of them come one after the other.
+        for line in report_csv(ranked(found)[:top] if top else found, report):
             sys.stdout.buffer.write(line.encode())
         return
     everything = []
@@ -101,14 +102,11 @@ def command(
         totals.add(each)
         everything.append(each)
     services = ranked(everything)
-    report = replace(report, services=services[:top] if top else services)
-    if output == "csv":
-        from zoneward.report.traffic_json import report_csv
-
-        for line in report_csv(report.services, report):
-            sys.stdout.buffer.write(line.encode())
-        return
-    report = replace(report, node_traffic=_node_traffic(request.selected, measured))
+    report = replace(
+        report,
+        services=services[:top] if top else services,
+        node_traffic=_node_traffic(request.selected, measured),
+    )
     if output == "json":
         from zoneward.report.plan_json import to_json
         from zoneward.report.traffic_json import report_document

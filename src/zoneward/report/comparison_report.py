@@ -10,7 +10,7 @@ import msgspec
 
 from zoneward.advice.recommendations import ClusterAbilities, InForce, Recommendation, familiarity
 from zoneward.kube.safe_text import safe_csv_cell
-from zoneward.report.plan_json import JsonView, round_share
+from zoneward.report.plan_json import JsonView, round_if_any, round_share
 from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.table_parts import TableParts
 from zoneward.report.terminal_text import StyledText, Text, join_wrapped, whole_percent
@@ -269,7 +269,7 @@ def _comparison_view(found: Recommendation, abilities: ClusterAbilities) -> Comp
 def _now_view(now: InForce | None) -> NowView | None:
     if now is None:
         return None
-    return NowView(*_traffic_numbers(now.traffic), now.slices, None if now.score is None else round_share(now.score))
+    return NowView(*_traffic_numbers(now.traffic), now.slices, round_if_any(now.score))
 
 
 def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) -> CandidateView:
@@ -288,8 +288,8 @@ def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) ->
         create=candidate.created,
         update=candidate.updated,
         delete=candidate.deleted,
-        score=None if candidate.score is None else round_share(candidate.score),
-        load_change=None if candidate.load_change is None else round_share(candidate.load_change),
+        score=round_if_any(candidate.score),
+        load_change=round_if_any(candidate.load_change),
         needs=abilities.missing_for(approach),
     )
 

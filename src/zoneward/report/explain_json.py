@@ -9,7 +9,7 @@ from zoneward.advice.explanation import Explanation, FamilyExplanation, Verified
 from zoneward.advice.honored_traffic import HonoredTraffic
 from zoneward.advice.now import CurrentTraffic
 from zoneward.report.fix_words import describe_fix
-from zoneward.report.plan_json import JsonView, LoadView, load_view, round_share
+from zoneward.report.plan_json import JsonView, LoadView, load_view, round_if_any, round_share
 from zoneward.report.traffic_json import ReportNodeView, node_view
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
@@ -178,8 +178,8 @@ def _measured(measured: HonoredTraffic | None) -> ExplainedMeasurementView | Non
     in_zone, predicted = measured.in_zone, measured.predicted_in_zone
     return ExplainedMeasurementView(
         connections=measured.connections,
-        in_zone=None if in_zone is None else round_share(in_zone),
-        predicted_in_zone=None if predicted is None else round_share(predicted),
+        in_zone=round_if_any(in_zone),
+        predicted_in_zone=round_if_any(predicted),
         deviating_nodes=tuple(each.node for each in measured.deviating),
         nodes=tuple(map(node_view, measured.nodes)),
     )
@@ -206,8 +206,8 @@ def _zone(zone: ExpectedZoneTraffic) -> ExplainedZoneView:
         consumed=zone.consumed,
         uses=dict(zone.selected),
         to={place: round_share(share) for place, share in zone.to.items()},
-        in_zone=None if zone.in_zone is None else round_share(zone.in_zone),
-        load=None if zone.load is None else round_share(zone.load),
+        in_zone=round_if_any(zone.in_zone),
+        load=round_if_any(zone.load),
     )
 
 

@@ -295,7 +295,7 @@ def load_view(change: LoadChange | None) -> LoadView | None:
         before=round_share(change.before),
         after=round_share(change.after),
         change=round_share(change.change),
-        highest_rise=_round_if_any(change.highest_rise),
+        highest_rise=round_if_any(change.highest_rise),
     )
 
 
@@ -305,7 +305,7 @@ def _now(now: CurrentTraffic) -> NowView:
     return NowView(
         in_zone_traffic=round_share(traffic.in_zone) if traffic is not None else None,
         max_overload=round_share(traffic.max_overload) if traffic is not None else None,
-        zones={zone: NowZoneView(each.consumed, _round_if_any(each.load)) for zone, each in zones},
+        zones={zone: NowZoneView(each.consumed, round_if_any(each.load)) for zone, each in zones},
         proxies=dict(now.proxies),
     )
 
@@ -318,14 +318,14 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasuremen
     predicted = {zone: each.in_zone for zone, each in traffic.zones.items()} if traffic else {}
     return MeasuredView(
         connections=found.connections,
-        in_zone=_round_if_any(found.share),
-        predicted_in_zone=_round_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
+        in_zone=round_if_any(found.share),
+        predicted_in_zone=round_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
         zones={
             zone: MeasuredZoneView(
                 connections=each.connections,
                 to=dict(each.to),
-                in_zone=_round_if_any(each.share),
-                predicted_in_zone=_round_if_any(predicted.get(zone)),
+                in_zone=round_if_any(each.share),
+                predicted_in_zone=round_if_any(predicted.get(zone)),
             )
             for zone, each in found.zones.items()
         },
@@ -367,14 +367,10 @@ def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:
             located=each.located,
             consumed=each.consumed,
             expected=round_share(each.expected),
-            overload=None if each.overload is None else round_share(each.overload),
+            overload=round_if_any(each.overload),
         )
         for zone, each in traffic.zones.items()
     }
-
-
-def _round_if_any(share: float | None) -> float | None:
-    return None if share is None else round_share(share)
 
 
 def _weights(decision: Decision) -> dict[str, dict[str, float]] | None:
@@ -389,3 +385,7 @@ def _weights(decision: Decision) -> dict[str, dict[str, float]] | None:
 def round_share(share: float) -> float:
     """Six digits are more than a prediction is worth, and hide the noise of doubles. ``+ 0.0`` turns -0.0 into 0.0."""
     return round(share, 6) + 0.0
+
+
+def round_if_any(share: float | None) -> float | None:
+    return None if share is None else round_share(share)

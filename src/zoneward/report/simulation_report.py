@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.progress import ProgressColumn, Task
 
 from zoneward.kube.safe_text import safe_csv_cell
-from zoneward.report.plan_json import round_share
+from zoneward.report.plan_json import round_if_any, round_share
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, WEIGHTS, Band, Means, Quantiles, Simulation
 
@@ -266,7 +266,7 @@ def _means(means: Means) -> dict[str, Any]:
         "algorithm": means.algorithm,
         "encoding": means.encoding,
         **values,
-        "gapToBound": None if means.gap_to_bound is None else round_share(means.gap_to_bound),
+        "gapToBound": round_if_any(means.gap_to_bound),
         "wins": means.wins,
         "ties": means.ties,
         "fellBack": means.fell_back,

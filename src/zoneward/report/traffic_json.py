@@ -19,7 +19,7 @@ from zoneward.advice.traffic_report import (
 )
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.comparison_report import BEST_OF_EACH, NOW, csv_cell, csv_text
-from zoneward.report.plan_json import JsonView, round_share
+from zoneward.report.plan_json import JsonView, round_if_any, round_share
 
 _DIGITS: Final = 6
 
@@ -183,7 +183,7 @@ def _shares(node: NodeTraffic) -> dict[str, Any]:
     return {
         "connections": node.connections,
         "inZone": round_share(node.in_zone),
-        "predictedInZone": None if predicted is None else round_share(predicted),
+        "predictedInZone": round_if_any(predicted),
         "deviates": node.deviates,
     }
 
@@ -236,9 +236,9 @@ class _Views:
             unknown_gb=self.gb(service.unknown),
             now=ReportNowView(
                 crossing=self.crossing(service.now, service.whole),
-                in_zone=_rounded(service.in_zone),
-                predicted_in_zone=_rounded(service.expected_in_zone),
-                max_overload=_rounded(service.max_overload),
+                in_zone=round_if_any(service.in_zone),
+                predicted_in_zone=round_if_any(service.expected_in_zone),
+                max_overload=round_if_any(service.max_overload),
             ),
             external=self.crossing(service.external, None),
             settings=tuple(self.setting(service, each) for each in service.settings),
@@ -256,7 +256,7 @@ class _Views:
             needs=setting.needs,
             crossing=None if setting.crossing is None else self.crossing(setting.crossing, service.whole),
             saved=None if setting.saved is None else self.crossing(setting.saved, service.whole),
-            max_overload=_rounded(setting.max_overload),
+            max_overload=round_if_any(setting.max_overload),
             overloads=setting.overloads,
             dropped=round_share(setting.dropped),
         )
@@ -268,15 +268,11 @@ def node_view(node: NodeTraffic) -> ReportNodeView:
         zone=node.zone,
         connections=node.connections,
         in_zone=round_share(node.in_zone),
-        predicted_in_zone=_rounded(node.predicted_in_zone),
+        predicted_in_zone=round_if_any(node.predicted_in_zone),
         measured=_all_rounded(node.measured),
         predicted=None if node.predicted is None else _all_rounded(node.predicted),
         deviates=node.deviates,
     )
-
-
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round_share(share)
 
 
 def _all_rounded(shares: Mapping[str, float]) -> dict[str, float]:
@@ -305,7 +301,7 @@ def report_csv(services: Iterable[ServiceReport], report: TrafficReport) -> Iter
         about = (each.namespace, each.service, each.address_type, each.endpoints, each.asked)
         now = (
             *(*about, NOW, None, None, None, *_cells(views.crossing(each.now, each.whole)), *_NOTHING),
-            *(report.currency, _rounded(each.max_overload), None, None, None, None),
+            *(report.currency, round_if_any(each.max_overload), None, None, None, None),
         )
         lines = [now]
         for setting in each.settings:
