@@ -17,7 +17,7 @@ from typing import Final
 import click
 from cluster.conformance import ROOT, describe, write_section
 from cluster.disruptions import DETECTION, DISRUPTIONS, Disruption
-from cluster.lifecycle import Cluster, start_cluster, stop_cluster
+from cluster.lifecycle import Cluster, own_cluster
 from cluster.load import Outcome, open_connections, serve, settle
 from cluster.parts import Mode
 from cluster.project_image import load_project_image
@@ -61,8 +61,7 @@ def run(names: Sequence[str], *, runs: int, resume: bool, environment: Mapping[s
     done = read_runs(file)
     left = [each for each in _plan(names or list(DISRUPTIONS), runs) if not any(_is(each, one) for one in done)]
     # Otherwise the control plane waits for containers that end: 0.2 to 0.5 s for each write while eight do.
-    cluster = start_cluster(Mode.BUILT_IN, environment=environment, niceness_counts=True)
-    try:
+    with own_cluster(environment=environment, niceness_counts=True) as cluster:
         about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, with {describe(cluster)}"
         if any(name == "upgrade" for *_, name in left):
             load_project_image(cluster)
@@ -71,9 +70,6 @@ def run(names: Sequence[str], *, runs: int, resume: bool, environment: Mapping[s
             with file.open("a") as lines:
                 lines.write(f"{json.dumps(asdict(each))}\n")
             click.echo(f"{each.disruption}, {DELAYS[each.delay]}, {each.mode}, run {each.number}: {_brief(each)}")
-    finally:
-        stop_cluster()
-        cluster.box.reap()
     click.echo(table(done))
     if {each.disruption for each in done} == DISRUPTIONS.keys():
         write_section(DOCUMENT, "disruption", f"`make bench-cluster`, {about}.\n\n{table(done)}")

@@ -21,6 +21,8 @@ _SHARES: Final = 64 * 1024
 """Of version 1, where the programs are outside of the group of all Pods. It would get as much as one program does, and
 requests would wait for all of these: 18 and 22 of 2,300 took over 0.8 s in a rollout, and none since."""
 _PATIENCE: Final = 60.0
+"""Seconds until processes that were killed have ended."""
+_TERM_PATIENCE: Final = 20.0
 
 
 def missing_controllers(root: Path = _ROOT) -> list[str]:
@@ -65,16 +67,13 @@ def processes(name: str | None = None) -> list[int]:
     return sorted({pid for hierarchy in _hierarchies() for pid in _processes_below(hierarchy / NAME)})
 
 
-def end_program(name: str, *, patience: float = 20.0) -> None:
-    """SIGTERM to its processes, and SIGKILL to those that are there after so many seconds. Raises TimeoutError."""
-    limit = time.monotonic() + patience
+def end_program(name: str) -> None:
+    """SIGTERM to its processes, and SIGKILL to those that are there 20 s later. Raises TimeoutError."""
+    limit = time.monotonic() + _TERM_PATIENCE
     _signal(processes(name), signal.SIGTERM)
-    while processes(name):
-        if time.monotonic() > limit:
-            _signal(processes(name), signal.SIGKILL)
-        if time.monotonic() > limit + _PATIENCE:
-            raise TimeoutError(f"{name} does not end")
+    while processes(name) and time.monotonic() < limit:
         time.sleep(0.05)
+    kill_programs(name)
     with suppress(OSError):
         _program(name).rmdir()
 

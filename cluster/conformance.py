@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 import yaml
-from cluster.lifecycle import Cluster, start_cluster, stop_cluster
+from cluster.lifecycle import Cluster, own_cluster
 from cluster.parts import Mode
 from cluster.programs import TESTS
 from cluster.suite import Result, read_selection, run_suite
@@ -61,16 +61,13 @@ def run(selection: str, *, environment: Mapping[str, str] = os.environ) -> list[
     tests = TESTS.find(environment=environment)
     chosen, results = read_selection(selection), Results()
     began = time.monotonic()
-    cluster = start_cluster(Mode.BUILT_IN, environment=environment)
-    try:
+    with own_cluster(environment=environment) as cluster:
         for mode in Mode:
             cluster.parts.start(mode)
             since = time.monotonic()
             results[mode] = run_suite(cluster, tests, chosen, RESULTS / selection / mode)
             click.echo(f"{mode}: {_counted(results[mode])} in {time.monotonic() - since:.0f} s", err=True)
         versions = describe(cluster)
-    finally:
-        stop_cluster()
     known = read_known()
     took = round((time.monotonic() - began) / 60)
     about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {took} minutes, with {versions}"

@@ -5,19 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 from cluster.leftovers import find_leftovers
-from cluster.lifecycle import Cluster, start_cluster, stop_cluster
-from cluster.parts import Mode
+from cluster.lifecycle import Cluster, own_cluster
 from cluster.project_image import load_project_image
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """With the built-in parts, and the project's image on every node."""
-    running = start_cluster(Mode.BUILT_IN, environment=os.environ)
-    try:
+    with own_cluster(environment=os.environ) as running:
         load_project_image(running)
         yield running
-    finally:
-        stop_cluster()
-        running.box.reap()
     assert find_leftovers() == []

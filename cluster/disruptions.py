@@ -15,17 +15,18 @@ from cluster.cgroups import kill_pods, kill_programs
 from cluster.lifecycle import Cluster
 from cluster.load import NAMESPACE, REPLICAS, WEB, pods, scale, wait_for_rollout
 from cluster.network import plug_in, unplug
-from cluster.node import answers, start_containerd, start_kubelet
+from cluster.node import start_containerd_and_wait, start_kubelet
 from cluster.parts import DEPLOY, Mode
-from cluster.project_image import IMAGE, tag_project_image
+from cluster.project_image import tag_project_image
 from cluster.sites import CONTROL_PLANE_IPS, SITES
 from e2e.processes import wait_until
+from release.image import REFERENCE
 
 DETECTION: Final = ("--node-monitor-period=1s", "--node-monitor-grace-period=12s")
 """Of kube-controller-manager. By default it waits for 50 s until it takes a node for lost."""
 _LOST: Final = SITES[3]
 _DRAINED: Final = [site.name for site in SITES[3:]]
-_NEXT_IMAGE: Final = f"{IMAGE}-next"
+_NEXT_IMAGE: Final = f"{REFERENCE}-next"
 _MANIFESTS: Final = ("take-over", "proxy/instead-of-kube-proxy")
 _CONTROLLER: Final = ("deployment/zoneward-controller", "--namespace=zoneward-system")
 _PROXY: Final = ("daemonset/zoneward-proxy", "--namespace=zoneward-proxy")
@@ -126,8 +127,7 @@ def _boot(cluster: Cluster, mode: Mode) -> None:
     box = cluster.box
     plug_in(box, _LOST)
     if not box.runs(f"containerd-{_LOST.name}"):
-        containerd = start_containerd(box, _LOST)
-        wait_until(lambda: answers(box, _LOST), f"containerd of {_LOST.name}", containerd)
+        start_containerd_and_wait(box, _LOST)
     _start_kubelet(cluster, mode)
     cluster.parts.start_proxies(mode)
 

@@ -13,9 +13,8 @@ from typing import Final
 import click
 from cluster.box import Box
 from cluster.cgroups import enter_group
-from cluster.node import answers, import_image, node_folder, start_containerd
+from cluster.node import import_image, node_folder, start_containerd_and_wait
 from cluster.sites import Site
-from e2e.processes import wait_until
 
 _DATABASES: Final = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 
@@ -25,8 +24,7 @@ def make_store(box: Box, site: Site, archives: Sequence[Path]) -> Path:
     store = archives[0].parent / "containerd"
     if not store.exists():
         click.echo("unpacking the images ...", err=True)
-        containerd = start_containerd(box, site)
-        wait_until(lambda: answers(box, site), f"containerd of {site.name}", containerd)
+        start_containerd_and_wait(box, site)
         for archive in archives:
             import_image(box, site, archive)
         box.end(f"containerd-{site.name}")

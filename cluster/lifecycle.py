@@ -1,4 +1,5 @@
-"""From nothing to a cluster that is ready, and back: `start_cluster`, `stop_cluster`, and `open_cluster` in between.
+"""From nothing to a cluster that is ready, and back: `start_cluster`, `stop_cluster`, and `open_cluster` in between;
+`own_cluster` does both.
 
 There is one cluster on a machine. All that it writes is in one folder; what starts it makes that first, and
 `stop_cluster` removes it last.
@@ -8,7 +9,8 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +86,17 @@ def stop_cluster() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def own_cluster(*, environment: Mapping[str, str], niceness_counts: bool = False) -> Iterator[Cluster]:
+    """One with the built-in parts, which ends with the block."""
+    cluster = start_cluster(Mode.BUILT_IN, environment=environment, niceness_counts=niceness_counts)
+    try:
+        yield cluster
+    finally:
+        stop_cluster()
+        cluster.box.reap()
 
 
 def open_cluster(*, environment: Mapping[str, str]) -> Cluster:

@@ -11,7 +11,7 @@ from cluster.cgroups import make_group
 from cluster.images import PAUSE
 from cluster.machine import CNI
 from cluster.sites import DNS_IP, Site
-from e2e.processes import Process
+from e2e.processes import Process, wait_until
 
 _OWN: Final = ("var/lib", "var/log", "run")
 """Folders of the machine that each node has for itself, empty at first."""
@@ -66,17 +66,22 @@ def start_containerd(box: Box, site: Site) -> Process:
     )
 
 
+def start_containerd_and_wait(box: Box, site: Site) -> None:
+    """Until it answers."""
+
+    def answers() -> bool:
+        try:
+            return bool(box.run("ctr", "version", inside=site.name))
+        except BoxError:
+            return False
+
+    containerd = start_containerd(box, site)
+    wait_until(answers, f"containerd of {site.name}", containerd)
+
+
 def import_image(box: Box, site: Site, archive: Path) -> None:
     """For Pods, by a containerd that answers."""
     box.load(archive, "ctr", "--namespace=k8s.io", "images", "import", "-", inside=site.name)
-
-
-def answers(box: Box, site: Site) -> bool:
-    """Its containerd."""
-    try:
-        return bool(box.run("ctr", "version", inside=site.name))
-    except BoxError:
-        return False
 
 
 def start_kubelet(box: Box, site: Site, kubeconfig: Path) -> Process:

@@ -3,22 +3,18 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Final
 
 from cluster.lifecycle import Cluster
 from cluster.node import import_image
 from cluster.sites import SITES
-
-IMAGE: Final = "docker.io/library/zoneward:0.1.0"
-_ROOT: Final = Path(__file__).parent.parent
-ARCHIVE: Final = _ROOT / "dist" / "zoneward-image.tar"
+from release.image import ARCHIVE, REFERENCE
+from release.source_date import ROOT
 
 
 def load_project_image(cluster: Cluster) -> None:
     """Onto every node; built first where it is not there."""
     if not ARCHIVE.exists():
-        subprocess.run([sys.executable, "-m", "release.image"], cwd=_ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "release.image"], cwd=ROOT, check=True)
     with ThreadPoolExecutor(2) as loading:
         list(loading.map(lambda site: import_image(cluster.box, site, ARCHIVE), SITES))
 
@@ -26,4 +22,4 @@ def load_project_image(cluster: Cluster) -> None:
 def tag_project_image(cluster: Cluster, name: str) -> None:
     """Another name for it on every node."""
     for site in SITES:
-        cluster.box.run("ctr", "--namespace=k8s.io", "images", "tag", "--force", IMAGE, name, inside=site.name)
+        cluster.box.run("ctr", "--namespace=k8s.io", "images", "tag", "--force", REFERENCE, name, inside=site.name)
