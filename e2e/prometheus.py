@@ -34,6 +34,15 @@ class Prometheus:
         """Wait until an instant query returns a series with a number."""
         wait_until(lambda: not all(math.isnan(value) for _, value in self.query(expr)), expr, self.process)
 
+    def configuration(self, folder: Path) -> Path:
+        """A file for a controller that follows what meters measure, as this server has it."""
+        source = {"url": self.url, "preset": "zoneward-meter", "window": "1m"}
+        demand = {"source": "prometheus", "prometheus": source, "refresh": "10s"}
+        known = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
+        file = folder / "measured.json"
+        file.write_text(json.dumps({**known, "demand": demand}))
+        return file
+
     def query(self, expr: str) -> list[tuple[dict[str, str], float]]:
         """Labels and values of the series of an instant query."""
         return [(each["metric"], float(each["value"][1])) for each in self.read("query", query=expr)["result"]]

@@ -1,12 +1,10 @@
 """A real Prometheus on a real run has series for every query of the dashboards, and for every rule."""
 
-import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -57,7 +55,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             prometheus(folder, [_job(*each) for each in PORTS.items()], rules=RULES, network=here)
         )
         listen = "--listen", f"127.0.0.1:{PORTS['controller']}"
-        flags = "--predictions", "--config", str(_configuration(folder, found)), *listen
+        flags = "--predictions", "--config", str(found.configuration(folder)), *listen
         stack.enter_context(ZonewardController(plane, *flags, network=here))
         proxy = stack.enter_context(ZonewardProxy(here, plane.kubeconfig(), folder))
         meter = stack.enter_context(ZonewardMeter(here, plane.kubeconfig(), folder, "--enable-accounting"))
@@ -68,15 +66,6 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         for name in SERVICES:
             _add_pod(plane, name, "a", f"10.1.9.{len(name)}")
         yield found
-
-
-def _configuration(folder: Path, source: Prometheus) -> Path:
-    """Of a controller that follows what the meter measures."""
-    demand = {"source": "prometheus", "prometheus": {"url": source.url, "preset": "zoneward-meter", "window": "1m"}}
-    file = folder / "configuration.yaml"
-    known = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
-    file.write_text(json.dumps({**known, "demand": {**demand, "refresh": "10s"}}))
-    return file
 
 
 def _add_pod(plane: ControlPlane, service: str, node: str, address: str) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from e2e.chances import FALSE_ALARM, chance
 from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
@@ -120,16 +119,7 @@ class Site:
         targets = [f"{node.addresses[0]}:{METERS}" for node in self.nodes.values()]
         jobs = [{"job_name": "zoneward-meter", "static_configs": [{"targets": targets}]}]
         self.prometheus: Final = stack.enter_context(prometheus(plane.folder, jobs, network=self.inside))
-        self.configuration: Final = plane.folder / "measured.yaml"
-        self.configuration.write_text(yaml.safe_dump(self._configured()))
-
-    def _configured(self) -> dict[str, Any]:
-        source = {"url": self.prometheus.url, "preset": "zoneward-meter", "window": "1m"}
-        return {
-            "apiVersion": "zoneward.dev/v1alpha1",
-            "kind": "ZonewardConfiguration",
-            "demand": {"source": "prometheus", "prometheus": source, "refresh": "10s"},
-        }
+        self.configuration: Final = self.prometheus.configuration(plane.folder)
 
     def used_by(self) -> dict[str, int]:
         """By zone, the endpoints that its kube-proxy sends to."""

@@ -4,10 +4,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import pytest
-from e2e.processes import fetch
 from e2e.prometheus import Prometheus, Sample, exporter, prometheus
 from msgspec import UNSET
 
@@ -125,10 +123,8 @@ def _only(document: MeasuredTraffic) -> ServiceTraffic:
 def crossing_bytes_a_second(server: Prometheus, until: str) -> tuple[float, float]:
     """Of the samples themselves, without what came from outside; and the seconds between the first and the last."""
     query = f'zoneward_meter_bytes_total{{from_zone!="external",from_zone!=""}}[{WINDOW}]'
-    status, text = fetch(f"{server.url}/api/v1/query?{urlencode({'query': query, 'time': until})}")
-    assert status == 200, text
     found, shortest = 0.0, float("inf")
-    for series in json.loads(text)["data"]["result"]:
+    for series in server.read("query", query=query, time=until)["result"]:
         if series["metric"]["from_zone"] != series["metric"]["to_zone"]:
             (first, before), (last, after) = series["values"][0], series["values"][-1]
             found += (float(after) - float(before)) / (last - first)
