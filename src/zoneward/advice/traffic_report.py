@@ -203,6 +203,7 @@ def _setting(
 ) -> SettingReport:
     traffic: TrafficNumbers | None = compared.traffic
     flows = traffic.flows if traffic is not None else None
+    crossing, saved, dropped = calculation.compare(flows) if flows is not None else (None, None, 0.0)
     return SettingReport(
         approach=compared.approach,
         active=compared.active,
@@ -211,9 +212,9 @@ def _setting(
         needs=needs,
         max_overload=traffic.max_overload if traffic is not None else None,
         overloads=overloads,
-        dropped=calculation.dropped(flows) if flows is not None else 0.0,
-        crossing=calculation.predicted(flows) if flows is not None else None,
-        saved=calculation.saved(flows) if flows is not None else None,
+        dropped=dropped,
+        crossing=crossing,
+        saved=saved,
     )
 
 
@@ -241,51 +242,50 @@ def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: boo
     return max(good, key=rank)[0].approach
 
 
+_Ends = Mapping[str, Mapping[str, float]]
+"""By zone, the shares of its traffic by the zone that they go to."""
+
+
 class _Calculation:
     """Figures of one Service. ``flows`` are between known zones."""
 
     def __init__(self, flows: Mapping[ZonePair, Flow], prices: PairPrices | None) -> None:
         self._flows = flows
         self._prices = prices
+        self._now = self._leaving({pair: {pair[1]: 1.0} for pair in flows})
 
     def whole(self) -> Figure:
         return self._sum({pair: flow.amount for pair, flow in self._flows.items()})
 
     def measured(self) -> Crossing:
-        return self._crossing({pair: {pair[1]: 1.0} for pair in self._flows})
+        return self._crossing(self._now)
 
-    def predicted(self, to: Mapping[str, Mapping[str, float]]) -> Crossing:
-        return self._crossing(self._ends(to))
+    def predicted(self, to: _Ends) -> Crossing:
+        return self._crossing(self._leaving(self._ends(to)))
 
-    def saved(self, to: Mapping[str, Mapping[str, float]]) -> Crossing:
-        """Now - predicted, flow by flow: what both have in common is no chance."""
-        return self._crossing({pair: {pair[1]: 1.0} for pair in self._flows}, less=self._ends(to))
+    def compare(self, to: _Ends) -> tuple[Crossing, Crossing, float]:
+        """What would leave its zone; what that saves; and the share of everything for which there is no endpoint.
 
-    def dropped(self, to: Mapping[str, Mapping[str, float]]) -> float:
-        """The share of everything for which there is no endpoint."""
-        whole = sum(flow.amount for flow in self._flows.values())
+        What now and then have in common is no chance: it is saved flow by flow.
+        """
         ends = self._ends(to)
+        then = self._leaving(ends)
+        saved = {pair: (now[0] - then[pair][0], now[1] - then[pair][1]) for pair, now in self._now.items()}
+        whole = sum(flow.amount for flow in self._flows.values())
         lost = sum(flow.amount * max(1 - sum(ends[pair].values()), 0.0) for pair, flow in self._flows.items())
-        return lost / whole if whole else 0.0
+        return self._crossing(then), self._crossing(saved), lost / whole if whole else 0.0
 
-    def _ends(self, to: Mapping[str, Mapping[str, float]]) -> dict[ZonePair, Mapping[str, float]]:
+    def _ends(self, to: _Ends) -> dict[ZonePair, Mapping[str, float]]:
         """Where each flow would go. From a zone of which nothing is predicted it goes where it went."""
         return {pair: to.get(pair[0], {pair[1]: 1.0}) for pair in self._flows}
 
-    def _crossing(
-        self,
-        ends: Mapping[ZonePair, Mapping[str, float]],
-        less: Mapping[ZonePair, Mapping[str, float]] | None = None,
-    ) -> Crossing:
-        amounts: dict[ZonePair, float] = {}
-        money: dict[ZonePair, float] = {}
-        for pair, flow in self._flows.items():
-            amounts[pair], money[pair] = self._of_flow(pair[0], flow, ends[pair])
-            if less is not None:
-                amount, price = self._of_flow(pair[0], flow, less[pair])
-                amounts[pair] -= amount
-                money[pair] -= price
-        return Crossing(amount=self._sum(amounts), money=None if self._prices is None else self._sum(money))
+    def _leaving(self, ends: Mapping[ZonePair, Mapping[str, float]]) -> dict[ZonePair, tuple[float, float]]:
+        """What of each flow leaves its zone where it goes to these ends, and the price of that."""
+        return {pair: self._of_flow(pair[0], flow, ends[pair]) for pair, flow in self._flows.items()}
+
+    def _crossing(self, leaving: Mapping[ZonePair, tuple[float, float]]) -> Crossing:
+        money = None if self._prices is None else self._sum({pair: price for pair, (_, price) in leaving.items()})
+        return Crossing(amount=self._sum({pair: amount for pair, (amount, _) in leaving.items()}), money=money)
 
     def _of_flow(self, start: str, flow: Flow, ends: Mapping[str, float]) -> tuple[float, float]:
         """What of it leaves its zone, and the price of that. Responses go the other way."""
