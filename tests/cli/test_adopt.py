@@ -17,6 +17,8 @@ from tests.controller.a_built_in import Shop, a_shop
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
 pytestmark = pytest.mark.slow
 
@@ -148,6 +150,36 @@ def test_a_controller_that_does_not_let_go_is_told_with_what_to_do(zoneward: Com
     assert result.err.count("\n") == 1
     cluster.do(lambda shop: setattr(shop, "lets_go", True))
     assert zoneward("adopt", "cart", "--quiet").status == 0
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("command", ["adopt", "release"])
+def test_refused_first_write_is_not_half_way(zoneward: Commands, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object) -> list[FieldError]:
+        return [FieldError("FieldValueInvalid", "spec.clusterIPs", "wrong")]
+
+    if command == "release":
+        assert zoneward("adopt", "cart", "-q").status == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceStrategy, "allocate", refuse)
+        refused = zoneward(command, "cart", "-q")
+    assert refused.status == 2
+    assert "spec.clusterIPs: wrong" in refused.err
+    assert "half way" not in refused.err
+    assert zoneward(command, "cart", "-q").status == 0
+
+
+@pytest.mark.usefixtures("cluster")
+def test_server_fault_in_a_write_says_how_to_continue(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object) -> Any:
+        raise LookupError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceStrategy, "allocate", fail)
+        failed = zoneward("adopt", "cart", "-q", "--timeout", "0.5")
+    assert failed.status == 2
+    assert failed.err.endswith(": half way; to continue: zoneward adopt default/cart\n")
+    assert zoneward("adopt", "cart", "-q").status == 0
 
 
 @pytest.mark.usefixtures("cluster")

@@ -11,6 +11,7 @@ from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
 
+from zoneward.client.api_errors import Forbidden, Invalid, NoCredentials, ServerFault, Unreachable
 from zoneward.client.transport_interface import WriteTransport
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks, ServiceHandover
@@ -73,6 +74,27 @@ async def test_a_built_in_controller_that_goes_on_or_that_is_not_there_is_told_a
         with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
             await shop.adopting(total=0.3).release()
         assert len(shop.slices(names.MANAGER)) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "may_be_written"),
+    [
+        (Invalid(422, "Invalid", "no"), False),
+        (Forbidden(403, "Forbidden", "no"), False),
+        (NoCredentials(InputError("token", "none")), False),
+        (ServerFault(500, "InternalError", "boom"), True),
+        (Unreachable("broken off"), True),
+    ],
+    ids=str,
+)
+async def test_handover_has_begun_once_a_write_may_have_been_done(error: Exception, may_be_written: bool) -> None:
+    async with a_shop() as shop:
+        handover = shop.adopting(writer=Failing(shop.link, error, times=99), total=0.3)
+        with pytest.raises(type(error)):
+            await handover.adopt(endpoints_policy="keep")
+        assert handover.is_begun is may_be_written
+        await (again := shop.adopting()).adopt(endpoints_policy="keep")
+        assert again.is_begun
 
 
 @pytest.mark.parametrize("adopts", [True, False])

@@ -135,6 +135,28 @@ def test_a_service_from_a_file_may_not_have_anothers_address() -> None:
     assert services.restore("first", "10.96.7.7")["spec"] == stored["spec"]
 
 
+def test_ranges_are_those_of_the_services_from_files() -> None:
+    """EKS has cluster IPs in 172.20.0.0/16, and servers have a range of node ports of their own."""
+    services = Services()
+    ports = [{"port": 80, "nodePort": 20080}]
+    spec = {"type": "NodePort", "clusterIP": "172.20.0.10", "clusterIPs": ["172.20.0.10"], "ports": ports}
+    services.registry.restore(services.kind, {"metadata": {"name": "cart"}, "spec": spec})
+    labels = {"labels": {"a": "b"}}
+    registry, kind = services.registry, services.kind
+    registry.update(kind, "default", "cart", lambda old: old | {"metadata": old["metadata"] | labels}, Write())
+    assert services.create({"ports": [{"port": 80}]}, "new")["spec"]["clusterIP"] == "172.20.1.1"
+    assert services.create({"ports": [{"port": 80}], "clusterIP": "172.20.9.9"}, "named")["spec"]["clusterIPs"] == [
+        "172.20.9.9"
+    ]
+    with pytest.raises(StatusError, match="does not match the current range"):
+        services.create({"ports": [{"port": 80}], "clusterIP": "172.21.0.1"}, "outside")
+    with pytest.raises(StatusError, match="not in the valid range"):
+        services.create({"type": "NodePort", "ports": [{"port": 80, "nodePort": 20081}]}, "outside")
+    services.restore("six", "fd12::a")
+    families = {"ports": [{"port": 80}], "ipFamilies": ["IPv6"]}
+    assert services.create(families, "new-six")["spec"]["clusterIP"] == "fd12::101"
+
+
 def test_generated_names_are_free_ones() -> None:
     registry = new_registry(chance=random.Random(7))
     leases = registry.kinds["leases.coordination.k8s.io"]

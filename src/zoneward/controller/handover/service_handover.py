@@ -131,8 +131,9 @@ class ServiceHandover:
         self._taken: set[str] = set()
         self._unchanged: dict[str, tuple[str | None, float]] = {}
         """By the name of a slice of the built-in controller: its version, and when we first read that version."""
+        self._is_announced = False
         self.is_begun = False
-        """Whether anything was written."""
+        """Whether anything was written, or may have been: the outcome of a write that is interrupted is unknown."""
 
     async def adopt(self, *, endpoints_policy: EndpointsPolicy) -> str:
         """Adopt the Service, until the built-in controller leaves it alone. Returns a line about the result."""
@@ -287,41 +288,49 @@ class ServiceHandover:
         return max((start + self._timeouts.still - read_at for start in since), default=0)
 
     async def _do(self, state: HandoverState, step: HandoverStep) -> None:
-        if not self.is_begun:
+        if not self._is_announced:
             self._on_begin(state.service)
-        self.is_begun = True
+        self._is_announced = True
         writer, namespace, name = self._writer, self._namespace, self._name
         match step:
             case ChangeService(change=change):
                 version = state.service.metadata.resource_version
-                await writer.patch(SERVICES, change, namespace=namespace, name=name, version=version)
+                await self._sent(writer.patch(SERVICES, change, namespace=namespace, name=name, version=version))
             case LabelEndpoints(endpoints=endpoints):
                 label = {"metadata": {"labels": {SKIP_MIRROR_LABEL: "true"}}}
                 version = endpoints.metadata.resource_version
-                await writer.patch(ENDPOINTS, label, namespace=namespace, name=name, version=version)
+                await self._sent(writer.patch(ENDPOINTS, label, namespace=namespace, name=name, version=version))
             case DeleteEndpoints(endpoints=endpoints):
-                await writer.delete(ENDPOINTS, endpoints)
+                await self._sent(writer.delete(ENDPOINTS, endpoints))
             case WriteSlices():
                 await self._write(step)
             case DeleteSlices(slices=slices):
                 for each in slices:
-                    await writer.delete(SLICES, each)
+                    await self._sent(writer.delete(SLICES, each))
             case _:
                 raise AssertionError(step)
 
     async def _write(self, step: WriteSlices) -> None:
         for each in step.create:
             try:
-                await self._writer.create(SLICES, each)
+                await self._sent(self._writer.create(SLICES, each))
             except CallFailed as error:
                 if write_outcome(error) is WriteOutcome.EXISTS:
                     # Created meanwhile, and found in the next round; or of another Service, and the next name is used.
                     self._taken.add(each.metadata.name)
                 raise
         for each in step.update:
-            await self._writer.update(SLICES, each)
+            await self._sent(self._writer.update(SLICES, each))
         for each in step.delete:
-            await self._writer.delete(SLICES, each)
+            await self._sent(self._writer.delete(SLICES, each))
+
+    async def _sent(self, write: Awaitable[object]) -> None:
+        was_begun, self.is_begun = self.is_begun, True
+        try:
+            await write
+        except CallFailed as error:
+            self.is_begun = was_begun or write_outcome(error) is WriteOutcome.UNKNOWN
+            raise
 
     # --- errors -----------------------------------------------------------------------------------------------------
 

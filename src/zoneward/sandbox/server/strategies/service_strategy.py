@@ -2,11 +2,12 @@
 
 ``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); of ``spec`` only what
 keeps a Service usable. Addresses and ports are allocated in order, starting above the part that kube-apiserver keeps
-for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first.
+for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first. The address ranges are
+the default ones and those of the Services that were restored: files do not say which range their cluster has.
 """
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
 from zoneward.kube import formats
@@ -27,6 +28,8 @@ from zoneward.sandbox.server.status_errors import internal
 Spec = Mapping[str, Any]
 NODE_PORTS: Final = range(30000, 32768)
 _NETWORKS: Final = {"IPv4": ip_network("10.96.0.0/12"), "IPv6": ip_network("fd00:10:96::/112")}
+_PREFIX_LENGTHS: Final = {"IPv4": 16, "IPv6": 112}
+"""Of a range that is known by one address only. EKS and AKS have /16, GKE a smaller one."""
 _FAMILIES: Final = tuple(_NETWORKS)
 _ADDRESS_FIELDS: Final = ("ipFamilyPolicy", "ipFamilies", "clusterIP", "clusterIPs")
 _CHOICES: Final = {
@@ -54,6 +57,10 @@ class ServiceStrategy(Strategy):
         """The addresses and ports that Services have."""
         self._next = {"IPv4": 257, "IPv6": 257, "port": 86}
         """The index of the value to try next."""
+        self._networks: dict[str, tuple[IPv4Network | IPv6Network, ...]] = {
+            family: (network,) for family, network in _NETWORKS.items()
+        }
+        """The ranges of cluster IPs. New addresses are allocated from the last one."""
 
     def default(self, new: Object, old: Object | None = None) -> None:
         before = {} if old is None else old["spec"]
@@ -82,7 +89,7 @@ class ServiceStrategy(Strategy):
 
     def allocate(self, new: Object, old: Object | None) -> list[FieldError]:
         spec, before = new["spec"], {} if old is None else old["spec"]
-        if errors := [*_address_errors(spec, before)] or [*self._conflicts(spec, before, has_ranges=True)]:
+        if errors := [*_address_errors(spec, before)] or [*self._conflicts(spec, before)]:
             return errors
         if spec["type"] != "ExternalName":
             addresses = [each for each in spec.get("clusterIPs") or () if each != HEADLESS]
@@ -100,15 +107,22 @@ class ServiceStrategy(Strategy):
         return []
 
     def restore(self, new: Object, old: Object | None) -> list[FieldError]:
-        return [*self._conflicts(new["spec"], {} if old is None else old["spec"], has_ranges=False)]
+        before = {} if old is None else old["spec"]
+        if errors := [*self._conflicts(new["spec"], before, is_restored=True)]:
+            return errors
+        for address in new["spec"].get("clusterIPs") or ():
+            value, family = formats.parse_address(address), _family_of(address)
+            if value is not None and not self._is_in_range(value, family):
+                self._networks[family] += (ip_network((value, _PREFIX_LENGTHS[family]), strict=False),)
+        return []
 
     def on_stored(self, new: Object | None, old: Object | None) -> None:
         self._taken -= set() if old is None else _held(old["spec"])
         self._taken |= set() if new is None else _held(new["spec"])
 
     def _next_free(self, pool: str) -> Any:
-        values = NODE_PORTS if pool == "port" else _NETWORKS[pool]
-        size = len(NODE_PORTS) if pool == "port" else _NETWORKS[pool].num_addresses
+        values = NODE_PORTS if pool == "port" else self._networks[pool][-1]
+        size = len(NODE_PORTS) if pool == "port" else self._networks[pool][-1].num_addresses
         for _ in range(size):
             value = values[self._next[pool]]
             self._next[pool] = (self._next[pool] + 1) % size
@@ -116,12 +130,13 @@ class ServiceStrategy(Strategy):
                 return value
         raise internal("failed to allocate: range is full")
 
-    def _conflicts(self, spec: Spec, before: Spec, *, has_ranges: bool) -> Iterator[FieldError]:
-        """Where a Service names values that another has, or that are in no range."""
-        taken, addresses = self._taken - _held(before), spec.get("clusterIPs") or []
+    def _conflicts(self, spec: Spec, before: Spec, *, is_restored: bool = False) -> Iterator[FieldError]:
+        """Where a Service names values that another has, or new ones that are in no range."""
+        held = _held(before)
+        taken, addresses = self._taken - held, spec.get("clusterIPs") or []
         for address in addresses if addresses != [HEADLESS] else ():
             value, problem = formats.parse_address(address), ""
-            if has_ranges and value not in _NETWORKS[_family_of(address)]:
+            if not is_restored and value not in held and not self._is_in_range(value, _family_of(address)):
                 problem = "the provided network does not match the current range"
             elif value in taken:
                 problem = "provided IP is already allocated"
@@ -129,10 +144,13 @@ class ServiceStrategy(Strategy):
                 yield from invalid("spec.clusterIPs", addresses, [f"failed to allocate IP {address}: {problem}"])
         for index, number in enumerate(port.get("nodePort") for port in spec.get("ports") or ()):
             problem = "provided port is already allocated" if number in taken else ""
-            if has_ranges and number is not None and number not in NODE_PORTS:
+            if not is_restored and number is not None and number not in held and number not in NODE_PORTS:
                 problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
             if problem:
                 yield error("FieldValueInvalid", f"spec.ports[{index}].nodePort", problem, value=number)
+
+    def _is_in_range(self, address: object, family: str) -> bool:
+        return any(address in network for network in self._networks[family])
 
 
 def _held(spec: Spec) -> set[Any]:
