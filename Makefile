@@ -56,7 +56,7 @@ e2e: .venv/dev nftables prometheus pyinstaller buildah chromium
 
 # The last three minors of Kubernetes: the contract with each API server, and each kube-proxy and controller beside it. The
 # first run builds the two earlier ones, which takes ten minutes of CPU each.
-MINORS ?= 1.34 1.35 1.36
+MINORS ?= 1.35 1.36 1.37
 e2e-minors: .venv/dev nftables
 	$(BIN)/python -m e2e.programs $(MINORS)
 	for minor in $(MINORS); do KUBERNETES=$$minor $(BIN)/pytest -n 2 --dist loadfile --server=real \

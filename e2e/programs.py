@@ -1,6 +1,6 @@
 """The programs of a real control plane: built from their Go modules once, and kept outside the tree.
 
-``python -m e2e.programs`` builds what is missing and prints the folder; ``python -m e2e.programs 1.34 1.35`` does so
+``python -m e2e.programs`` builds what is missing and prints the folder; ``python -m e2e.programs 1.35 1.36`` does so
 for earlier minors of Kubernetes. It ends with 2 and one line where Go is missing.
 """
 
@@ -20,10 +20,10 @@ from typing import Final
 import click
 from e2e.caches import alone, cache_folder
 
-VERSION: Final = "v1.36.3"
+VERSION: Final = "v1.37.2"
 """Of Kubernetes, as in go.mod: the programs tell it to clients, and kubectl and feature gates read it."""
-NEWEST: Final = "1.36"
-VERSIONS: Final = {"1.34": "v1.34.12", "1.35": "v1.35.8", NEWEST: VERSION}
+NEWEST: Final = "1.37"
+VERSIONS: Final = {"1.35": "v1.35.8", "1.36": "v1.36.3", NEWEST: VERSION}
 """By minor, the oldest first."""
 MINOR: Final = "KUBERNETES"
 """The variable with the minor that tests run on; the newest without it."""

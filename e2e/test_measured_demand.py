@@ -147,7 +147,7 @@ class Site:
     def predicted(self) -> dict[str, Any]:
         """What `plan` says of the Service, with the demand that Prometheus has."""
         command = [sys.executable, "-m", "zoneward", "plan", SERVICE, "-o", "json", "--config", str(self.configuration)]
-        text = self.inside.run(*command, "--kubeconfig", str(self.plane.kubeconfig()), "--proxy", "kube-proxy-1.36")
+        text = self.inside.run(*command, "--kubeconfig", str(self.plane.kubeconfig()), "--proxy", "kube-proxy-1.37")
         (found,) = json.loads(text)["decisions"]
         return dict(found)
 

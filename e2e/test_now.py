@@ -59,7 +59,7 @@ class Cluster:
     def routed(self, zone: str, service: str) -> Shares:
         flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", "-o", "json", service)
         document = json.loads(self.plane.zoneward("route", *flags).stdout)
-        assert document["proxy"] == "kube-proxy 1.36"
+        assert document["proxy"] == "kube-proxy 1.37"
         chosen = [each.rpartition(":")[0] for each in document["ports"][0]["cluster"]]
         return {each: 1 / len(chosen) for each in chosen}
 
@@ -127,7 +127,7 @@ def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
         for address, share in shares.items():
             load[address] += demand[zone] * share
             in_zone += demand[zone] * share * (address in {address_of(zone, at) for at in range(PODS[zone])})
-    assert now["proxies"] == {"kube-proxy 1.36": 3}
+    assert now["proxies"] == {"kube-proxy 1.37": 3}
     assert now["inZoneTraffic"] == pytest.approx(in_zone, abs=1e-4)
     assert now["maxOverload"] == pytest.approx(max(load.values()) * len(load) - 1, abs=1e-4)
     assert (now["inZoneTraffic"] > 0.5) is (service == "same-zone")
@@ -135,7 +135,7 @@ def test_now_is_where_connections_go(cluster: Cluster, service: str) -> None:
 
 def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
     seen = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="reader")
-    assert "Proxies: kube-proxy 1.36" in seen.stdout
+    assert "Proxies: kube-proxy 1.37" in seen.stdout
     assert seen.stderr == ""
     blind = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="blind")
     assert "DaemonSets and ConfigMaps of proxies cannot be read (no permission)" in blind.stderr
@@ -143,7 +143,7 @@ def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "found"), [(BESIDE, "kube-proxy 1.36"), (INSTEAD, "zoneward")], ids=("beside", "instead")
+    ("mode", "found"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
 )
 def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: str, found: str) -> None:
     plane = cluster.plane

@@ -1,15 +1,14 @@
 """Minors of Kubernetes beside each other: what their kube-proxies make of our slices, and of their controllers' slices.
 
 The API server is never older than a proxy or a controller, as Kubernetes demands. ``make e2e`` tries the newest minor,
-``make e2e-minors`` every pair of the last three, and 1.34 with the gate off, which is how 1.33 is. KEP-3015 § Version
-Skew Strategy, KEP-4444 § Version Skew Strategy.
+``make e2e-minors`` every pair of the last three. KEP-3015 § Version Skew Strategy, KEP-4444 § Version Skew Strategy.
 """
 
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
@@ -36,30 +35,9 @@ SERVICES: Final[dict[str, dict[str, Any]]] = {
     "both": {"annotations": {ANNOTATION: "Auto"}, "distribution": "PreferSameNode"},
     "disabled": {"annotations": {ANNOTATION: "Disabled"}, "distribution": "PreferSameNode"},
 }
-GATE: Final = "PreferSameTrafficDistribution"
-"""Of 1.33 (off), 1.34 (on) and 1.35 (for good)."""
-HAS_THE_GATE: Final = "1.34"
 MINORS: Final = tried_minors(os.environ)
 Programmed = dict[str, frozenset[str]]
 """By Service, where connections to it go."""
-
-
-class Proxy(NamedTuple):
-    """``kind`` is what ``zoneward route --proxy`` calls it."""
-
-    minor: str
-    kind: str
-    has_gate: bool = True
-
-
-class Writer(NamedTuple):
-    """Whose slices they are: those of a minor's built-in controller, or ours."""
-
-    minor: str | None = None
-    has_gate: bool = True
-
-    def __str__(self) -> str:
-        return "zoneward" if self.minor is None else f"{self.minor}{'' if self.has_gate else '-without-gate'}"
 
 
 def until(server: str) -> list[str]:
@@ -68,20 +46,9 @@ def until(server: str) -> list[str]:
     return [minor for minor in MINORS if order.index(minor) <= order.index(server)]
 
 
-def proxies(server: str) -> list[Proxy]:
-    found = [Proxy(minor, f"kube-proxy-{minor}") for minor in until(server)]
-    if HAS_THE_GATE in until(server):
-        # It honors what a 1.33 does.
-        found.append(Proxy(HAS_THE_GATE, "kube-proxy-1.33", has_gate=False))
-    return found
-
-
-def writers(server: str) -> list[Writer]:
-    built_in = [Writer(minor) for minor in until(server)]
-    return [Writer(), *built_in, *(Writer(HAS_THE_GATE, False) for each in built_in if each.minor == HAS_THE_GATE)]
-
-
-PAIRS: Final = [(server, writer) for server in MINORS for writer in writers(server)]
+ZONEWARD: Final = "zoneward"
+PAIRS: Final = [(server, writer) for server in MINORS for writer in (ZONEWARD, *until(server))]
+"""An API server, and whose slices: Zoneward's, or those of a minor's built-in controller."""
 
 
 def pod(node: str, number: int) -> Object:
@@ -102,21 +69,20 @@ def fill(plane: ControlPlane) -> None:
 
 
 @contextmanager
-def written_by(writer: Writer, plane: ControlPlane) -> Iterator[None]:
-    """The slices of all Services, by one of them."""
-    if writer.minor is None:
+def written_by(writer: str, plane: ControlPlane) -> Iterator[None]:
+    """The slices of all Services, by one writer of PAIRS."""
+    if writer == ZONEWARD:
         with ZonewardController(plane):
             plane.wait_until(lambda: to_write(plane) == {}, what="our slices")
             yield
         return
-    flags = () if writer.has_gate else (f"--feature-gates={GATE}=false",)
-    plane.start_controllers(*SLICE_CONTROLLERS, flags=flags, minor=writer.minor)
+    plane.start_controllers(*SLICE_CONTROLLERS, minor=writer)
     yield
 
 
-def routed(plane: ControlPlane, proxy: Proxy) -> Programmed:
-    """What Zoneward says that such a proxy makes of the slices as they are."""
-    asked = ("-n", NAMESPACE, "--node", NODE, "--as-is", "--proxy", proxy.kind, "-o", "json")
+def routed(plane: ControlPlane, minor: str) -> Programmed:
+    """What Zoneward says that a minor's kube-proxy makes of the slices as they are."""
+    asked = ("-n", NAMESPACE, "--node", NODE, "--as-is", "--proxy", f"kube-proxy-{minor}", "-o", "json")
     return {
         port["service"]: frozenset(port["cluster"])
         for port in json.loads(plane.zoneward("route", *asked).stdout)["ports"]
@@ -128,31 +94,27 @@ def programmed(plane: ControlPlane, proxy: KubeProxy) -> Programmed:
     return {each["metadata"]["name"]: frozenset(proxy.endpoints(each["spec"]["clusterIP"], 80)) for each in services}
 
 
-def promised(writer: Writer, proxy: Proxy) -> Programmed:
+def promised() -> Programmed:
     """What the proposals say of these versions beside each other."""
     everywhere, zone, node = addresses(*NODES), addresses("node-a1", "node-a2"), addresses(NODE)
-    # Controllers give no hints for a value that they do not know; proxies without hints for nodes take the zone's.
-    same_node = everywhere if not writer.has_gate else node if proxy.has_gate else zone
     return {
         "anywhere": everywhere,
         "auto": zone,
         "close": zone,
-        "same-zone": zone if writer.has_gate else everywhere,
-        "same-node": same_node,
+        "same-zone": zone,
+        "same-node": node,
         "both": zone,
-        "disabled": same_node,
+        "disabled": node,
     }
 
 
 @pytest.mark.parametrize(("server", "writer"), PAIRS, ids=[f"{server}-{writer}" for server, writer in PAIRS])
-def test_each_proxy_programs_what_the_proposals_and_route_say(server: str, writer: Writer) -> None:
+def test_each_proxy_programs_what_the_proposals_and_route_say(server: str, writer: str) -> None:
     with ControlPlane(minor=server) as plane:
         fill(plane)
         with written_by(writer, plane):
-            for kind in proxies(server):
-                wanted = promised(writer, kind)
-                settings = {} if kind.has_gate else {"featureGates": {GATE: False}}
-                program = find_programs(environment=os.environ, minor=kind.minor)["kube-proxy"]
-                with KubeProxy(plane, node=NODE, settings=settings, program=program) as proxy:
-                    plane.wait_until(lambda: programmed(plane, proxy) == wanted, what=kind.kind)  # noqa: B023
-                assert routed(plane, kind) == wanted, kind.kind
+            for minor in until(server):
+                program = find_programs(environment=os.environ, minor=minor)["kube-proxy"]
+                with KubeProxy(plane, node=NODE, program=program) as proxy:
+                    plane.wait_until(lambda: programmed(plane, proxy) == promised(), what=minor)
+                assert routed(plane, minor) == promised(), minor

@@ -73,7 +73,7 @@ def decorate_node(node: Object, chance: Random, *, instance: str, cores: int) ->
         "containerRuntimeVersion": "containerd://2.1.4",
         "kernelVersion": "6.14.0-1012-aws",
         "kubeProxyVersion": "",
-        "kubeletVersion": "v1.36.3",
+        "kubeletVersion": "v1.37.2",
         "machineID": f"{chance.getrandbits(128):032x}",
         "operatingSystem": "linux",
         "osImage": "Ubuntu 24.04.3 LTS",

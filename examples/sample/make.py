@@ -34,7 +34,7 @@ from shop import (
 
 Document = dict[str, Any]
 
-KUBERNETES: Final = "v1.36.3"
+KUBERNETES: Final = "v1.37.2"
 FLOW_WIDTH: Final = 90
 """Characters up to which a mapping or list of plain values goes on one line."""
 

@@ -52,7 +52,7 @@ def documents() -> Iterator[MeasuredTraffic]:
         demand=demand_of(snapshot.nodes, Configuration()),
         node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
         configuration=Configuration(),
-        consumer=PROXY_KINDS["kube-proxy-1.36"].consumer,
+        consumer=PROXY_KINDS["kube-proxy-1.37"].consumer,
         consumer_by_node={STUBBORN: PROXY_KINDS["no-hints"].consumer},
     )
     zone_of = {node.name: node.zone for node in state.demand.nodes}

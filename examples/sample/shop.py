@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 HEADER: Final = """\
-# The sample cluster of Zoneward: an online shop on Kubernetes v1.36 in three zones, with every setting somewhere.
+# The sample cluster of Zoneward: an online shop on Kubernetes v1.37 in three zones, with every setting somewhere.
 #
 # Ready workers in zones eu-central-1a, b and c have 40 %, 32 % and 28 % of the allocatable CPU, as in the example of
 # KEP-2433. One worker is NotReady, one Node is the control plane. After the Nodes come 16 Services of up to 250 pods,

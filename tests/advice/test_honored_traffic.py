@@ -22,7 +22,7 @@ HINTED: Final = a_slice(
 PLAIN: Final = a_slice(
     "cart-1", *(an_endpoint(f"10.0.0.{number}", zone) for number, zone in enumerate("abbc", start=1))
 )
-STATE: Final = dataclasses.replace(cluster_state(NODES), consumer=PROXY_KINDS["kube-proxy-1.36"].consumer)
+STATE: Final = dataclasses.replace(cluster_state(NODES), consumer=PROXY_KINDS["kube-proxy-1.37"].consumer)
 
 
 def only(

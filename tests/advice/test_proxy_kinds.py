@@ -45,7 +45,7 @@ def honoring(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         ("kube-proxy-1.31", EVERY, ()),
         ("kube-proxy-1.33", EVERY, ()),
         ("kube-proxy-1.34", EVERY, EVERY),
-        ("kube-proxy-1.36", EVERY, EVERY),
+        ("kube-proxy-1.37", EVERY, EVERY),
         ("cilium-1.17", (), ()),
         ("cilium-1.13-service-topology", ("auto",), ()),
         ("cilium-1.15-service-topology", BY_ANNOTATION, ()),

@@ -25,7 +25,7 @@ from zoneward.slices.comparison import COMPARED
 GB: Final = 10**9
 START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 ABILITIES: Final = {
-    "kube-proxy-1.36": ClusterAbilities(controller=False, slice_groups=False, kubernetes=36),
+    "kube-proxy-1.37": ClusterAbilities(controller=False, slice_groups=False, kubernetes=36),
     "zoneward": ClusterAbilities(controller=True, slice_groups=True, kubernetes=36),
 }
 """With each kind of proxy."""
@@ -50,7 +50,7 @@ def reported(
     *,
     charge: Charge | None = "one",
     external: Mapping[ZonePair, Flow] | None = None,
-    proxy: str = "kube-proxy-1.36",
+    proxy: str = "kube-proxy-1.37",
 ) -> ServiceReport:
     """Without a ``charge`` there are no prices."""
     service = ServiceFlows(flows, external or {}, {})

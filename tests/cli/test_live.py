@@ -154,7 +154,7 @@ def test_static_pods_of_kube_proxy_are_read_in_whatever_namespace_the_services_a
     containers = [{"name": "kube-proxy", "image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]
     name, spec = "kube-proxy-worker-b1", {"nodeName": "worker-b1", "containers": containers}
     cluster.do(lambda server: server.put("pods", name, "kube-system", spec=spec, status={"phase": "Running"}))
-    assert "Proxies: kube-proxy 1.36 on 21, kube-proxy 1.30 on 1" in zoneward("plan", "-n", "shop", "cart").out
+    assert "Proxies: kube-proxy 1.37 on 21, kube-proxy 1.30 on 1" in zoneward("plan", "-n", "shop", "cart").out
     saved = json.loads(zoneward("snapshot").out)["items"]
     (pod,) = (each for each in saved if each["metadata"]["name"] == name)
     assert pod["spec"]["containers"] == [{"image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]

@@ -247,7 +247,7 @@ def test_now_is_what_the_slices_in_the_cluster_do(zoneward: Commands, hintless: 
     found = decisions(zoneward, "-f", SAMPLE, "-f", hintless, "shop/search")["search"]
     assert found["now"]["inZoneTraffic"] == pytest.approx(0.372136)
     assert found["now"]["maxOverload"] == 0.0
-    assert found["now"]["proxies"] == {"kube-proxy 1.36": 22}
+    assert found["now"]["proxies"] == {"kube-proxy 1.37": 22}
     assert found["now"]["zones"]["eu-central-1a"] == {"consumed": 10, "load": 1.0}
     assert found["inZoneTraffic"] > 0.7
     assert decisions(zoneward, "--sample", "shop/search")["search"]["now"] is None
@@ -259,7 +259,7 @@ def test_now_is_what_the_slices_in_the_cluster_do(zoneward: Commands, hintless: 
 
 def test_a_row_says_that_the_nodes_proxies_ignore_the_plan(zoneward: Commands) -> None:
     arguments = ("plan", "--sample", "--what-if", "PreferSameZone", "shop/search")
-    assert "Proxies: kube-proxy 1.36" in zoneward(*arguments).out
+    assert "Proxies: kube-proxy 1.37" in zoneward(*arguments).out
     old = zoneward(*arguments, "--proxy", "kube-proxy-1.30").out
     assert "all zones: kube-proxy 1.30 ignores it" in old
     assert "its own zone" not in old
@@ -273,9 +273,9 @@ def test_a_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: P
     old = tmp_path / "old.yaml"
     text = SAMPLE.read_text()
     zone = text.replace("nodeSelector: {kubernetes.io/os: linux}", "nodeSelector: {kubernetes.io/hostname: worker-a1}")
-    old.write_text(zone.replace("kubeletVersion: v1.36.3", "kubeletVersion: v1.30.2"))
+    old.write_text(zone.replace("kubeletVersion: v1.37.2", "kubeletVersion: v1.30.2"))
     result = zoneward("plan", "-f", old, "shop/cart")
-    assert "Proxies: kube-proxy 1.30 on 21, kube-proxy 1.36 on 1" in result.out
+    assert "Proxies: kube-proxy 1.30 on 21, kube-proxy 1.37 on 1" in result.out
     assert "its own zone; 21 nodes ignore it" in result.out
     assert "taken to be kube-proxy of the kubelet's version" in result.err
 
@@ -284,7 +284,7 @@ def test_without_a_trace_of_the_proxies_the_default_stands_and_a_note_says_so(
     zoneward: Commands, tmp_path: Path
 ) -> None:
     bare = tmp_path / "bare.yaml"
-    text = SAMPLE.read_text().replace("kubeletVersion: v1.36.3", "kubeletVersion: ''")
+    text = SAMPLE.read_text().replace("kubeletVersion: v1.37.2", "kubeletVersion: ''")
     bare.write_text(text.replace("kind: DaemonSet", "kind: Deployment"))
     result = zoneward("plan", "-f", bare, "shop/cart")
     assert "nothing says which proxy runs on the nodes: taken to be Zoneward's own (--proxy)" in result.err

@@ -128,7 +128,7 @@ def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Comm
     lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
     assert max(map(len, lines)) <= 100
     assert any(line.startswith("shop/cart:http ") for line in lines)
-    assert lines[0] == f"Proxy on {NODE} in zone eu-central-1a: kube-proxy 1.36"
+    assert lines[0] == f"Proxy on {NODE} in zone eu-central-1a: kube-proxy 1.37"
 
 
 def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:

@@ -22,7 +22,7 @@ from zoneward.kube.proxy_programs import FEATURE_GATES
 from zoneward.routing.selection.endpoint_selection import CONSUMERS, CURRENT, ZONEWARD, Consumer
 
 OLDEST_KUBE_PROXY: Final = 21
-NEWEST_KUBE_PROXY: Final = 36
+NEWEST_KUBE_PROXY: Final = 37
 """Minor versions that are offered by name; older and newer ones are known by the same rules."""
 _OLDEST_CILIUM: Final = 11
 _NEWEST_CILIUM: Final = 20

@@ -48,7 +48,7 @@ _FILES_HELP: Final = (
 _WHAT_IF_HELP: Final = "Plan as if every selected Service asked for this: " + ", ".join(WHAT_IF_VALUES)
 _WHAT_IF: Final = click.option("--what-if", type=WhatIfChoice(), metavar="VALUE", help=_WHAT_IF_HELP + ".")
 _PROXY_HELP: Final = (
-    "The kind of proxy on all nodes, instead of what is detected: kube-proxy-1.21 to kube-proxy-1.36, cilium-1.18 or"
+    "The kind of proxy on all nodes, instead of what is detected: kube-proxy-1.21 to kube-proxy-1.37, cilium-1.18 or"
     " cilium-1.18-service-topology (1.11 to 1.20), kube-router, kube-proxy-windows, zoneward; or what it honors:"
     " current, zone-slices, zone-hints, annotation, no-hints."
 )

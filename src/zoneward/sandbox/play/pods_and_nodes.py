@@ -149,7 +149,7 @@ class PlayedNode:
             "addresses": [{"type": "InternalIP", "address": self.address}, {"type": "Hostname", "address": self.name}],
             "allocatable": room,
             "capacity": dict(room),
-            "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Zoneward sandbox"},
+            "nodeInfo": {"kubeletVersion": "v1.37.2", "osImage": "Zoneward sandbox"},
         }
         return {
             "apiVersion": "v1",
