@@ -8,7 +8,7 @@ from zoneward.sandbox.server.catalog import ServerGates, document, parse_gates
 def test_its_version_is_the_one_whose_rules_it_has() -> None:
     version = document((), "/version", address="127.0.0.1:1")
     assert version is not None
-    assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "36", "v1.37.2")
+    assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "37", "v1.37.2")
 
 
 def test_gates_are_read_and_what_comes_last_counts() -> None:

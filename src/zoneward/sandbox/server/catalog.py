@@ -95,14 +95,14 @@ def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
 # --- discovery --------------------------------------------------------------------------------------------------------
 
 OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-OPENAPI_V2: Final = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
+OPENAPI_V2: Final = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.37"
 """``/openapi/v2`` without any kind: kubectl reads it, in protobuf, for kinds that ``/openapi/v3`` does not have, and
 fails without it.
 """
 _UNDESCRIBED: Final = (
     "The sandbox does not support descriptions of fields (kubectl explain): use a real cluster, KWOK or kind."
 )
-_MAJOR, _MINOR, _PATCH = "1", "36", "3"
+_MAJOR, _MINOR, _PATCH = "1", "37", "2"
 _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
