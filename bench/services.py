@@ -34,7 +34,7 @@ def cluster_state() -> ClusterState:
 
 def service(approach: str) -> Service:
     """Asking for an approach."""
-    return as_if_requested(structs.a_service(name="web"), approach)
+    return as_if_requested(structs.a_service(name="web"), approach, Configuration())
 
 
 def node_of(number: int) -> str:

@@ -22,6 +22,7 @@ from tests.contract.api import Api, Object
 
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Service, node_zone
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.sample import cluster
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -69,7 +70,8 @@ class Zones:
     def ask_for(self, value: str) -> None:
         """Let every Service ask for a value of ``--what-if``, and wait until that is in every kernel."""
         for service in self.snapshot.services:
-            self._server.call(self._api.patch, _object(service), _wish(service, as_if_requested(service, value)))
+            asking = as_if_requested(service, value, Configuration())
+            self._server.call(self._api.patch, _object(service), _wish(service, asking))
         # The controller has written what it decides, and each proxy serves what `route` says.
         wait_until(lambda: not any(map(_writes, self.decisions())), "slices as they are planned")
         for zone in self.nodes:

@@ -177,7 +177,7 @@ def test_now_is_what_the_slices_do_and_not_what_the_service_asks_for() -> None:
     """A Service asks for PreferSameZone; its slices have no hints yet."""
     cluster = a_cluster(a=1, b=10, c=9)
     bare = slices_after(cluster.plan())
-    asking = cluster.with_(service=as_if_requested(cluster.service, "PreferSameZone"))
+    asking = cluster.with_(service=as_if_requested(cluster.service, "PreferSameZone", cluster.configuration))
     assert recommended(asking).now is None, "there are no slices"
     found = recommended(asking.with_(slices=bare))
     assert found.now is not None

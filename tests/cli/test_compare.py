@@ -51,12 +51,20 @@ def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
     assert total["needs"] == "controller"
 
 
-@pytest.mark.parametrize("approach", ["none", "local", "local-opt", "ProportionalZoneCPU"])
-def test_what_is_compared_is_what_plan_shows(zoneward: Commands, tmp_path: Path, approach: str) -> None:
+@pytest.mark.parametrize(
+    ("approach", "compat"),
+    [
+        *((approach, ()) for approach in ("none", "local", "local-opt", "ProportionalZoneCPU")),
+        *((approach, ("--compat", "upstream")) for approach in ("none", "Auto", "PreferSameZone", "PreferSameNode")),
+    ],
+)
+def test_what_is_compared_is_what_plan_shows(
+    zoneward: Commands, tmp_path: Path, approach: str, compat: tuple[str, ...]
+) -> None:
     """The same numbers, moved endpoints too: here from the groups of local-shared."""
     slices = tmp_path / "slices.yaml"
     slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "local-shared", "-o", "yaml").out)
-    arguments = ("-f", str(SAMPLE), "-f", str(slices))
+    arguments = ("-f", str(SAMPLE), "-f", str(slices), *compat)
     planned = json.loads(zoneward("plan", "-q", *arguments, "--what-if", approach, "-o", "json").out)["decisions"]
     compared = json.loads(zoneward("compare", "-q", *arguments, "--only", approach, "-o", "json").out)["services"]
     fields = ("active", "inZoneTraffic", "maxOverload", "meanOverload", "moved", "reason", "reasonCode")
@@ -70,6 +78,19 @@ def test_what_is_compared_is_what_plan_shows(zoneward: Commands, tmp_path: Path,
     ]
     if approach == "local-opt":
         assert any(each["moved"] for each in planned)
+
+
+def test_compared_as_kubernetes_decides_auto_is_active_and_best_is_best(zoneward: Commands) -> None:
+    found = document(zoneward, "--compat", "upstream")
+    auto = next(each for each in found["total"] if each["approach"] == "ProportionalZoneCPU")
+    assert auto["active"] > 0
+    assert auto["best"] > 0
+    asked_for_auto = [each for each in found["services"] if each["asksFor"] == "ProportionalZoneCPU"]
+    assert asked_for_auto
+    for service in asked_for_auto:
+        candidate = next(each for each in service["approaches"] if each["approach"] == "ProportionalZoneCPU")
+        assert candidate == service["today"]
+    assert found["best"]["score"] >= found["total"][0]["score"]
 
 
 def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> None:

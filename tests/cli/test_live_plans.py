@@ -112,7 +112,7 @@ class Scene:
         selected = SelectedServices(snapshot, cluster_state, proxies, tuple(services), {}, ())
         plans = (
             plan_service(
-                with_what_if(service, self.options),
+                with_what_if(service, self.options, CONFIGURATION),
                 pods=snapshot.pods_of(service),
                 slices=snapshot.slices_of(service),
                 cluster_state=cluster_state,

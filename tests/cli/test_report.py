@@ -123,6 +123,12 @@ def test_a_mistake_is_one_line(zoneward: Commands, arguments: tuple[str, ...], e
     assert "\x1b" not in done.err
 
 
+def test_reported_as_kubernetes_decides_auto_is_active(zoneward: Commands) -> None:
+    found = document(zoneward, "shop/search", "--compat", "upstream", "--only", "Auto")
+    (setting,) = found["services"][0]["settings"]
+    assert (setting["approach"], setting["active"]) == ("ProportionalZoneCPU", True)
+
+
 def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: Path) -> None:
     assert "Missing option '--measured'" in zoneward("report", "-f", SAMPLE).err
     other = tmp_path / "other.json"

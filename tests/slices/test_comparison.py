@@ -86,7 +86,7 @@ def test_a_candidate_is_what_a_plan_of_its_own_comes_to(cluster: Cluster) -> Non
     """What approaches have in common is computed once; a plan of each shares nothing."""
     found: dict[str, list[ComparedApproach]] = {}
     for approach in ("", *COMPARED):
-        service = as_if_requested(cluster.service, approach) if approach else cluster.service
+        service = as_if_requested(cluster.service, approach, cluster.configuration) if approach else cluster.service
         for family in cluster.with_(service=service).plan().families:
             found.setdefault(family.address_type, []).append(rounded(planned(approach, family)))
     assert {

@@ -26,7 +26,7 @@ EVEN, SKEWED = parts(a=34, b=33, c=33), parts(a=60, b=20, c=20)
 
 def in_force(approach: str, supply: Mapping[str, int] | None = None) -> Cluster:
     """A cluster whose slices are those of even demand."""
-    service = as_if_requested(a_service(), approach)
+    service = as_if_requested(a_service(), approach, Configuration())
     pods = pods_in(supply or {"a": 4, "b": 4, "c": 4})
     return Cluster(service=service, nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods).settled().settled()
 
@@ -117,7 +117,7 @@ def test_only_approaches_that_balance_load_depend_on_demand() -> None:
         "RequireZone": False,
         "none": False,
     }.items():
-        service = as_if_requested(a_service(), approach)
+        service = as_if_requested(a_service(), approach, Configuration())
         assert depends_on_demand(service, state) is depends
         assert not depends_on_demand(service, upstream)
     assert not depends_on_demand(a_service("Auto", annotations={DEMAND_ANNOTATION: "a=1"}), state)

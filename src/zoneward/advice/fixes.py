@@ -412,7 +412,7 @@ def runs_zoneward(given: ServiceInput) -> bool:
 
 def setting_patch(service: Service, value: str, configuration: Configuration) -> MergePatch:
     """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else."""
-    wanted = as_if_requested(service, value)
+    wanted = as_if_requested(service, value, configuration)
     have, want = service.metadata.annotations or {}, dict(wanted.metadata.annotations or {})
     disabled = want.get(names.SUBSETTING_ANNOTATION) in names.SUBSETTING_DISABLED_VALUES
     if disabled and configuration.default_approach == "ClusterWide":

@@ -120,7 +120,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     services = tuple(
         view_service(
             service,
-            asking=with_what_if(service, options),
+            asking=with_what_if(service, options, selected.configuration),
             pods=snapshot.pods_of(service),
             slices=snapshot.slices_of(service),
             cluster_state=selected.cluster_state,

@@ -82,7 +82,7 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
     def given(cluster: "SelectedServices") -> ServiceInput:
         snapshot = cluster.snapshot
         return ServiceInput(
-            with_what_if(service, options),
+            with_what_if(service, options, cluster.configuration),
             snapshot.nodes,
             snapshot.pods_of(service),
             snapshot.slices_of(service),

@@ -173,7 +173,7 @@ class LivePlans:
             return _changes(before, ())
         slices = sorted(cache.slices_of(*key), key=lambda each: each.metadata.name)
         plan = plan_service(
-            with_what_if(service, self._options),
+            with_what_if(service, self._options, self._configuration),
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
             slices=slices,

@@ -100,7 +100,7 @@ def plan_services(options: Options) -> PlannedServices:
 def _plans(selected: SelectedServices, options: Options) -> tuple[ServicePlan, ...]:
     return tuple(
         plan_service(
-            with_what_if(service, options),
+            with_what_if(service, options, selected.configuration),
             pods=selected.snapshot.pods_of(service),
             slices=selected.snapshot.slices_of(service),
             cluster_state=selected.cluster_state,
@@ -110,9 +110,9 @@ def _plans(selected: SelectedServices, options: Options) -> tuple[ServicePlan, .
     )
 
 
-def with_what_if(service: Service, options: Options) -> Service:
+def with_what_if(service: Service, options: Options, configuration: Configuration) -> Service:
     """The Service, or what it would be with ``--what-if``."""
-    return as_if_requested(service, options.what_if) if options.what_if else service
+    return as_if_requested(service, options.what_if, configuration) if options.what_if else service
 
 
 def build_cluster_state(

@@ -152,13 +152,14 @@ def compare_service(
             planner = _FamilyPlanner(
                 endpoints, existing, own_state, (taken, by_name), memo, flows=flows, names_matter=shape is None
             )
-            known = memo.approaches(as_if_requested(service, NO_APPROACH), shape)
+            known = memo.approaches(as_if_requested(service, NO_APPROACH, own_state.configuration), shape)
             candidates = list(planner.compare_all(service, approaches, known))
             requested = planner.compare_requested(service, candidates, memo.approaches(service, shape))
             families[endpoints.address_type] = [requested, *candidates]
     else:
-        requests = [("", service), *((approach, as_if_requested(service, approach)) for approach in approaches)]
-        for approach, each in requests:
+        configuration = own_state.configuration
+        for approach in ("", *approaches):
+            each = as_if_requested(service, approach, configuration) if approach else service
             for family in plan_unmanaged(each, by_name.values(), own_state).families:
                 compared = _compared(approach, family.decision, SliceNumbers.of(family), family.traffic, flows=flows)
                 families.setdefault(family.address_type, []).append(compared)
@@ -238,7 +239,7 @@ class _FamilyPlanner:
         for approach in approaches:
             found = known.find(approach)
             if found is None:
-                found = self._compare(approach, as_if_requested(service, approach))
+                found = self._compare(approach, self._asking_for(approach, service))
                 known.add(found)
             yield found
 
@@ -260,11 +261,14 @@ class _FamilyPlanner:
         found = next((each for each in candidates if each.approach == name), None)
         if found is None or self._shares_nothing(service):
             return None
-        candidate = as_if_requested(service, name)
+        candidate = self._asking_for(name, service)
         is_alike = requested_approach(candidate, configuration, RuleLog()).deciding == asked and self._honored_hints(
             candidate
         ) == self._honored_hints(service)
         return found if is_alike else None
+
+    def _asking_for(self, approach: str, service: Service) -> Service:
+        return as_if_requested(service, approach, self._cluster_state.configuration)
 
     def _shares_nothing(self, service: Service) -> bool:
         return self._cluster_state.configuration.upstream or is_deleting(service)

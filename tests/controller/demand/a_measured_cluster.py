@@ -146,7 +146,7 @@ class MeasuredCluster:
             self._write(each)
 
     def add(self, name: str, approach: str, starts: Shares) -> MeasuredService:
-        service = as_if_requested(a_service(name=name, uid=f"uid-of-{name}"), approach)
+        service = as_if_requested(a_service(name=name, uid=f"uid-of-{name}"), approach, Configuration())
         number = len(self.services)
         for pod in pods_in(self._pods):
             live = self._live(pod, LivePod)

@@ -9,8 +9,8 @@ from tests.builders.structs import a_service
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.heuristics import BALANCED, SUBSETTING_ALGORITHMS
-from zoneward.routing.configuration import Configuration, DefaultApproach, HintsSettings
+from zoneward.routing.algorithms.heuristics import BALANCED, PREFER_SAME_ZONE, SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import Configuration, DefaultApproach, FeatureGates, HintsSettings
 from zoneward.routing.request.approach import RequestedApproach, requested_approach
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested, find_what_if_value
 from zoneward.routing.rules import RuleLog
@@ -46,16 +46,31 @@ WHAT_IF: Final[Mapping[str, str]] = {
 def test_what_if_asks_for_the_value_and_for_nothing_else(
     service: Service, value: str, default: DefaultApproach
 ) -> None:
-    asking = as_if_requested(service, value)
     configuration = Configuration(default_approach=default)
+    asking = as_if_requested(service, value, configuration)
     found = asked(asking, configuration)
     assert (f"{found.approach}/{found.heuristic.name}" if found.heuristic else found.approach) == WHAT_IF[value]
     assert found.accepted is (None if value == "none" else True)
 
 
 def test_what_if_auto_asks_for_what_auto_is_configured_to_mean() -> None:
-    found = asked(as_if_requested(a_service(), "Auto"), Configuration(hints=HintsSettings(auto="Balanced")))
-    assert found.heuristic is BALANCED
+    configuration = Configuration(hints=HintsSettings(auto="Balanced"))
+    assert asked(as_if_requested(a_service(), "Auto", configuration), configuration).heuristic is BALANCED
+
+
+@pytest.mark.parametrize("value", ["Auto", "ProportionalZoneCPU", "PreferSameZone", "PreferSameNode", "none"])
+def test_what_if_uses_the_names_that_kubernetes_knows(value: str) -> None:
+    configuration = Configuration(hints=HintsSettings(auto="Balanced")).as_upstream()
+    found = asked(as_if_requested(a_service("PreferZone"), value, configuration), configuration)
+    assert (f"{found.approach}/{found.heuristic.name}" if found.heuristic else found.approach) == WHAT_IF[value]
+
+
+def test_what_if_uses_the_older_name_where_the_gate_of_the_newer_one_is_off() -> None:
+    configuration = Configuration(gates=FeatureGates(prefer_same_traffic_distribution=False))
+    asking = as_if_requested(a_service(), "PreferSameZone", configuration)
+    assert asking.spec.traffic_distribution == "PreferClose"
+    assert asked(asking, configuration).heuristic is PREFER_SAME_ZONE
+    assert asked(as_if_requested(a_service(), "PreferSameNode", configuration), configuration).refusal
 
 
 def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
@@ -64,16 +79,16 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
     annotations = {**(service.metadata.annotations or {}), **others}
     service = replace(service, metadata=replace(service.metadata, annotations=annotations))
     for value in WHAT_IF:
-        changed = as_if_requested(service, value)
+        changed = as_if_requested(service, value, Configuration())
         assert asked(changed).refusal == "TopologyKeys"
         assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
         assert others.items() <= (changed.metadata.annotations or {}).items()
-    assert as_if_requested(service, "Balanced").metadata.annotations == {
+    assert as_if_requested(service, "Balanced", Configuration()).metadata.annotations == {
         **others,
         names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced",
         names.SUBSETTING_ANNOTATION: "Disabled",
     }
-    assert as_if_requested(service, "PreferSameZone").metadata.annotations == {
+    assert as_if_requested(service, "PreferSameZone", Configuration()).metadata.annotations == {
         **others,
         names.SUBSETTING_ANNOTATION: "Disabled",
     }
@@ -84,7 +99,7 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
 )
 def test_what_if_takes_no_other_value(value: str) -> None:
     with pytest.raises(ValueError, match=r"^expected one of Auto, ProportionalZoneCPU, .*none, got "):
-        as_if_requested(a_service(), value)
+        as_if_requested(a_service(), value, Configuration())
 
 
 @pytest.mark.parametrize(
@@ -126,5 +141,5 @@ def test_an_other_name_asks_for_what_the_value_does(name: str) -> None:
     assert value is not None
     service = a_service()
     asked = replace(service, spec=replace(service.spec, traffic_distribution=name))
-    expected = requested_approach(as_if_requested(service, value), Configuration(), RuleLog())
+    expected = requested_approach(as_if_requested(service, value, Configuration()), Configuration(), RuleLog())
     assert requested_approach(asked, Configuration(), RuleLog()).heuristic == expected.heuristic

@@ -15,6 +15,7 @@ from zoneward.routing.algorithms.heuristics import (
     SUBSETTING_ALGORITHMS,
     find_heuristic,
 )
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.approach import DISTRIBUTION_HEURISTICS, TOPOLOGY_MODE_HEURISTICS, Approach
 
 NO_APPROACH: Final = "none"
@@ -71,8 +72,11 @@ def _fold(name: str) -> str:
 _ALL_NAMES: Final = (*((value, value) for value in WHAT_IF_VALUES), *_OTHER_NAMES.items())
 
 
-def as_if_requested(service: Service, value: str) -> Service:
+def as_if_requested(service: Service, value: str, configuration: Configuration) -> Service:
     """The same Service as if it requested ``value`` and nothing else; with ``none`` it requests nothing.
+
+    The setting is one that a controller with this ``configuration`` knows, where there is one: Kubernetes calls
+    ``ProportionalZoneCPU`` only ``Auto``, and ``PreferSameZone`` is ``PreferClose`` while its feature gate is off.
 
     ``topologyKeys`` and traffic policies stay: they would still be there. Raises ValueError for a value that is not one
     of `WHAT_IF_VALUES`.
@@ -91,7 +95,11 @@ def as_if_requested(service: Service, value: str) -> Service:
         )
     }
     distribution = value if value in DISTRIBUTION_HEURISTICS else None
-    if value in _TOPOLOGY_MODES:
+    if value == names.PREFER_SAME_ZONE and not configuration.gates.prefer_same_traffic_distribution:
+        distribution = names.PREFER_CLOSE
+    if value == PROPORTIONAL_ZONE_CPU.name and configuration.upstream:
+        annotations[names.TOPOLOGY_MODE_ANNOTATION] = "Auto"
+    elif value in _TOPOLOGY_MODES:
         annotations[names.TOPOLOGY_MODE_ANNOTATION] = _TOPOLOGY_MODES[value]
     if value in SUBSETTING_ALGORITHMS:
         annotations[names.SUBSETTING_ANNOTATION] = "Auto"
