@@ -33,9 +33,9 @@ Programmed = dict[str, frozenset[str]]
 """By Service, where connections to it go."""
 
 
-def pod(node: str, number: int) -> Object:
+def pod(node: str, number: int, *, ready: bool = True) -> Object:
     address = f"10.{list(NODES).index(node) + 1}.0.{number + 1}"
-    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS)
+    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, ips=[address], labels=LABELS, ready=ready)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,8 @@ def plane() -> Iterator[ControlPlane]:
         nodes = (a_node(name, zone=zone, cpu=cpu) for name, (zone, cpu) in NODES.items())
         api.create_all([a_namespace(NAMESPACE), *nodes])
         api.create_all(pod(node, number) for node, count in PODS.items() for number in range(count))
+        # Their endpoints have hints, and change nothing for kube-proxy.
+        api.create_all(pod(node, count, ready=False) for node, count in PODS.items())
         for name, wish in SERVICES.items():
             api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, **wish))
         (plane.folder / "configuration.yaml").write_text(CONFIGURATION)

@@ -3,12 +3,13 @@
 from typing import Final
 
 import pytest
-from tests.builders.structs import a_service
+from tests.builders.structs import a_service, an_endpoint, hints
+from tests.clusters import CLUSTER
 
 from zoneward.advice.proxy_kinds import PROXY_KINDS, cilium, kube_proxy
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Endpoint, Service
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.selection.endpoint_selection import CONSUMERS, honored_hints
+from zoneward.routing.selection.endpoint_selection import CONSUMERS, honored_hints, select_endpoints
 
 SERVICES: Final = {
     "nothing": a_service(),
@@ -59,6 +60,30 @@ def test_a_kind_honors_the_hints_that_its_version_does(
     kind: str, zones: tuple[str, ...], nodes: tuple[str, ...]
 ) -> None:
     assert honoring(kind) == (zones, nodes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("cilium-1.18-service-topology", "zone-hints"),
+        ("cilium-1.19-service-topology", "all"),
+        ("cilium-1.20-service-topology", "all"),
+        ("kube-proxy-1.33", "zone-hints"),
+        ("kube-proxy-1.36", "zone-hints"),
+    ],
+)
+def test_an_endpoint_that_starts_without_a_hint_turns_zones_off_in_cilium(kind: str, rule: str) -> None:
+    """cilium/cilium#47960; a terminating one does not, and neither does one that has a hint."""
+    honored = honored_hints(SERVICES["close"], PROXY_KINDS[kind].consumer, FeatureGates())
+    ready = [an_endpoint(f"10.0.0.{zone}", hinted=hints(zone)) for zone in "ab"]
+
+    def chosen(*others: Endpoint) -> str:
+        selection = select_endpoints([*ready, *others], policies=CLUSTER, honored=honored, node="n", zone="a")
+        return selection.rule.value
+
+    assert chosen(an_endpoint("10.0.0.9", ready=False)) == rule
+    assert chosen(an_endpoint("10.0.0.9", ready=False, hinted=hints("b"))) == "zone-hints"
+    assert chosen(an_endpoint("10.0.0.9", ready=False, terminating=True)) == "zone-hints"
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,24 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
 @examples(40)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
-    """Where slices say who consumes them, nobody has one."""
+    """Endpoints that are not ready have them too, but none for a zone without ready endpoints. Where slices say who
+    consumes them, no endpoint has one."""
     for family in cluster.plan().families:
         hinted = family.decision.active and not family.decision.has_slice_groups
+        served = {
+            zone.name
+            for endpoint in endpoints_in(family.changes.after)
+            if is_ready(endpoint) and endpoint.hints
+            for zone in endpoint.hints.for_zones or ()
+        }
         for each in family.changes.after:
             for endpoint in each.endpoints or ():
-                on = hinted and is_ready(endpoint) and bool(each.ports)
+                on = hinted and bool(each.ports) and (is_ready(endpoint) or bool(endpoint.zone))
                 assert (endpoint.hints is not None) == on
+                if endpoint.hints is not None and not is_ready(endpoint):
+                    (zone,) = endpoint.hints.for_zones or ()
+                    assert zone.name in served
+                    assert zone.name == endpoint.zone or endpoint.zone not in served
                 assert not (endpoint.hints and names.ZONE_LABEL in (each.metadata.labels or {}))
 
 

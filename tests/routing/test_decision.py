@@ -182,12 +182,23 @@ def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
     assert all(hint is not None and hint.for_nodes for hint in decided_hints(decision))
 
 
-def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> None:
+def test_endpoints_that_are_not_ready_are_not_counted_and_have_the_hint_of_their_zone() -> None:
     unready = tuple(a_pod(f"unready-{number}", "node-a", ips=(f"10.8.0.{number}",), ready=False) for number in (1, 2))
     cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
     decision = decided(cluster)
     assert (decision.endpoints, decision.active) == (4, True)
-    assert decided_hints(decision).count(None) == 2
+    zones = hinted_zones(only_family(cluster.plan()).changes.after)
+    assert {zones[pod.metadata.name] for pod in unready} == {"a"}
+
+
+def test_an_endpoint_that_is_not_ready_has_no_hint_for_a_zone_without_ready_endpoints() -> None:
+    """Data planes that select it by its hint would find nothing else there."""
+    cluster = Cluster(
+        service=a_service(distribution="PreferSameZone"),
+        nodes=nodes_in({"a": 1, "b": 1}),
+        pods=(*pods_in({"b": 2}), a_pod("unready", "node-a", ips=("10.8.0.1",), ready=False)),
+    )
+    assert set(hinted_zones(only_family(cluster.plan()).changes.after).values()) == {"b"}
 
 
 def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None:

@@ -61,13 +61,13 @@ ALL = dict.fromkeys(("p0", "p1", "p2", "p3"))
     ("mode", "distribution", "expected"),
     [
         (None, None, ALL),
-        ("Auto", None, {"p0": hints("a"), "p1": None, "p2": hints("b"), "p3": hints("b")}),
+        ("Auto", None, {"p0": hints("a"), "p1": hints("a"), "p2": hints("b"), "p3": hints("b")}),
         (
             None,
             "PreferSameNode",
             {
                 "p0": hints("a", nodes=["node-a"]),
-                "p1": None,
+                "p1": hints("a", nodes=["node-a"]),
                 "p2": hints("b", nodes=["node-b"]),
                 "p3": hints("b", nodes=["node-b"]),
             },
@@ -75,7 +75,7 @@ ALL = dict.fromkeys(("p0", "p1", "p2", "p3"))
     ],
     ids=["none", "Auto", "PreferSameNode"],
 )
-def test_each_ready_endpoint_gets_the_hints_that_were_decided_for_it(
+def test_each_endpoint_gets_the_hints_that_were_decided_for_it(
     mode: str | None, distribution: str | None, expected: dict[str, Hints | None]
 ) -> None:
     endpoints, groups = encoded(mode, distribution=distribution)

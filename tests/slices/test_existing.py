@@ -85,6 +85,11 @@ def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -
     }
 
 
+def test_the_hint_of_an_endpoint_that_is_not_ready_is_no_placement() -> None:
+    unready = an_endpoint("10.0.0.1", hinted=hints("a"), ready=False)
+    assert existing([a_slice("s1", unready)]).previous_groups() == {}
+
+
 def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
     """Whatever hints are there besides; slices for all zones say nothing."""
     shared = a_slice("s2", TWO, labels={names.ZONE_LABEL: "a"})

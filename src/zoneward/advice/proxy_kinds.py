@@ -9,7 +9,9 @@ kube-proxy by its minor version (KEP-2433, KEP-4444 and KEP-3015 § Implementati
 
 Cilium honors hints for zones only with ``enable-service-topology``, and only for Services that request them: from 1.11
 by the topology annotation, from 1.16 also by ``PreferClose``, from 1.20 also by ``PreferSameZone`` and
-``PreferSameNode``. kube-router and kube-proxy on Windows honor none.
+``PreferSameNode``. From 1.19 an endpoint that is not ready and has no hint turns hints for zones off for the whole
+Service (cilium/cilium#47960); a terminating one does not (cilium/cilium#45947). kube-router and kube-proxy on Windows
+honor none.
 """
 
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ NEWEST_KUBE_PROXY: Final = 37
 _OLDEST_CILIUM: Final = 11
 _NEWEST_CILIUM: Final = 20
 _USUAL_CILIUM: Final = 18
+_CILIUM_WITH_UNREADY: Final = 19
+"""From this version on, endpoints that are not ready count when it looks for hints."""
 
 GATE_HINTS, GATE_DISTRIBUTION, GATE_SAME_NODE = FEATURE_GATES
 _GATES: Final[Mapping[str, tuple[int, int, int]]] = {
@@ -95,15 +99,25 @@ def cilium(minor: int | None, *, service_topology: bool) -> ProxyKind:
     if not service_topology or minor < _OLDEST_CILIUM:
         return ProxyKind(name, _NO_HINTS, "ignores hints, as enable-service-topology is off")
     name += "-service-topology"
+    counts_unready = minor >= _CILIUM_WITH_UNREADY
     if minor >= 20:
         honored: tuple[str, ...] = (names.PREFER_CLOSE, names.PREFER_SAME_ZONE)
         about = (
             "honors forZones beside a topology annotation, PreferClose or PreferSameZone, forNodes for PreferSameNode"
         )
-        consumer = Consumer(name, about, "any-annotation", node_hints=True, distributions=honored)
+        consumer = Consumer(
+            name, about, "any-annotation", node_hints=True, distributions=honored, counts_unready=counts_unready
+        )
     elif minor >= 16:
         about = "honors forZones beside a topology annotation or PreferClose, not beside PreferSameZone"
-        consumer = Consumer(name, about, "any-annotation", node_hints=False, distributions=(names.PREFER_CLOSE,))
+        consumer = Consumer(
+            name,
+            about,
+            "any-annotation",
+            node_hints=False,
+            distributions=(names.PREFER_CLOSE,),
+            counts_unready=counts_unready,
+        )
     else:
         consumer = _ANY_ANNOTATION if minor >= 14 else _AUTO_ONLY
         about = consumer.about.partition(" (")[0]

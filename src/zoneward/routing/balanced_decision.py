@@ -220,9 +220,8 @@ def _place(context: DecisionContext, request: SetsRequest, counts: SetCounts, we
         reason=Reason.ENABLED,
         message=_describe_decision(context, measures),
         allocation=Allocation(zones, found.groups, found.counts),
-        assignment=Assignment(
+        assignment=Assignment.with_hints(
             context.endpoint_index,
-            "hints",
             bucket_groups={
                 unit.members: found.groups[number]
                 for unit, number in placed.unit_groups.items()

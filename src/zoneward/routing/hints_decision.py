@@ -197,9 +197,8 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
         reason=Reason.ENABLED,
         message=_describe_allocation(context, heuristic, allocation),
         allocation=allocation,
-        assignment=Assignment(
+        assignment=Assignment.with_hints(
             context.endpoint_index,
-            "hints",
             bucket_groups={
                 unit.members: groups[zone]
                 for unit, zone in placed.unit_groups.items()

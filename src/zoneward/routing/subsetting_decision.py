@@ -248,11 +248,13 @@ def _decide_with_groups(
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
         if not context.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-    slice_groups: Sequence[ZoneGroup | None] = allocation.groups
-    bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, slice_groups)
-    if not as_hints:
+        bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, allocation.groups)
+        assignment = Assignment.with_hints(
+            context.endpoint_index, bucket_groups=bucket_groups, endpoint_groups=endpoint_groups
+        )
+    else:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
-        slice_groups = [
+        slice_groups: Sequence[ZoneGroup | None] = [
             None if not group.weighted and all_zones <= set(group.zones) and len(all_zones) > 1 else group
             for group in allocation.groups
         ]
@@ -260,6 +262,9 @@ def _decide_with_groups(
         rest = _groups_by_bucket(_place_not_ready(homes, allocation, by_need=heuristic.balances), slice_groups)
         bucket_groups |= rest[0]
         endpoint_groups |= rest[1]
+        assignment = Assignment(
+            context.endpoint_index, "groups", bucket_groups=bucket_groups, endpoint_groups=endpoint_groups
+        )
     parts = groups.placed.part_sizes
     away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
     own = counted(context.ready_count - away, "endpoint")
@@ -268,12 +273,7 @@ def _decide_with_groups(
         active=True,
         reason=Reason.ENABLED,
         message=_describe_groups(context, heuristic, homes, allocation),
-        assignment=Assignment(
-            context.endpoint_index,
-            "hints" if as_hints else "groups",
-            bucket_groups=bucket_groups,
-            endpoint_groups=endpoint_groups,
-        ),
+        assignment=assignment,
         allocation=_by_location(homes, groups),
         moved=groups.moved,
     )

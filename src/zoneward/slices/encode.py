@@ -112,11 +112,11 @@ class HintEncoder:
         self._node_hints: dict[tuple[tuple[str, ...], str], Hints] = {}
 
     def hints_of(self, member: IndexedEndpoint) -> Hints | None:
-        """The hints of an endpoint; None for one that is not ready, or that all zones may use."""
+        """The hints of an endpoint; None for one that all zones may use, or that has no ports."""
         if self._shared_address:
             member = self._shared_address.get(member, member)
         bucket = member.bucket
-        if bucket is None or not bucket.ready:
+        if bucket is None:
             return None
         assignment = self._assignment
         group = assignment.endpoint_groups.get(member) if assignment.endpoint_groups else None

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Final
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Hints, Service, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, Hints, Service, identity, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
 from zoneward.routing.selection.group_labels import group_of_slice
@@ -110,7 +110,8 @@ class ExistingSlices:
             if each.has_placement:
                 keys = each.identities
                 for number, endpoint in enumerate(each.slice.endpoints or ()):
-                    if each.group is not None or endpoint.hints is not None:
+                    # Decisions did not place an endpoint that is not ready: its hint is no previous group.
+                    if each.group is not None or (endpoint.hints is not None and is_ready(endpoint)):
                         group = self._groups.of_endpoint(endpoint, each.group)
                         if group is not None:
                             found[keys[number] if keys else identity(endpoint)] = group
@@ -171,7 +172,11 @@ class ExistingSlices:
             # The identities that are in the index already stay in use.
             if each.group is old_group:
                 pairs = zip(old.endpoints or (), slice_.endpoints or (), old_identities, strict=True)
-                return [key for one, other, key in pairs if one.hints != other.hints]
+                return [
+                    key
+                    for one, other, key in pairs
+                    if one.hints != other.hints or (one.hints is not None and is_ready(one) is not is_ready(other))
+                ]
             return old_identities
         if was_indexed:
             self._remove_from_index(each)

@@ -52,7 +52,7 @@ class Consumer:
     ``zone_hints``: it honors them always, only where the topology annotation of the Service is ``Auto``, only where it
     is anything but ``Disabled``, or never. ``distributions`` are values of ``spec.trafficDistribution`` beside which it
     honors them, too; hints for nodes then need ``PreferSameNode``. ``zone_weights``: it prefers them to those for
-    zones.
+    zones. ``counts_unready``: it ignores hints for zones also while an endpoint that is not ready has none.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Consumer:
     zone_slices: ZoneSlices = "ignored"
     zone_weights: bool = False
     distributions: tuple[str, ...] = ()
+    counts_unready: bool = False
 
 
 ZONEWARD: Final = Consumer(
@@ -103,11 +104,14 @@ class Policies:
 
 
 class HonoredHints(msgspec.Struct, frozen=True, gc=False):
-    """Which hints a proxy honors for one Service. ``weights``: those of zones take the place of hints for zones."""
+    """Which hints a proxy honors for one Service. ``weights``: those of zones take the place of hints for zones.
+    ``unready``: those for zones count only while endpoints that are not ready have them, too.
+    """
 
     zones: bool
     nodes: bool
     weights: bool = False
+    unready: bool = False
 
 
 class EndpointSelection(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -188,6 +192,7 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
         zones=zones,
         nodes=nodes and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
         weights=zones and consumer.zone_weights,
+        unready=zones and consumer.counts_unready,
     )
 
 
@@ -353,6 +358,8 @@ class EndpointSelector:
     ) -> None:
         self._endpoints = endpoints
         self._policies = policies
+        if honored.unready and any(map(_is_starting_without_zone_hint, endpoints)):
+            honored = replace(honored, zones=False)
         self._honored = honored
         self._groups = groups
         self._zone_weights = zone_weights
@@ -419,6 +426,12 @@ class EndpointSelector:
             endpoints = _in_groups_of(zone, self._ready, self._groups) if zone else self._ready
             found = self._candidates[zone] = _HintedEndpoints(endpoints, self._honored)
         return found
+
+
+def _is_starting_without_zone_hint(endpoint: Endpoint) -> bool:
+    """Whether an endpoint is neither ready nor terminating, and has no hint for zones."""
+    hinted = endpoint.hints is not None and bool(endpoint.hints.for_zones)
+    return not hinted and not is_ready(endpoint) and not is_terminating(endpoint)
 
 
 def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup]) -> tuple[Endpoint, ...]:
