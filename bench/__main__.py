@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, str] = {
     "controller-services": "controller.many_services",
     "controller-large": "controller.large",
     "meter": "meters.meter",
+    "ownership": "ownership.shared_addresses",
     "proxy-counters": "proxy_counters.counters",
     "proxy-start": "proxy_start.start",
     "proxy-changes": "proxy_changes.changes",

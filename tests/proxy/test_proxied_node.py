@@ -20,9 +20,9 @@ from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
-from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
+from zoneward.proxy.model.owned_services import resolve_ownership
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains

@@ -233,6 +233,22 @@ async def test_an_address_of_another_service_is_programmed_once_that_one_is_gone
         assert here.loop.conflicts["ip"] == {}
 
 
+async def test_other_tasks_get_their_turn_while_many_services_are_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.proxy.proxier._SLICE_SECONDS", 0.0)
+    async with running_proxier() as here:
+        await here.selected()
+        shared = [f"198.51.100.{number}" for number in range(10)]
+        for number in range(20):
+            address = f"10.96.1.{number}"
+            one = service(clusterIP=address, clusterIPs=[address], externalIPs=shared)
+            here.known.services.put(replace(one, metadata=replace(one.metadata, name=f"s{number}")))
+        turns = 0
+        while len(here.table.waiting) < 21:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 20
+
+
 # --- Services that are too large --------------------------------------------------------------------------------------
 
 

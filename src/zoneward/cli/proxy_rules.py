@@ -17,8 +17,8 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
 from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
-from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_service import NodeService, ProxyNode
+from zoneward.proxy.model.owned_services import resolve_ownership
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.difference import diff_rulesets

@@ -17,9 +17,9 @@ from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
-from zoneward.proxy.model.address_ownership import AddressOwnership
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.model.owned_services import OwnedServices
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, keep_endpoints
 
@@ -30,8 +30,8 @@ CALM: Final = 50.0
 BURST: Final = 100.0
 BACKOFF: Final = Backoff(initial=1.0, cap=300.0)
 """After the selection for a Service failed."""
-_AT_ONCE: Final = 200
-"""Services that are selected before others get their turn: some ten milliseconds."""
+_SLICE_SECONDS: Final = 0.01
+"""Seconds of selecting after which other tasks get their turn: probes are answered meanwhile."""
 
 
 class ProgrammedTable(Protocol):
@@ -48,7 +48,7 @@ class ProxierHandlers:
     ``on_programmed`` gets each Service whose rules in a family are in the kernel: as it was there before, and is now.
     ``on_too_large`` gets a Service that is too large, once, and why: it keeps what it had, but for endpoints that are
     gone. ``on_conflict`` gets what other Services own of all that one asks for, each time that this changes
-    (`AddressOwnership.conflicts`). ``on_selection_failed`` gets each Service whose endpoints could not be selected, and
+    (`OwnedServices.conflicts`). ``on_selection_failed`` gets each Service whose endpoints could not be selected, and
     why.
     """
 
@@ -85,9 +85,9 @@ class Proxier:
         self._in_flight: dict[Family, dict[ServiceKey, float]] = {family: {} for family in FAMILIES}
         """On the way to the kernel, and since when."""
         self._triggers: dict[ServiceKey, datetime] = {}
-        self._ownership = {family: AddressOwnership() for family in FAMILIES}
+        self._owned = {family: OwnedServices() for family in FAMILIES}
         self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
-        """What other Services have of all that one asks for, in words (`AddressOwnership.conflicts`)."""
+        """What other Services have of all that one asks for, in words (`OwnedServices.conflicts`)."""
         self._node_services: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """As last set in the tables."""
         self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
@@ -137,7 +137,7 @@ class Proxier:
     def set_node_addresses(self, addresses: Mapping[Family, frozenset[str]]) -> None:
         """The addresses of the node that node ports are served on."""
         for family in self.tables:
-            found = self._ownership[family].set_node_addresses(addresses.get(family, frozenset()))
+            found = self._owned[family].set_node_addresses(addresses.get(family, frozenset()))
             self._set_in_family(family, found, self._clock())
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
@@ -181,14 +181,14 @@ class Proxier:
             self._has_work.clear()
 
     async def _select(self) -> None:
-        number = 0
+        slice_began = time.perf_counter()
         while self._pending:
             service, since = next(iter(self._pending.items()))
             del self._pending[service]
             self._select_service(service, since)
-            number += 1
-            if number % _AT_ONCE == 0:
+            if time.perf_counter() - slice_began > _SLICE_SECONDS:
                 await asyncio.sleep(0)
+                slice_began = time.perf_counter()
 
     def _select_service(self, service: ServiceKey, since: float) -> None:
         try:
@@ -208,7 +208,7 @@ class Proxier:
         self.failed_selections.discard(service)
         self._failures.pop(service, None)
         for family in self.tables:
-            self._set_in_family(family, self._ownership[family].set_service(service, found.get(family)), since)
+            self._set_in_family(family, self._owned[family].set_service(service, found.get(family)), since)
         if not any(service in some for some in self._in_flight.values()):
             self._triggers.pop(service, None)
 
@@ -220,8 +220,8 @@ class Proxier:
             self._handlers.on_too_large(service, error)
         return {
             family: keep_endpoints(requested, error.addresses)
-            for family, ownership in self._ownership.items()
-            if (requested := ownership.requested(service)) is not None
+            for family, owned in self._owned.items()
+            if (requested := owned.requested(service)) is not None
         }
 
     def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
@@ -240,7 +240,7 @@ class Proxier:
             table.set_service(service, served)
 
     def _check_conflicts(self, family: Family, service: ServiceKey) -> None:
-        before, what = self.conflicts[family], self._ownership[family].conflicts(service)
+        before, what = self.conflicts[family], self._owned[family].conflicts(service)
         if what == before.get(service, ()):
             return
         if what:

@@ -16,6 +16,7 @@ from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
 from zoneward.netlink.messages import ADDRESS_TYPES, FAMILIES, Family
 from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.address_ownership import Port
 from zoneward.routing.selection.endpoint_selection import (
     LOCAL,
     Consumer,
@@ -85,10 +86,10 @@ class NodeServicePort:
 class NodeService:
     """A Service in one family, as one node serves it.
 
-    ``source_ranges``: who may use ``load_balancer_ips`` (empty: everybody). ``owned_by_others``: which of its addresses
-    other Services own (`zoneward.proxy.model.address_ownership`). ``creation_timestamp`` is empty where it is not
-    known. ``ready_local_endpoints`` is the number of addresses with ready endpoints on this node, over all ports, for
-    ``health_check_port``.
+    ``source_ranges``: who may use ``load_balancer_ips`` (empty: everybody). ``owned_by_others``: by external address,
+    the ports that other Services own (`zoneward.routing.selection.address_ownership`). ``creation_timestamp`` is empty
+    where it is not known. ``ready_local_endpoints`` is the number of addresses with ready endpoints on this node, over
+    all ports, for ``health_check_port``.
     """
 
     namespace: str
@@ -104,14 +105,16 @@ class NodeService:
     ready_local_endpoints: int = 0
     ports: tuple[NodeServicePort, ...] = field(default=())
     creation_timestamp: str = ""
-    owned_by_others: frozenset[ServiceAddress] = frozenset()
+    owned_by_others: Mapping[str, frozenset[Port]] = field(default_factory=dict)
 
     def external_addresses(self, port: NodeServicePort) -> tuple[str, ...]:
         """The external and load balancer IPs at which a port is served."""
         every = tuple(dict.fromkeys((*self.external_ips, *self.load_balancer_ips)))
-        if not self.owned_by_others:
-            return every
-        return tuple(each for each in every if (each, port.protocol, port.port) not in self.owned_by_others)
+        return tuple(address for address in every if self.owns(address, port)) if self.owned_by_others else every
+
+    def owns(self, address: str, port: NodeServicePort) -> bool:
+        """Whether no other Service owns this port of one of its external addresses."""
+        return (port.protocol, port.port) not in self.owned_by_others.get(address, ())
 
     def addresses(self, port: NodeServicePort) -> tuple[str, ...]:
         """All addresses at which a port is served."""

@@ -1,7 +1,7 @@
 """The rules of one table as they are programmed: a Service that changes costs what it changes.
 
 Two Services may ask for the same element: endpoints that both have, or, for a moment, an address that one of them
-releases (`zoneward.proxy.model.address_ownership`). The first by name has it, and the other gets it when the first one
+releases (`zoneward.proxy.model.owned_services`). The first by name has it, and the other gets it when the first one
 goes.
 
 A table that is found in the kernel is taken over as it is: Services are set as if it were empty, and what is there

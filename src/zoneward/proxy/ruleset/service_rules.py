@@ -147,7 +147,7 @@ class _ServiceRulesBuilder:
         name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
         for port in served.ports:
             for address in served.load_balancer_ips:
-                if (address, port.protocol, port.port) not in served.owned_by_others:
+                if served.owns(address, port):
                     self._add_verdict("guarded", f"{address} . {port.protocol} . {port.port}", name)
 
     # --- chains to the endpoints -------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 from tests.proxy.drawn_services import key, node_service, one_port
 
-from zoneward.proxy.model.address_ownership import AddressOwnership, resolve_ownership
 from zoneward.proxy.model.node_service import NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.model.owned_services import OwnedServices, resolve_ownership
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
@@ -39,7 +39,7 @@ class Cluster:
     """Services as they are served, while they come and go."""
 
     def __init__(self, *, node: frozenset[str] = frozenset()) -> None:
-        self.claims = AddressOwnership()
+        self.claims = OwnedServices()
         self.claims.set_node_addresses(node)
         self.served: dict[ServiceKey, NodeService] = {}
 

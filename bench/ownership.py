@@ -1,0 +1,65 @@
+"""Which Service owns an address, where many Services request the same external IPs on the same ports."""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from bench.measuring import Figure
+from zoneward.routing.selection.address_ownership import AddressOwnership, AddressRequest
+
+_SERVICES: Final = 200
+_ADDRESSES: Final = frozenset(f"203.0.113.{number}" for number in range(100))
+_PORTS: Final = frozenset(("tcp", number) for number in range(1, 101))
+_CHANGES: Final = 20
+_MOST_SECONDS: Final = 5.6
+"""kube-proxy v1.36 with these Services, from the list to the kernel."""
+_MOST_RATIO: Final = 3.0
+"""Twice as many Services take twice as long."""
+_MOST_CHANGE: Final = 100.0
+"""Milliseconds for the oldest of them, which hands over all that it owns."""
+
+
+def shared_addresses() -> Iterator[Figure]:
+    """200 Services with the same 100 external IPs and 100 ports."""
+    _seconds(_SERVICES // 10)
+    half, whole = _seconds(_SERVICES // 2), _seconds(_SERVICES)
+    what = f"{_SERVICES} Services that share {len(_ADDRESSES)} external IPs x {len(_PORTS)} ports"
+    yield Figure(f"{what}: owners", whole, "s", _MOST_SECONDS)
+    yield Figure("  compared with half as many Services", whole / half, "times", _MOST_RATIO)
+    yield Figure("  the oldest one comes and goes", _change() * 1e3, "ms", _MOST_CHANGE)
+
+
+def _seconds(services: int) -> float:
+    start = time.process_time()
+    _ownership(services)
+    return time.process_time() - start
+
+
+def _change() -> float:
+    ownership = _ownership(_SERVICES)
+    start = time.process_time()
+    for _ in range(_CHANGES):
+        for request in (None, _request(0)):
+            for service in ownership.set_service(("team", "service-0"), request):
+                if service != ("team", "service-0") or request is not None:
+                    ownership.owned_by_others(service)
+    return (time.process_time() - start) / (2 * _CHANGES)
+
+
+def _ownership(services: int) -> AddressOwnership:
+    ownership = AddressOwnership()
+    for number in range(services):
+        key = "team", f"service-{number}"
+        for service in ownership.set_service(key, _request(number)):
+            ownership.owned_by_others(service)
+            ownership.conflicts(service)
+    return ownership
+
+
+def _request(number: int) -> AddressRequest:
+    return AddressRequest(
+        cluster_ip=f"10.96.0.{number}",
+        external=_ADDRESSES,
+        ports=_PORTS,
+        creation_timestamp=f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z",
+    )

@@ -1,0 +1,102 @@
+"""Services as a node serves them once it is known which addresses they own.
+
+`zoneward.routing.selection.address_ownership` has the rules; this module applies them to what the proxy programs.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.routing.selection.address_ownership import AddressOwnership, AddressRequest
+
+
+class OwnedServices:
+    """All Services of one family. `set_service` records what a Service requests, and returns every Service that is
+    served otherwise from then on."""
+
+    def __init__(self) -> None:
+        self._requested: dict[ServiceKey, NodeService] = {}
+        self._ownership = AddressOwnership()
+
+    def set_service(self, service: ServiceKey, requested: NodeService | None) -> dict[ServiceKey, NodeService | None]:
+        """Record what a Service requests; None: it is gone. Returns all Services that may be served otherwise now, and
+        how."""
+        if requested is None:
+            self._requested.pop(service, None)
+        else:
+            self._requested[service] = requested
+        request = None if requested is None else address_request(requested)
+        affected = self._ownership.set_service(service, request)
+        return self._node_services(dict.fromkeys((service, *sorted(affected))))
+
+    def set_node_addresses(self, addresses: frozenset[str]) -> dict[ServiceKey, NodeService | None]:
+        """Record the node's addresses that node ports are served on. Returns all Services that may be served otherwise
+        now, and how."""
+        return self._node_services(sorted(self._ownership.set_node_addresses(addresses)))
+
+    def requested(self, service: ServiceKey) -> NodeService | None:
+        """A Service as it was last recorded."""
+        return self._requested.get(service)
+
+    def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
+        """What a Service requests and other Services own, in words; the first few of it."""
+        return self._ownership.conflicts(service)
+
+    def _node_services(self, services: Iterable[ServiceKey]) -> dict[ServiceKey, NodeService | None]:
+        return {service: self._node_service(service) for service in services}
+
+    def _node_service(self, service: ServiceKey) -> NodeService | None:
+        served = self._requested.get(service)
+        if served is None:
+            return None
+        lost = self._ownership.owned_by_others(service)
+        if lost.cluster_ip:
+            return None
+        own = served.cluster_ip
+        if not lost and own not in served.external_ips and own not in served.load_balancer_ips:
+            return served
+        every = {(port.protocol, port.port) for port in served.ports}
+        # An address without a port of its own needs no rules.
+        gone = {address for address, ports in lost.external.items() if len(ports) == len(every)} | {own}
+        ports = served.ports
+        if lost.node_ports:
+            ports = tuple(
+                replace(port, node_port=None) if (port.protocol, port.node_port) in lost.node_ports else port
+                for port in ports
+            )
+        return replace(
+            served,
+            external_ips=tuple(address for address in served.external_ips if address not in gone),
+            load_balancer_ips=tuple(address for address in served.load_balancer_ips if address not in gone),
+            ports=ports,
+            owned_by_others={address: lost.external[address] for address in lost.external.keys() - gone},
+        )
+
+
+def address_request(served: NodeService) -> AddressRequest:
+    """What a Service requests, in the form of the rules of ownership."""
+    return AddressRequest(
+        cluster_ip=served.cluster_ip,
+        external=frozenset((*served.external_ips, *served.load_balancer_ips)) - {served.cluster_ip},
+        ports=frozenset((port.protocol, port.port) for port in served.ports),
+        node_ports=frozenset((port.protocol, port.node_port) for port in served.ports if port.node_port is not None),
+        creation_timestamp=served.creation_timestamp,
+    )
+
+
+def resolve_ownership(
+    requested: Iterable[NodeService],
+    *,
+    node_addresses: frozenset[str] = frozenset(),
+    on_conflict: Callable[[str], None],
+) -> dict[ServiceKey, NodeService]:
+    """All Services of one family as they are served. ``on_conflict`` gets what they do not own, a line each."""
+    owned = OwnedServices()
+    owned.set_node_addresses(node_addresses)
+    services: dict[ServiceKey, NodeService | None] = {}
+    for service in requested:
+        services |= owned.set_service((service.namespace, service.name), service)
+    for key in services:
+        for what in owned.conflicts(key):
+            on_conflict(f"Service {'/'.join(key)}: it does not get {what}")
+    return {key: served for key, served in services.items() if served is not None}
