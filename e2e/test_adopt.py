@@ -1,6 +1,7 @@
 """One Service taken over and given back beside the running endpoints, slice and mirroring controllers."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.deploy.manifests import DEPLOY
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SKIP_MIRROR_LABEL
+from zoneward.kube.objects import format_micro_time
 
 NAMESPACE = "shop"
 NUMBER = 6
@@ -27,6 +29,7 @@ RULES = [
         "resources": ["endpointslices"],
         "verbs": ["list", "create", "update", "delete"],
     },
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
 ]
 ADDRESSES = [address(number) for number in range(NUMBER)]
 FLIPPED = "cart-0"
@@ -117,13 +120,13 @@ def test_there_and_back_while_a_pod_flips_no_endpoint_is_missing(plane: ControlP
     shop.create("cart")
     with shop.recording("cart") as recording:
         with shop.flipping(FLIPPED):
-            plane.zoneward("adopt", f"{NAMESPACE}/cart", user="operator")
+            plane.zoneward("adopt", "--force", f"{NAMESPACE}/cart", user="operator")
         assert shop.is_ours("cart")
         endpoints = shop.endpoints("cart")
         assert endpoints is not None
         assert endpoints["metadata"]["labels"][SKIP_MIRROR_LABEL] == "true"
         # No controller runs that would list the Pod which has just turned ready: the command does it as well.
-        plane.zoneward("adopt", f"{NAMESPACE}/cart", user="operator")
+        plane.zoneward("adopt", "--force", f"{NAMESPACE}/cart", user="operator")
         assert shop.ready("cart") == set(ADDRESSES)
         with shop.flipping(FLIPPED):
             plane.zoneward("release", f"{NAMESPACE}/cart", user="operator")
@@ -140,7 +143,7 @@ def test_the_endpoints_object_is_deleted_where_that_is_asked_for_and_comes_back(
     plane: ControlPlane, shop: Adopted
 ) -> None:
     shop.create("gone")
-    plane.zoneward("adopt", f"{NAMESPACE}/gone", "--endpoints=delete", user="operator")
+    plane.zoneward("adopt", "--force", f"{NAMESPACE}/gone", "--endpoints=delete", user="operator")
     assert shop.is_ours("gone")
     assert shop.endpoints("gone") is None
     plane.zoneward("release", f"{NAMESPACE}/gone", user="operator")
@@ -159,7 +162,7 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
     ):
         wait = controller.wait_until
         with shop.flipping(FLIPPED):
-            plane.zoneward("adopt", f"{NAMESPACE}/followed", user="operator")
+            plane.zoneward("adopt", "--force", f"{NAMESPACE}/followed", user="operator")
         for ready, wanted in ((False, set(STEADY)), (True, set(ADDRESSES))):
             shop.make_ready(FLIPPED, ready)
             wait(lambda wanted=wanted: shop.ready("followed") == wanted == shop.listed("followed"), what="the Pod")  # type: ignore[misc]
@@ -179,11 +182,32 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
     check(recording)
 
 
+def test_adopt_and_check_look_for_a_live_controller(plane: ControlPlane, shop: Adopted) -> None:
+    shop.create("alone")
+    before = shop.words("alone")
+    refused = plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator", check=False)
+    assert refused.returncode == 2
+    assert "there is no Lease zoneward-controller in any namespace" in refused.stderr
+    assert shop.words("alone") == before
+    now = format_micro_time(datetime.now(UTC))
+    spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 15, "renewTime": now}
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    lease = shop.api.create(head | {"metadata": {"name": "zoneward-controller", "namespace": NAMESPACE}, "spec": spec})
+    plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator")
+    assert "ZW607" not in plane.zoneward("check", f"{NAMESPACE}/alone").stdout
+    shop.api.patch(lease, {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
+    assert "ZW607" in plane.zoneward("check", f"{NAMESPACE}/alone").stdout
+    refused = plane.zoneward("adopt", f"{NAMESPACE}/alone", user="operator", check=False)
+    assert f"nobody has renewed the Lease {NAMESPACE}/zoneward-controller lately" in refused.stderr
+    plane.zoneward("release", f"{NAMESPACE}/alone", user="operator")
+    shop.api.delete(lease)
+
+
 def test_without_one_permission_the_rule_is_told_before_anything_is_written(plane: ControlPlane, shop: Adopted) -> None:
     shop.create("refused")
     version = shop.service("refused")["metadata"]["resourceVersion"]
-    for command in ("adopt", "release"):
-        done = plane.zoneward(command, f"{NAMESPACE}/refused", user="half", check=False)
+    for command in (("adopt", "--force"), ("release",)):
+        done = plane.zoneward(*command, f"{NAMESPACE}/refused", user="half", check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1
         assert '{apiGroups: [""], resources: ["services"], verbs: ["patch"]}' in done.stderr

@@ -237,10 +237,10 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
         for name in ("cart", "kept"):
             cluster.create(name)
             cluster.plane.wait_until(partial(_is_built_in, cluster, name), what="slices of the built-in controller")
-        cluster.plane.zoneward("adopt", f"{NAMESPACE}/cart")
+        cluster.plane.zoneward("adopt", "--force", f"{NAMESPACE}/cart")
         # An Endpoints object that was deleted first is created again.
         for policy in ("delete", "keep"):
-            cluster.plane.zoneward("adopt", f"{NAMESPACE}/kept", f"--endpoints={policy}")
+            cluster.plane.zoneward("adopt", "--force", f"{NAMESPACE}/kept", f"--endpoints={policy}")
         account = cluster.account()
         with cluster.controller(account, tmp_path) as controller:
             wait = controller.wait_until

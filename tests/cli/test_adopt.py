@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from tests.controller.a_built_in import Shop, a_shop
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
+from zoneward.kube.objects import format_micro_time
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
 pytestmark = pytest.mark.slow
+LEASE = ("kube-system", "zoneward-controller")
 
 WARNINGS = (
     "warning: tools that read spec.selector do not work while a Service is adopted, among them",
@@ -53,6 +56,13 @@ class Cluster:
         return self.shop.registry.store.version
 
 
+def put_lease(shop: Shop, *, renewed: datetime) -> None:
+    """That of a controller, which runs or has run."""
+    spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 15, "renewTime": format_micro_time(renewed)}
+    metadata = {"name": "zoneward-controller", "namespace": "kube-system"}
+    shop.registry.restore(shop.registry.kinds["leases.coordination.k8s.io"], {"metadata": metadata, "spec": spec})
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     loop = asyncio.new_event_loop()
@@ -61,6 +71,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     try:
         standing = a_shop()
         shop = asyncio.run_coroutine_threadsafe(standing.__aenter__(), loop).result(10)
+        put_lease(shop, renewed=datetime.now(UTC))
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(shop.kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
@@ -139,6 +150,45 @@ def test_what_is_refused_is_told_in_one_line(
     assert result.err.startswith(f"zoneward: {words}")
     assert result.err.count("\n") == 1
     assert cluster.version == version
+
+
+def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.do(lambda shop: put_lease(shop, renewed=datetime.now(UTC) - timedelta(minutes=5)))
+    version = cluster.version
+    problem = (
+        "expected a running zoneward controller, which updates the slices, found none:"
+        " nobody has renewed the Lease kube-system/zoneward-controller lately"
+    )
+    refused = zoneward("adopt", "cart")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err == f"zoneward: Service default/cart: {problem}. Nothing was written; --force goes on\n"
+    shown = zoneward("adopt", "cart", "--dry-run")
+    assert shown.status == 0
+    assert shown.out.startswith(f"# warning: {problem}\n# {WARNINGS[0]}\n")
+    assert cluster.version == version
+    assert "ZW607" not in zoneward("check", "-q", "cart").out
+    assert zoneward("adopt", "cart", "-q", "--force").status == 0
+    orphaned = zoneward("check", "-q", "cart", "--fail-on", "error")
+    assert orphaned.status == 1
+    assert "fix: Start zoneward controller, or give the Service back: zoneward release default/cart" in " ".join(
+        orphaned.out.split()
+    )
+    assert zoneward("release", "cart", "-q").status == 0
+    cluster.do(lambda shop: shop.store.delete(shop.registry.kinds["leases.coordination.k8s.io"], *LEASE))
+    assert "there is no Lease zoneward-controller in any namespace" in zoneward("adopt", "cart").err
+
+
+def test_the_lease_of_a_controller_has_the_configured_name(
+    zoneward: Commands, cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(head + "controller: {leaderElection: {resourceName: other}}\n")
+    assert "there is no Lease other in any namespace" in zoneward("adopt", "cart", "--config", file).err
+    assert zoneward("adopt", "cart", "-q").status == 0
+    assert "ZW607" not in zoneward("check", "-q", "cart").out
+    assert "ZW607" in zoneward("check", "-q", "cart", "--config", file).out
+    assert cluster
 
 
 def test_a_controller_that_does_not_let_go_is_told_with_what_to_do(zoneward: Commands, cluster: Cluster) -> None:

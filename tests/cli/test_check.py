@@ -11,6 +11,7 @@ from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.advice.findings.codes import CODES
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.names import BUILT_IN_MANAGER
 from zoneward.kube.safe_text import printable
 
@@ -188,6 +189,31 @@ def test_a_missing_permission_costs_the_checks_that_need_it(zoneward: Commands, 
     live = json.loads(zoneward("check", "-q", "-A", "-o", "json").out)
     assert [each["reason"] for each in live["notChecked"][1:]] == ["Deployments cannot be read (no permission)"]
     assert live["notChecked"][1]["codes"] == ["ZW501", "ZW502", "ZW503", "ZW504"]
+
+
+@pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
+@pytest.mark.parametrize(("renewed", "is_orphaned"), [("11:59:50", False), ("11:50:00", True)])
+def test_orphaned_services_of_a_file_are_found_by_its_leases(
+    zoneward: Commands, tmp_path: Path, renewed: str, is_orphaned: bool, anonymize: tuple[str, ...]
+) -> None:
+    def a_lease(name: str, time: str) -> dict[str, Any]:
+        spec = {"holderIdentity": name, "leaseDurationSeconds": 15, "renewTime": f"2026-01-01T{time}.000000Z"}
+        metadata = {"name": name, "namespace": "kube-system"}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    items = objects()
+    for each in items:
+        if each["kind"] == "Service":
+            each["metadata"]["annotations"] = {SELECTOR_ANNOTATION: json.dumps(each["spec"].pop("selector"))}
+    path, saved = tmp_path / "cluster.json", tmp_path / "saved.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    unknown = json.loads(zoneward("check", "-q", "-f", path, "-o", "json").out)["notChecked"]
+    assert unknown == [{"codes": ["ZW607"], "reason": "there are no Leases in the snapshot"}]
+    leases = [a_lease("zoneward-controller", renewed), a_lease("node-a", "12:00:00")]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items + leases}))
+    assert zoneward("snapshot", "-q", "-f", path, "-o", saved, *anonymize).status == 0
+    for file in (path, saved):
+        assert ("ZW607" in codes_of(zoneward("check", "-q", "-f", file, "-o", "json").out)) is is_orphaned
 
 
 HOSTILE: Final = "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b[red]'\"$(id)`\t\x7f</td>"

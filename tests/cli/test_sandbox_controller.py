@@ -53,7 +53,7 @@ def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp
         (_, cart), (_, search) = *_slices(running, "cart").items(), *_slices(running, "search").items()
         before = running.ask("GET", CART)
 
-        adopted = running.run("adopt", "shop/cart")
+        adopted = running.run("adopt", "--force", "shop/cart")
         assert adopted.returncode == 0, adopted.stderr
         lines = [line.removeprefix("zoneward: ") for line in adopted.stderr.splitlines()]
         assert (

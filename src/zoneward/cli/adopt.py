@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 @click.command("adopt")
 @handover_options
 @click.option(
+    "--force", is_flag=True, help="Also adopt where no running controller is known, or Leases cannot be read."
+)
+@click.option(
     "--endpoints",
     "endpoints_policy",
     type=click.Choice(["keep", "delete"]),
@@ -24,7 +27,13 @@ if TYPE_CHECKING:
     help="What to do with the Endpoints object: the running controller keeps it current, or it is deleted.",
 )
 def command(
-    *, options: Options, service: str, timeout: float, dry_run: bool, endpoints_policy: "EndpointsPolicy"
+    *,
+    options: Options,
+    service: str,
+    timeout: float,
+    dry_run: bool,
+    endpoints_policy: "EndpointsPolicy",
+    force: bool,
 ) -> int:
     """Take one Service over from the built-in controller: move its selector to an annotation, write our EndpointSlices,
     then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
@@ -33,7 +42,7 @@ def command(
     spec.selector find no Pods of the Service. The command says what to use instead.
 
     After an interruption at any point, run the same command again to continue. From then on, a running `zoneward
-    controller` keeps the slices up to date.
+    controller` keeps the slices up to date. The command looks for its Lease first, and without one writes nothing.
 
     \b
     zoneward adopt shop/cart --dry-run
@@ -50,6 +59,7 @@ def command(
         command="zoneward adopt",
         note="only `zoneward controller` updates its slices from now on",
         warnings=_warnings,
+        needs_controller=not force,
     )
     return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)
 

@@ -108,9 +108,12 @@ def _ignored(text: str) -> "Ignored":
 def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView":
     """The cluster as checks see it."""
     from zoneward.advice.findings.cluster_view import ClusterView, view_service
+    from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.cli.planned_services import with_what_if
+    from zoneward.kube.controller_lease import is_led
     from zoneward.kube.workload_objects import (
         HorizontalPodAutoscaler,
+        Lease,
         PersistentVolume,
         PersistentVolumeClaim,
         Workload,
@@ -129,6 +132,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         for service in selected.services
     )
     objects = snapshot.workload_objects
+    leases = tuple(each for each in objects if isinstance(each, Lease))
     return ClusterView(
         nodes=snapshot.nodes,
         cluster_state=selected.cluster_state,
@@ -138,7 +142,8 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
         claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),
         volumes=tuple(each for each in objects if isinstance(each, PersistentVolume)),
-        lacking=dict(_lacking(snapshot)),
+        is_led=is_led(leases, name=controller_lease_name(options)),
+        lacking=dict(_lacking(snapshot, needs_leases=any(each.is_zonewards for each in services))),
     )
 
 
@@ -146,11 +151,12 @@ _KINDS: Final[tuple[tuple["Need", tuple[str, ...]], ...]] = (
     ("workloads", ("Deployment", "StatefulSet")),
     ("autoscalers", ("HorizontalPodAutoscaler",)),
     ("volumes", ("PersistentVolumeClaim", "PersistentVolume")),
+    ("Leases", ("Lease",)),
 )
 """The kinds of workload objects that checks need."""
 
 
-def _lacking(snapshot: "Snapshot") -> Iterable[tuple["Need", str]]:
+def _lacking(snapshot: "Snapshot", *, needs_leases: bool) -> Iterable[tuple["Need", str]]:
     """What is not known, and why."""
     from zoneward.advice.findings.slices import is_of_controller
 
@@ -161,7 +167,7 @@ def _lacking(snapshot: "Snapshot") -> Iterable[tuple["Need", str]]:
     if not any(map(is_of_controller, snapshot.slices)):
         yield "EndpointSlices", "there are no EndpointSlices of a controller in the snapshot"
     there = {type(each).__name__ for each in snapshot.workload_objects}
-    for need, kinds in _KINDS:
+    for need, kinds in _KINDS if needs_leases else _KINDS[:-1]:
         unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
         if unread is not None:
             yield need, f"{unread}s cannot be read ({snapshot.unread_workloads[unread]})"

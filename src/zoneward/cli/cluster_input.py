@@ -13,6 +13,7 @@ import click
 from zoneward.cli.namespaces import check_cluster_namespaces, check_namespace_name, check_snapshot_namespaces
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_notes
+from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.input_error import ConfigurationError, InputError, show
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.near_names import did_you_mean
@@ -59,6 +60,11 @@ def load_configuration(options: Options) -> Configuration:
 
         return replace(configuration, demand=choose_demand(options.demand, configuration.demand))
     return configuration
+
+
+def controller_lease_name(options: Options) -> str:
+    """The name of the controller's Lease, by ``--config``. Raises InputError."""
+    return CONTROLLER_LEASE if options.config is None else read_configuration(options.config).controller.lease_name
 
 
 def read_configuration(name: str) -> ConfigurationFile:
@@ -178,7 +184,9 @@ def load_snapshot(options: Options, *, workloads: bool = False) -> Snapshot:
             raise
         ways = "--kubeconfig FILE, files of a cluster with -f PATH, or --sample"
         raise click.UsageError(f"{error}; or use {ways}") from error
-    snapshot = read_cluster(access, namespaces=namespaces, workloads=workloads)
+    snapshot = read_cluster(
+        access, namespaces=namespaces, workloads=workloads, lease_name=controller_lease_name(options)
+    )
     check_cluster_namespaces(options, snapshot, access)
     return snapshot
 

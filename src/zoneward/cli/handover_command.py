@@ -15,7 +15,7 @@ from zoneward.cli.cluster_completion import (
     complete_namespace,
     complete_service,
 )
-from zoneward.cli.cluster_input import find_cluster, load_configuration
+from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
 from zoneward.cli.interrupts import INTERRUPTED
 from zoneward.cli.known_demand import find_demand, know_demand
 from zoneward.cli.options import Options
@@ -25,6 +25,7 @@ from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
+    from zoneward.client.transport import Transport
     from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
     from zoneward.controller.handover.service_handover import ServiceHandover
     from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
@@ -43,6 +44,8 @@ class HandoverCommand:
     """Printed when it is done."""
     warnings: "Callable[[Service], Iterable[str]]" = lambda _service: ()
     """Lines about what the command will change for others, printed before anything is written."""
+    needs_controller: bool = False
+    """Whether nothing may be written unless a controller runs."""
 
 
 def handover_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,8 +134,15 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
                 timeouts=HandoverTimeouts(total=timeout),
             )
             handovers.append(handover)
+            problem = None
+            if direction.needs_controller:
+                # A Service that does not exist is the first problem.
+                await handover.read_state(needs_plan=lambda _service: False)
+                problem = await _missing_controller(transport, options)
             if dry_run:
-                await _print_steps(handover, direction, name)
+                await _print_steps(handover, direction, name, problem)
+            elif problem is not None:
+                raise InputError(f"Service {name}", f"{problem}. Nothing was written; --force goes on")
             else:
                 print_line(f"Service {name}: {await direction.run(handover)}")
                 print_notes(options, [Note(direction.note)] if direction.note else [])
@@ -163,14 +173,35 @@ def _find_service(service: str, options: Options) -> "tuple[ClientConfig, Object
     return access, (given or access.namespace, name)
 
 
+async def _missing_controller(transport: "Transport", options: Options) -> str | None:
+    """Why no controller is known to run; None where a replica holds the Lease."""
+    from zoneward.client.api_errors import Forbidden
+    from zoneward.client.controller_leases import list_controller_leases
+    from zoneward.kube.controller_lease import is_held
+
+    expected, name = "expected a running zoneward controller, which updates the slices", controller_lease_name(options)
+    try:
+        leases = await list_controller_leases(transport, name=name)
+    except Forbidden as error:
+        return f"{expected}; whether one runs is unknown: {error}"
+    now = datetime.now(UTC)
+    if any(is_held(each, now=now) for each in leases):
+        return None
+    if not leases:
+        return f"{expected}, found none: there is no Lease {name} in any namespace"
+    where = ", ".join(f"{each.metadata.namespace}/{name}" for each in leases)
+    return f"{expected}, found none: nobody has renewed the Lease {where} lately"
+
+
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, name: str) -> None:
+async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, name: str, problem: str | None) -> None:
     from zoneward.controller.handover.handover_steps import all_steps
 
     state = await handover.read_state()
-    for line in direction.warnings(state.service):
+    warnings = () if problem is None else (f"warning: {problem}",)
+    for line in (*warnings, *direction.warnings(state.service)):
         print_line(f"# {line}")
     for number, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
         click.echo("".join(_step_text(number, step, name)), nl=False)

@@ -28,6 +28,7 @@ from zoneward.kube.objects import (
     Service,
 )
 from zoneward.kube.workload_objects import WORKLOAD_KINDS, WorkloadObject
+from zoneward.kube.workload_objects import Lease as WorkloadLease
 
 
 class LivePodMeta(PodMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -286,6 +287,7 @@ def _workload_resource(api: str, kind: str) -> WatchedResource[Any]:
 
 WORKLOADS: Final = tuple(_workload_resource(*each) for each in WORKLOAD_KINDS)
 """The kinds that only checks read. They are listed and never watched."""
+WORKLOAD_LEASES: Final[WatchedResource[WorkloadLease]] = next(each for each in WORKLOADS if each.kind == "Lease")
 EVENTS: Final = ApiResource("Event", "events.k8s.io/v1", "events", Event)
 ENDPOINTS: Final = ApiResource("Endpoints", "v1", "endpoints", Endpoints)
 NAMESPACES: Final = ApiResource("Namespace", "v1", "namespaces", Namespace, namespaced=False)

@@ -18,6 +18,7 @@ from zoneward.daemon.configuration_file import (
     read_section,
 )
 from zoneward.daemon.log import LogFormat
+from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.input_error import ConfigurationError
 
 SECTION: Final = "controller"
@@ -45,7 +46,7 @@ class ControllerConfiguration:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     lease_namespace: str | None = None
-    lease_name: str = "zoneward-controller"
+    lease_name: str = CONTROLLER_LEASE
     listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
     debug_for_all: bool = False
     predictions: bool = False

@@ -426,7 +426,8 @@ class EndpointSlice(_Object, frozen=True, gc=False):
 
 
 class LeaseSpec(_Object, frozen=True, gc=False):
-    """Times are text, as `format_micro_time` writes them: they are for people, and never compared with a clock."""
+    """Times are text, as `format_micro_time` writes them: they are for people; replicas never compare
+    them with a clock."""
 
     holder_identity: str | None = None
     """Empty: the holder released it."""

@@ -1,10 +1,10 @@
-"""Workloads, autoscalers and volumes, of which only the checks read a few fields: no decision depends on them.
+"""Workloads, autoscalers, volumes and Leases, of which only the checks read a few fields: no decision depends on them.
 
 As in `zoneward.kube.objects`: names are the API's own, and each list and map may be null. What cannot be read of such
 an object says nothing, and is no mistake.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -162,8 +162,22 @@ class PersistentVolume(_WorkloadPart, frozen=True, gc=False):
     spec: VolumeSpec = VolumeSpec()
 
 
+class LeaseSpec(_WorkloadPart, frozen=True, gc=False):
+    holder_identity: str | None = None
+    lease_duration_seconds: Int32 | None = None
+    renew_time: str | None = None
+
+
+class Lease(_WorkloadPart, frozen=True, gc=False):
+    """Without a holder it was released."""
+
+    metadata: WorkloadMeta = WorkloadMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
 Workload = Deployment | StatefulSet
-WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | PersistentVolume
+WorkloadObject = Deployment | StatefulSet | HorizontalPodAutoscaler | PersistentVolumeClaim | PersistentVolume | Lease
+WorkloadT = TypeVar("WorkloadT", bound=WorkloadObject)
 AnyObject = Object | ProxyObject | WorkloadObject
 """Every object that is read from files."""
 WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
@@ -172,6 +186,7 @@ WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
     ("autoscaling/v2", "HorizontalPodAutoscaler"): HorizontalPodAutoscaler,
     ("v1", "PersistentVolumeClaim"): PersistentVolumeClaim,
     ("v1", "PersistentVolume"): PersistentVolume,
+    ("coordination.k8s.io/v1", "Lease"): Lease,
 }
 """By apiVersion and kind."""
 
@@ -189,7 +204,7 @@ def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadO
     return normalized(found) if found.metadata.name else None
 
 
-def normalized(found: WorkloadObject) -> WorkloadObject:
+def normalized(found: WorkloadT) -> WorkloadT:
     """The object as files have it: in a namespace where its kind has one, without a version."""
     meta = found.metadata
     namespace = "" if isinstance(found, PersistentVolume) else meta.namespace or DEFAULT_NAMESPACE

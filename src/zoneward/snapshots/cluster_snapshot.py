@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
@@ -25,7 +26,7 @@ from zoneward.kube.objects import (
     node_zone,
 )
 from zoneward.kube.struct_decoder import object_title
-from zoneward.kube.workload_objects import AnyObject, PersistentVolume, WorkloadObject
+from zoneward.kube.workload_objects import AnyObject, Lease, PersistentVolume, WorkloadObject
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -83,7 +84,7 @@ class Snapshot:
     """Those of the nodes' proxies, and `config_maps` with their settings."""
     config_maps: tuple[ConfigMap, ...] = ()
     workload_objects: tuple[WorkloadObject, ...] = ()
-    """Workloads, autoscalers and volumes, which only checks read."""
+    """Workloads, autoscalers, volumes and Leases, which only checks read."""
     skipped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many objects were of a kind that is not read, by ``apiVersion/Kind``."""
     warnings: tuple[str, ...] = ()
@@ -164,10 +165,10 @@ class Snapshot:
         )
 
     def _around(self, services: Iterable[Service]) -> Iterator[WorkloadObject]:
-        """Workload objects in the namespaces of some Services, and volumes, which are in none."""
+        """Workload objects in the namespaces of some Services, volumes, which are in none, and all Leases."""
         namespaces = {each.metadata.namespace for each in services}
         for each in self.workload_objects:
-            if isinstance(each, PersistentVolume) or each.metadata.namespace in namespaces:
+            if isinstance(each, PersistentVolume | Lease) or each.metadata.namespace in namespaces:
                 yield each
 
     @cached_property
@@ -211,11 +212,18 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     return snapshot
 
 
-def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None, workloads: bool = False) -> Snapshot:
+def read_cluster(
+    config: "ClientConfig",
+    *,
+    namespaces: Sequence[str] | None,
+    workloads: bool = False,
+    lease_name: str = CONTROLLER_LEASE,
+) -> Snapshot:
     """Every Node of a live cluster and what says which proxies run there, and the Services, Pods and EndpointSlices of
     some namespaces, or with None of all.
 
-    With ``workloads`` also those, their autoscalers and their volumes, as far as there is permission.
+    With ``workloads`` also those, their autoscalers, their volumes and the controller's Leases, as far as there is
+    permission.
 
     Raises InputError. Each kind is as of one moment, but not of the same one. An object that cannot be decoded is left
     out with a warning: one tenant's object must not keep everybody from an answer.
@@ -263,7 +271,9 @@ def read_cluster(config: "ClientConfig", *, namespaces: Sequence[str] | None, wo
             )
             if not workloads:
                 return snapshot
-            workload_objects, unread = await list_workload_objects(transport, namespaces=namespaces)
+            workload_objects, unread = await list_workload_objects(
+                transport, namespaces=namespaces, lease_name=lease_name, now=datetime.now(UTC)
+            )
             return replace(snapshot, workload_objects=workload_objects, unread_workloads=unread, lists_workloads=True)
 
     try:

@@ -1,4 +1,4 @@
-"""Workloads, autoscalers and volumes of a snapshot that can be shared: the same findings, and no names.
+"""Workloads, autoscalers, volumes and Leases of a snapshot that can be shared: the same findings, and no names.
 
 Objects are built anew, as in `zoneward.snapshots.anonymizer`.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from zoneward.kube import names
+from zoneward.kube.controller_lease import CONTROLLER_LEASE
 from zoneward.kube.objects import NodeAffinity, NodeSelector, NodeSelectorRequirement
 from zoneward.kube.workload_objects import (
     AutoscalerSpec,
@@ -17,6 +18,8 @@ from zoneward.kube.workload_objects import (
     Deployment,
     DeploymentSpec,
     HorizontalPodAutoscaler,
+    Lease,
+    LeaseSpec,
     PersistentVolume,
     PersistentVolumeClaim,
     PodAffinity,
@@ -37,6 +40,7 @@ from zoneward.kube.workload_objects import (
     WorkloadMeta,
     WorkloadObject,
 )
+from zoneward.snapshots import public_values
 from zoneward.snapshots.pseudonyms import NameKind
 
 _TOPOLOGY_KEYS: Final = (names.ZONE_LABEL, "kubernetes.io/hostname", names.REGION_LABEL)
@@ -115,6 +119,23 @@ class WorkloadAnonymizer:
                         node_affinity=VolumeNodeAffinity(required=required) if affinity is not None else None
                     ),
                 )
+
+            case Lease():
+                return self._lease(each)
+
+    def _lease(self, each: Lease) -> Lease:
+        """The controller's keeps its name, by which it is found."""
+        name, namespace, spec = each.metadata.name, each.metadata.namespace, each.spec
+        kept = name if name == CONTROLLER_LEASE else self._name("lease", name)
+        holder = spec.holder_identity
+        return Lease(
+            metadata=WorkloadMeta(name=kept, namespace=self._name("namespace", namespace)),
+            spec=LeaseSpec(
+                holder_identity=self._name("lease", holder) if holder is not None else None,
+                lease_duration_seconds=spec.lease_duration_seconds,
+                renew_time=public_values.kept_time(spec.renew_time),
+            ),
+        )
 
     def _meta(self, kind: NameKind, meta: WorkloadMeta) -> WorkloadMeta:
         return WorkloadMeta(name=self._name(kind, meta.name), namespace=self._name("namespace", meta.namespace))

@@ -21,6 +21,7 @@ from zoneward.advice.findings.check_cluster import Ignored, check_cluster
 from zoneward.advice.findings.cluster_view import ClusterView
 from zoneward.advice.findings.codes import CODES, Finding
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import (
     EndpointSlice,
     NodeAffinity,
@@ -114,6 +115,7 @@ CASES: Final[dict[str, Callable[[], ClusterView]]] = {
     "ZW604": lambda: a_view(slices=built_in(SAME_ZONE, NODES, PODS[1:])),
     "ZW605": lambda: a_view(slices=[without_hints(each, first=2) for each in built_in(SAME_ZONE, NODES, PODS)]),
     "ZW606": lambda: a_view(slices=[without_hints(each) for each in built_in(SAME_ZONE, NODES, PODS)]),
+    "ZW607": lambda: a_view(slices=ours(SAME_ZONE), is_led=False),
 }  # fmt: skip
 """A cluster for each code that has a finding with it."""
 
@@ -130,6 +132,10 @@ def another() -> EndpointSlice:
 def twice(service: Service) -> list[EndpointSlice]:
     slices = built_in(service, NODES, PODS)
     return [*slices, *(managed_by(names.MANAGER, each, name="ours") for each in slices)]
+
+
+def ours(service: Service) -> list[EndpointSlice]:
+    return [managed_by(names.MANAGER, each) for each in built_in(service, NODES, PODS)]
 
 
 def found(view: ClusterView, code: str) -> list[Finding]:
@@ -407,3 +413,17 @@ def test_a_threshold_of_the_configuration_moves_the_findings_with_it() -> None:
         hints=type(hints)(start_threshold=hints.start_threshold * 20, keep_threshold=hints.keep_threshold * 20)
     )
     assert not found(a_view(pods=LOPSIDED, configuration=loose), "ZW603")
+
+
+# --- nobody updates ---------------------------------------------------------------------------------------------------
+
+
+def test_services_of_zoneward_are_orphaned_without_a_controller() -> None:
+    adopted = a_service(annotations={SELECTOR_ANNOTATION: '{"app":"cart"}'})
+    for service, slices in ((adopted, built_in(SAME_ZONE, NODES, PODS)), (adopted, ())):
+        finding = only(a_view(service, slices=slices, is_led=False), "ZW607")
+        assert "zoneward release shop/cart" in finding.fix
+        assert not found(a_view(service, slices=slices), "ZW607")
+        assert not found(a_view(service, slices=slices, is_led=False, lacking={"Leases": "none"}), "ZW607")
+    assert "release" not in only(a_view(slices=ours(SAME_ZONE), is_led=False), "ZW607").fix
+    assert not found(a_view(is_led=False), "ZW607")

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from zoneward.advice.findings.codes import FindingObject, Need
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
-from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import effective_selector, has_selector_annotation
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
 from zoneward.kube.workload_objects import HorizontalPodAutoscaler, PersistentVolume, PersistentVolumeClaim, Workload
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
@@ -38,6 +39,13 @@ class ServiceView:
     @property
     def object(self) -> FindingObject:
         return FindingObject("Service", *self.key)
+
+    @property
+    def is_zonewards(self) -> bool:
+        """Whether it was adopted, or Zoneward's controller wrote slices of it under its own label."""
+        return has_selector_annotation(self.service) or any(
+            (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER for each in self.slices
+        )
 
     @property
     def is_hypothetical(self) -> bool:
@@ -95,6 +103,8 @@ class ClusterView:
     autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
+    is_led: bool = True
+    """Whether a controller of Zoneward's runs, by its Lease."""
     lacking: Mapping[Need, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def knows(self, *needs: Need) -> bool:

@@ -13,7 +13,7 @@ from zoneward.kube.objects import ObjectKey
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The worst first."""
-Need = Literal["Nodes", "Pods", "EndpointSlices", "proxies", "workloads", "autoscalers", "volumes"]
+Need = Literal["Nodes", "Pods", "EndpointSlices", "proxies", "workloads", "autoscalers", "volumes", "Leases"]
 """What a check reads beside Services; without it the code counts as not checked. ``EndpointSlices`` are those that a
 controller has made of Pods.
 """
@@ -300,6 +300,13 @@ NO_HINTS: Final = Code(
     "Look at the events of the Service and at the version of its controller: it does not act on the setting.",
     ("EndpointSlices",),
 )
+NOBODY_UPDATES: Final = Code(
+    "ZW607",
+    "error",
+    "Nobody updates the slices of a Service",
+    "Start `zoneward controller`.",
+    ("Leases",),
+)
 
 CODES: Final[Mapping[str, Code]] = {
     each.code: each
@@ -333,6 +340,7 @@ CODES: Final[Mapping[str, Code]] = {
         SLICES_DIFFER_FROM_PODS,
         INCOMPLETE_HINTS,
         NO_HINTS,
+        NOBODY_UPDATES,
     )
 }
 """By code, in their order."""

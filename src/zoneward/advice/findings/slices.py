@@ -10,6 +10,7 @@ from zoneward.advice.findings.codes import (
     HINTS_VOID_BY_OTHERS,
     INCOMPLETE_HINTS,
     NO_HINTS,
+    NOBODY_UPDATES,
     SLICES_DIFFER_FROM_PODS,
     TWO_WRITERS,
     Code,
@@ -17,6 +18,7 @@ from zoneward.advice.findings.codes import (
 )
 from zoneward.advice.findings.overload import overload_now
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
@@ -46,6 +48,8 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 message = next(filter(None, messages), None)
                 if message is not None:
                     yield code.finding(service.object, message)
+        if service.is_zonewards and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
+            yield _orphan(service)
 
 
 def _void(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
@@ -68,6 +72,14 @@ def _of_controllers(service: ServiceView, family: FamilyPlan) -> tuple[EndpointS
 
 def _manager(slice_: EndpointSlice) -> str | None:
     return (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
+
+
+def _orphan(service: ServiceView) -> Finding:
+    message = "its slices are Zoneward's, and no controller of Zoneward's runs: endpoints of pods that are gone stay"
+    fix = ""
+    if has_selector_annotation(service.service):
+        fix = f"Start zoneward controller, or give the Service back: zoneward release {'/'.join(service.key)}"
+    return NOBODY_UPDATES.finding(service.object, message, fix=fix)
 
 
 # --- writers ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,13 @@
+"""Lists the Leases of the controller's leader election, in whichever namespace a controller runs."""
+
+from zoneward.client.list_pager import ListScope, list_all
+from zoneward.client.resources import WORKLOAD_LEASES
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.kube.workload_objects import Lease, normalized
+
+
+async def list_controller_leases(transport: ReadTransport, *, name: str) -> tuple[Lease, ...]:
+    """All Leases of this name. What cannot be decoded says nothing. Raises CallFailed."""
+    scope = ListScope(field_selector=f"metadata.name={name}")
+    leases = await list_all(transport, WORKLOAD_LEASES, scope, on_unreadable=lambda _each: None)
+    return tuple(normalized(each) for each in leases)
