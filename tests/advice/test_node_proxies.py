@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from tests.deploy.manifests import the
 from tests.properties.random_clusters import examples
 
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies
+from zoneward.advice.proxy_kinds import NEWEST_KUBE_PROXY
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
     ConfigMap,
@@ -21,6 +23,7 @@ from zoneward.kube.objects import (
     DaemonPodTemplate,
     DaemonSet,
     DaemonSetSpec,
+    DaemonSetStatus,
     Node,
     NodeInfo,
     PlainMeta,
@@ -43,6 +46,14 @@ EXPECTED: Final = {
         "gke-pool-2-77fd": "kube-proxy-1.30-with-ServiceTrafficDistribution",
     },
     "gke-dataplane-v2": {"n1": "cilium-1.15"},
+    "gke-dataplane-v2-pods": {"n1": "cilium-1.16"},
+    "pods-of-other-clouds": {
+        "eks-1": "kube-proxy-1.31",
+        "aks-1": "kube-proxy-1.32",
+        "renamed": "kube-proxy-1.34",
+        "own-namespace": "cilium-1.18-service-topology",
+        "bare": "kube-router",
+    },
     "cilium-helm": {"n1": "cilium-1.17-service-topology"},
     "cilium-beside-kube-proxy": {"n1": "cilium-1.14-service-topology", "n2": "kube-proxy-1.31"},
     "kube-router": {"n1": "kube-router", "n2": "kube-proxy-1.34"},
@@ -133,10 +144,17 @@ def a_versioned_node(name: str, version: str, **more: str) -> Node:
 NODE: Final = a_versioned_node("n1", "v1.33.1", **{"kubernetes.io/os": "linux"})
 
 
-def test_our_own_proxy_in_place_of_kube_proxy_counts_before_all_others() -> None:
-    both = (own_daemon_set("proxy/instead-of-kube-proxy"), a_daemon_set("kube-proxy:v1.33.1", "kube-proxy"))
-    found = detect_node_proxies([NODE], daemon_sets=both, pods=(), config_maps=())
-    assert names_of(found) == {"n1": "zoneward"}
+def test_our_own_proxy_runs_where_kube_proxy_selects_no_node() -> None:
+    own, kube_proxy = own_daemon_set("proxy/instead-of-kube-proxy"), a_daemon_set("kube-proxy:v1.33.1", "kube-proxy")
+    off = replace(kube_proxy, status=DaemonSetStatus(number_ready=0))
+    assert names_of(detected(Snapshot(nodes=(NODE,), daemon_sets=(own, off)))) == {"n1": "zoneward"}
+    both = detected(Snapshot(nodes=(NODE,), daemon_sets=(own, kube_proxy)))
+    assert names_of(both) == {"n1": "kube-proxy-1.33"}
+    (note,) = both.notes
+    assert note == (
+        "two proxies on the nodes: kube-proxy (kube-system) and zoneward (zoneward-proxy); "
+        "assuming kube-proxy (override with --proxy)"
+    )
 
 
 def test_our_own_proxy_beside_kube_proxy_serves_the_labelled_services_alone() -> None:
@@ -163,14 +181,105 @@ def a_daemon_set(image: str, *command: str) -> DaemonSet:
 def test_a_missing_permission_is_told_once_where_it_leads_to_a_guess() -> None:
     nodes = Snapshot(nodes=(NODE, a_node("n2")))
     assert detected(nodes, "DaemonSets cannot be read (no permission)").notes == (
-        "DaemonSets cannot be read (no permission): --proxy says which proxy runs on the nodes",
-        "the proxy of node n1 is taken to be kube-proxy of the kubelet's version",
-        "nothing says which proxy runs on node n2: taken to be Zoneward's own (--proxy)",
+        "DaemonSets cannot be read (no permission)",
+        "cannot detect the proxy on the nodes; assuming kube-proxy (override with --proxy)",
     )
     assert detected(layout("kubeadm"), "ConfigMaps cannot be read").notes[1:] == (
-        "the proxy of node w1 is taken to be kube-proxy of the kubelet's version",
+        "cannot detect the proxy on node w1; assuming kube-proxy (override with --proxy)",
     )
     assert detected(layout("cilium-helm"), "ConfigMaps cannot be read").notes == ()
+
+
+def test_without_any_version_the_newest_kube_proxy_is_assumed() -> None:
+    unknown = detected(Snapshot(nodes=(a_node("n1"),)))
+    assert names_of(unknown) == {"n1": f"kube-proxy-1.{NEWEST_KUBE_PROXY}"}
+    assert unknown.on("elsewhere") == unknown.on("n1")
+    assert not unknown.consumer_by_node
+    untagged = Snapshot(nodes=(a_node("n1"),), daemon_sets=(a_daemon_set("kube-proxy"),))
+    assert names_of(detected(untagged)) == {"n1": f"kube-proxy-1.{NEWEST_KUBE_PROXY}"}
+
+
+def test_settings_of_cilium_that_are_not_known_are_assumed_to_be_off() -> None:
+    assert detected(layout("gke-dataplane-v2-pods"), "ConfigMaps cannot be read").notes == (
+        "ConfigMaps cannot be read",
+        "no settings of Cilium on the nodes; assuming enable-service-topology is off (override with --proxy)",
+    )
+    assert detected(layout("gke-dataplane-v2")).notes == ()
+
+
+# --- who claims a node ------------------------------------------------------------------------------------------------
+
+AGENT: Final = {"name": "cilium-agent", "image": "cilium:v1.18.0"}
+KUBE_PROXY: Final = {"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}
+
+
+def read(*objects: Mapping[str, Any]) -> Snapshot:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    return Snapshot.of((NODE, a_versioned_node("n2", "v1.33.1"), *read_objects("x", text.encode(), skipped=Counter())))
+
+
+def a_proxy_pod(container: Mapping[str, Any], namespace: str, node: str = "n1", **more: Any) -> dict[str, Any]:
+    spec = {"nodeName": node, "containers": [container], **more}
+    meta = {"name": f"{container['name']}-{node}", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Running"}}
+
+
+def a_proxy_daemon_set(container: Mapping[str, Any], namespace: str, *, ready: int, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": namespace},
+        "spec": {"template": {"spec": {"containers": [container], **more}}},
+        "status": {"numberReady": ready},
+    }
+
+
+def test_a_daemon_set_of_a_tenant_that_runs_nowhere_decides_nothing() -> None:
+    tenant = a_proxy_daemon_set(AGENT, "mallory", ready=0, hostNetwork=True)
+    snapshot = read(tenant, a_proxy_pod(KUBE_PROXY, "kube-system"), a_proxy_pod(KUBE_PROXY, "kube-system", "n2"))
+    assert names_of(detected(snapshot)) == {"n1": "kube-proxy-1.33", "n2": "kube-proxy-1.33"}
+    assert detected(snapshot).notes == ()
+
+
+@pytest.mark.parametrize("host_network", [False, True])
+def test_kube_system_counts_before_a_tenant_with_a_note(host_network: bool) -> None:
+    tenant = a_proxy_pod(AGENT, "mallory", hostNetwork=host_network)
+    found = detected(read(tenant, *(a_proxy_pod(KUBE_PROXY, "kube-system", node) for node in ("n1", "n2"))))
+    assert set(names_of(found).values()) == {"kube-proxy-1.33"}
+    note = (
+        "two proxies on node n1: kube-proxy (kube-system) and cilium (mallory); "
+        "assuming kube-proxy (override with --proxy)"
+    )
+    # Without the network of the node it is no proxy at all.
+    assert found.notes == ((note,) if host_network else ())
+
+
+def test_a_tenant_without_the_network_of_the_node_is_no_proxy_where_nothing_else_runs() -> None:
+    assert names_of(detected(read(a_proxy_pod(AGENT, "mallory")))) == {"n1": "kube-proxy-1.33", "n2": "kube-proxy-1.33"}
+
+
+def test_a_daemon_set_runs_where_its_pods_run() -> None:
+    """Where its Pods are in the input, it counts only on the nodes of those that run."""
+    daemon_set = a_proxy_daemon_set(AGENT, "kube-system", ready=1)
+    assert set(names_of(detected(read(daemon_set))).values()) == {"cilium-1.18"}
+    running, pending = (a_proxy_pod(AGENT, "kube-system", node) for node in ("n1", "n2"))
+    pending["status"] = {"phase": "Pending"}
+    for pod in (running, pending):
+        pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
+    snapshot = read(daemon_set, running, pending)
+    found = detected(snapshot)
+    assert sorted(names_of(detected(anonymized(snapshot))).values()) == ["cilium-1.18", "kube-proxy-1.33"]
+    assert names_of(found) == {"n1": "cilium-1.18", "n2": "kube-proxy-1.33"}
+    assert "cannot detect the proxy on node n2; assuming kube-proxy (override with --proxy)" in found.notes
+
+
+def test_cilium_counts_beside_a_kube_proxy_with_a_note() -> None:
+    found = detected(read(a_proxy_pod(AGENT, "kube-system"), a_proxy_pod(KUBE_PROXY, "kube-system")))
+    assert names_of(found)["n1"] == "cilium-1.18"
+    assert (
+        "two proxies on node n1: cilium (kube-system) and kube-proxy (kube-system); "
+        "assuming cilium (override with --proxy)"
+    ) in found.notes
 
 
 @pytest.mark.parametrize(

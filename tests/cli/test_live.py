@@ -7,6 +7,7 @@ import pytest
 import yaml
 from tests.cli.live_cluster import Cluster, configuration
 from tests.cli.running import Commands
+from tests.client.a_server import AServer
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def test_without_permission_to_list_daemon_sets_the_kubelets_have_to_do(zoneward
     blind = zoneward("plan", "cart")
     assert blind.out == seen.out
     assert blind.err == (
-        "zoneward: DaemonSets cannot be read (no permission): --proxy says which proxy runs on the nodes\n"
-        "zoneward: the proxy of the nodes is taken to be kube-proxy of the kubelet's version\n"
+        "zoneward: DaemonSets cannot be read (no permission)\n"
+        "zoneward: cannot detect the proxy on the nodes; assuming kube-proxy (override with --proxy)\n"
     )
     assert zoneward("plan", "cart", "--proxy", "zoneward").err == ""
 
@@ -158,3 +159,27 @@ def test_static_pods_of_kube_proxy_are_read_in_whatever_namespace_the_services_a
     saved = json.loads(zoneward("snapshot").out)["items"]
     (pod,) = (each for each in saved if each["metadata"]["name"] == name)
     assert pod["spec"]["containers"] == [{"image": "kube-proxy:v1.30.4", "command": ["kube-proxy"]}]
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "cilium"])
+def test_pods_of_the_daemon_sets_of_proxies_are_read_in_whatever_namespace_they_are(
+    zoneward: Commands, cluster: Cluster, namespace: str
+) -> None:
+    container = {"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.18.2"}
+    spec = {"hostNetwork": True, "containers": [container]}
+    labels = {"k8s-app": "cilium"}
+
+    def put(server: AServer) -> None:
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        body = {"selector": {"matchLabels": labels}, "template": template}
+        server.put("daemonsets", "cilium", namespace, spec=body, status={"numberReady": 1})
+        meta = {"labels": labels, "ownerReferences": [{"kind": "DaemonSet", "name": "cilium", "controller": True}]}
+        on_node = spec | {"nodeName": "worker-b1"}
+        server.put("pods", "cilium-x7k2p", namespace, metadata=meta, spec=on_node, status={"phase": "Running"})
+
+    cluster.do(put)
+    result = zoneward("plan", "-n", "shop", "cart")
+    assert "zoneward: two proxies on node worker-b1: " in result.err
+    first = "cilium 1.18" if namespace == "kube-system" else "kube-proxy 1.37"
+    assert f"assuming {first.split()[0]} (override with --proxy)" in result.err
+    assert (f"{first} on 1" in result.out) == (namespace == "kube-system")

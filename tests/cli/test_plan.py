@@ -277,18 +277,18 @@ def test_a_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: P
     result = zoneward("plan", "-f", old, "shop/cart")
     assert "Proxies: kube-proxy 1.30 on 21, kube-proxy 1.37 on 1" in result.out
     assert "its own zone; 21 nodes ignore it" in result.out
-    assert "taken to be kube-proxy of the kubelet's version" in result.err
+    assert "cannot detect the proxy on 23 of 24 nodes; assuming kube-proxy (override with --proxy)" in result.err
 
 
-def test_without_a_trace_of_the_proxies_the_default_stands_and_a_note_says_so(
+def test_without_a_trace_of_the_proxies_the_newest_kube_proxy_is_assumed_and_a_note_says_so(
     zoneward: Commands, tmp_path: Path
 ) -> None:
     bare = tmp_path / "bare.yaml"
     text = SAMPLE.read_text().replace("kubeletVersion: v1.37.2", "kubeletVersion: ''")
     bare.write_text(text.replace("kind: DaemonSet", "kind: Deployment"))
     result = zoneward("plan", "-f", bare, "shop/cart")
-    assert "nothing says which proxy runs on the nodes: taken to be Zoneward's own (--proxy)" in result.err
-    assert "Proxies: zoneward" in result.out
+    assert "cannot detect the proxy on the nodes; assuming kube-proxy (override with --proxy)" in result.err
+    assert "Proxies: kube-proxy 1.37" in result.out
 
 
 def test_an_unknown_proxy_is_bad_usage(zoneward: Commands) -> None:

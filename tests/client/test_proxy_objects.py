@@ -24,6 +24,6 @@ async def test_a_missing_permission_costs_one_line_and_no_call_outlives_it() -> 
         found = await list_proxy_objects(client)
         calls = [task for task in asyncio.all_tasks() if "_read_config_map" in repr(task)]
         go_on.set()
-    assert found.unread == ("DaemonSets and ConfigMaps of proxies and static Pods cannot be read (no permission)",)
+    assert found.unread == ("DaemonSets and ConfigMaps of proxies and Pods of proxies cannot be read (no permission)",)
     assert len(config_maps) == 2
     assert not calls

@@ -61,12 +61,12 @@ def test_objects_of_every_type_come_back_as_they_are(monkeypatch: pytest.MonkeyP
         {
             "apiVersion": version,
             "kind": kind,
-            "metadata": {"name": name, "namespace": "kube-system"},
+            "metadata": {"name": name, "namespace": namespace},
             "addressType": "IPv4",
             "data": data,
             "spec": spec,
         }
-        for name in ("other", "kube-proxy", "kube-proxy-x7")
+        for name, namespace in (("other", "shop"), ("kube-proxy", "kube-system"))
         for version, kind in (*KINDS, *PROXY_OBJECT_KINDS, *WORKLOAD_KINDS)
     ]
     several = read(items)

@@ -1,15 +1,19 @@
 """Which kind of proxy runs on each node, and what says so.
 
-In this order, the first that is there counts:
+What runs there claims the node: each running Pod of a proxy, and each DaemonSet that selects the node, where its Pods
+are not in the input and it is not known to have none. Claims of kube-system count before all others, then in this
+order:
 
-1. Zoneward's proxy in place of kube-proxy: a DaemonSet that selects the node, without ``--service-proxy-name``.
+1. Zoneward's proxy in place of kube-proxy: without ``--service-proxy-name``.
 2. Cilium. It translates what Pods send to ClusterIPs on every node where it runs, also beside a kube-proxy that it does
    not replace.
 3. kube-router, unless ``--run-service-proxy=false``.
-4. kube-proxy: the Pod on the node, then a DaemonSet that selects it. Its gates are in arguments, which win, and in the
-   ConfigMap. Without a version in the image's tag, that of the kubelet counts.
-5. The version of the kubelet. k3s has kube-proxy built in; otherwise a guess, as proxies may be up to three versions
-   older (Kubernetes' version skew policy).
+4. kube-proxy. Its gates are in arguments, which win, and in the ConfigMap. Without a version in the image's tag, that
+   of the kubelet counts.
+
+Where two programs claim a node, a note says so. Where nothing claims it, kube-proxy of the kubelet's version is
+assumed, or the newest where that is not known. k3s has kube-proxy built in; otherwise a note says that it is a guess:
+proxies may be up to three versions older (Kubernetes' version skew policy).
 
 Taints are not looked at: the DaemonSets of proxies tolerate all.
 """
@@ -23,6 +27,7 @@ from typing import Final
 from zoneward.advice.proxy_kinds import (
     KUBE_PROXY_ON_WINDOWS,
     KUBE_ROUTER,
+    NEWEST_KUBE_PROXY,
     ZONEWARD_PROXY,
     ProxyKind,
     cilium,
@@ -33,16 +38,19 @@ from zoneward.kube.objects import (
     ConfigMap,
     DaemonSet,
     Node,
+    ObjectKey,
     ProxyPod,
     Service,
 )
 from zoneward.kube.proxy_programs import (
     CILIUM_CONFIG,
+    SYSTEM_NAMESPACE,
     Program,
     ProxyProgram,
     find_program,
     gates_of,
     minor_version,
+    owning_daemon_set,
     parse_gates,
     settings_of,
 )
@@ -51,6 +59,11 @@ from zoneward.routing.selection.endpoint_selection import Consumer, proxy_name_o
 from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
 
 _K3S: Final = "+k3s"
+_SERVICE_TOPOLOGY: Final = "enable-service-topology"
+_RUNNING: Final = ("Running", "")
+"""Phases of a Pod that runs; files that people write need not say it."""
+NEWEST: Final = kube_proxy(NEWEST_KUBE_PROXY)
+"""What is assumed where nothing says what runs."""
 _RANKS: Final[Mapping[Program, int]] = {"zoneward": 0, "cilium": 1, "kube-router": 2, "kube-proxy": 3}
 
 
@@ -121,44 +134,56 @@ def detect_node_proxies(
 ) -> NodeProxies:
     """The kind of proxy on each node. ``missing`` says what could not be read, a line for each kind of object.
 
-    Where nothing says anything about a node, it counts as one with Zoneward's own proxy, with a note.
+    Where nothing says what runs on a node it counts as one with kube-proxy, with a note.
     """
     detection = _Detection(tuple(daemon_sets), tuple(pods), tuple(config_maps))
     kind_of: dict[str, ProxyKind] = {}
     evidence: dict[str, str] = {}
-    guessed: list[str] = []
-    unknown: list[str] = []
+    undetected: list[str] = []
+    without_settings: list[str] = []
+    contested: dict[str, list[str]] = {}
     for node in nodes:
         name = node.metadata.name
-        found = detection.from_programs(node)
-        if found is None:
-            found, is_sure = _from_kubelet(node)
-            if found is None:
-                unknown.append(name)
-                found = ZONEWARD_PROXY, "nothing says which proxy runs there"
-            elif not is_sure:
-                guessed.append(name)
-        kind_of[name], evidence[name] = found
-    return NodeProxies(kind_of, evidence, ZONEWARD_PROXY, notes=tuple(_notes(len(kind_of), guessed, unknown, missing)))
+        claims = detection.claims(node)
+        if not claims:
+            kind_of[name], evidence[name], is_sure = _from_kubelet(node)
+            if not is_sure:
+                undetected.append(name)
+            continue
+        first = claims[0]
+        kind_of[name], evidence[name] = first.kind, first.evidence
+        rivals = dict.fromkeys(each.place for each in claims if each.program != first.program)
+        if rivals:
+            contested.setdefault(" and ".join((first.place, *rivals)), []).append(name)
+        if first.program == "cilium" and not detection.knows_settings(first.seen):
+            without_settings.append(name)
+    notes = _notes(len(kind_of), undetected, without_settings, contested, missing)
+    return NodeProxies(kind_of, evidence, NEWEST, notes=tuple(notes))
 
 
-def _notes(number: int, guessed: Sequence[str], unknown: Sequence[str], missing: Sequence[str]) -> Iterator[str]:
-    if guessed or unknown:
-        yield from (f"{line}: --proxy says which proxy runs on the nodes" for line in missing)
-    if guessed:
-        yield f"the proxy of {_some(guessed, number)} is taken to be kube-proxy of the kubelet's version"
-    if unknown:
-        yield f"nothing says which proxy runs on {_some(unknown, number)}: taken to be Zoneward's own (--proxy)"
+def _notes(
+    count: int,
+    undetected: Sequence[str],
+    without_settings: Sequence[str],
+    contested: Mapping[str, Sequence[str]],
+    missing: Sequence[str],
+) -> Iterator[str]:
+    if undetected or without_settings:
+        yield from missing
+    if undetected:
+        yield f"cannot detect the proxy on {_some(undetected, count)}; assuming kube-proxy (override with --proxy)"
+    if without_settings:
+        setting = "enable-service-topology is off"
+        yield f"no settings of Cilium on {_some(without_settings, count)}; assuming {setting} (override with --proxy)"
+    for places, nodes in contested.items():
+        winner = places.partition(" (")[0]
+        yield f"two proxies on {_some(nodes, count)}: {places}; assuming {winner} (override with --proxy)"
 
 
-def _some(nodes: Sequence[str], number: int) -> str:
-    if len(nodes) == number:
+def _some(nodes: Sequence[str], count: int) -> str:
+    if len(nodes) == count:
         return "the nodes"
-    return f"{len(nodes)} of {number} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
-
-
-_Found = tuple[ProxyKind, str]
-"""A kind, and what says so."""
+    return f"{len(nodes)} of {count} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +196,29 @@ class _Seen:
     runs_on: Callable[[Node], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a program that runs on a node means for all Services there."""
+
+    seen: _Seen
+    kind: ProxyKind
+
+    @property
+    def program(self) -> Program:
+        return self.seen.program.program
+
+    @property
+    def place(self) -> str:
+        return f"{self.program} ({self.seen.namespace})"
+
+    @property
+    def evidence(self) -> str:
+        image = self.seen.program.image
+        return f"{self.seen.title}, image {image}" if image else self.seen.title
+
+
 class _Detection:
-    """The programs that are known, in the order in which they count."""
+    """The programs that are known."""
 
     def __init__(
         self, daemon_sets: Sequence[DaemonSet], pods: Sequence[ProxyPod], config_maps: Sequence[ConfigMap]
@@ -185,25 +231,38 @@ class _Detection:
             if each.metadata.name != CILIUM_CONFIG:
                 self._gates |= gates_of(each)
         self._pods: dict[str, list[_Seen]] = {}
+        known: set[ObjectKey] = set()
         for pod in sorted(pods, key=lambda one: one.metadata.name):
             program = find_program(pod.spec.containers)
-            if program is not None and pod.spec.node_name:
-                seen = _Seen(program, f"Pod {pod.metadata.name}", pod.metadata.namespace, lambda _node: True)
+            if program is None:
+                continue
+            namespace = pod.metadata.namespace
+            known.add((namespace, owning_daemon_set(pod)))
+            if pod.spec.node_name and pod.status.phase in _RUNNING:
+                seen = _Seen(program, f"Pod {namespace}/{pod.metadata.name}", namespace, lambda _node: True)
                 self._pods.setdefault(pod.spec.node_name, []).append(seen)
         programs = [(each, find_program(each.spec.template.spec.containers)) for each in daemon_sets]
         self._daemons = sorted(
-            (_of_daemon_set(each, program) for each, program in programs if program is not None),
-            key=lambda seen: (_RANKS[seen.program.program], seen.title),
+            (
+                _of_daemon_set(each, program)
+                for each, program in programs
+                if program is not None
+                and (each.metadata.namespace, each.metadata.name) not in known
+                and not (each.status is not None and each.status.number_ready == 0)
+            ),
+            key=lambda seen: seen.title,
         )
 
-    def from_programs(self, node: Node) -> _Found | None:
+    def claims(self, node: Node) -> list[_Claim]:
+        """The programs on a node that serve all Services; the first one counts."""
         # Pods come first among those of one rank: they are what runs there now, and a sort is stable.
         seen = [*self._pods.get(node.metadata.name, ()), *(each for each in self._daemons if each.runs_on(node))]
-        for each in sorted(seen, key=lambda one: _RANKS[one.program.program]):
-            kind = self._kind(each, node)
-            if kind is not None:
-                return kind, f"{each.title}, image {each.program.image}"
-        return None
+        seen.sort(key=lambda each: (each.namespace != SYSTEM_NAMESPACE, _RANKS[each.program.program]))
+        return [_Claim(each, kind) for each in seen if (kind := self._kind(each, node)) is not None]
+
+    def knows_settings(self, seen: _Seen) -> bool:
+        """Whether the settings of a Cilium are known."""
+        return seen.namespace in self._cilium or _SERVICE_TOPOLOGY in seen.program.flags
 
     def _kind(self, seen: _Seen, node: Node) -> ProxyKind | None:
         """None for a program that serves no Services, or only some."""
@@ -212,19 +271,18 @@ class _Detection:
             case "zoneward":
                 return None if flags.get("service-proxy-name") else ZONEWARD_PROXY
             case "cilium":
-                setting = flags.get("enable-service-topology") or self._cilium.get(seen.namespace, {}).get(
-                    "enable-service-topology"
-                )
+                setting = flags.get(_SERVICE_TOPOLOGY) or self._cilium.get(seen.namespace, {}).get(_SERVICE_TOPOLOGY)
                 return cilium(program.minor, service_topology=setting == "true")
             case "kube-router":
                 return None if flags.get("run-service-proxy") == "false" else KUBE_ROUTER
             case "kube-proxy":
-                minor = program.minor if program.minor is not None else minor_version(_kubelet_version(node))
-                if minor is None or flags.get("service-proxy-name"):
+                if flags.get("service-proxy-name"):
                     return None
                 if (node.metadata.labels or {}).get(names.OS_LABEL) == names.WINDOWS:
                     return KUBE_PROXY_ON_WINDOWS
-                return kube_proxy(minor, self._gates | parse_gates(flags.get("feature-gates", "")))
+                minor = program.minor if program.minor is not None else minor_version(_kubelet_version(node))
+                gates = self._gates | parse_gates(flags.get("feature-gates", ""))
+                return kube_proxy(NEWEST_KUBE_PROXY if minor is None else minor, gates)
 
 
 def _of_daemon_set(each: DaemonSet, program: ProxyProgram) -> _Seen:
@@ -242,17 +300,17 @@ def _kubelet_version(node: Node) -> str:
     return info.kubelet_version if info is not None else ""
 
 
-def _from_kubelet(node: Node) -> tuple[_Found | None, bool]:
-    """The kind that the kubelet's version tells, and whether that is sure."""
+def _from_kubelet(node: Node) -> tuple[ProxyKind, str, bool]:
+    """kube-proxy as the kubelet's version suggests it, what says so, and whether that is sure."""
     version = _kubelet_version(node)
     minor = minor_version(version)
-    if minor is None:
-        return None, False
     if (node.metadata.labels or {}).get(names.OS_LABEL) == names.WINDOWS:
-        return (KUBE_PROXY_ON_WINDOWS, f"kubelet {version} on Windows"), False
+        return KUBE_PROXY_ON_WINDOWS, "assumed on Windows", False
+    if minor is None:
+        return NEWEST, "assumed without a kubelet version", False
     if _K3S in version:
-        return (kube_proxy(minor), f"k3s {version} has kube-proxy built in"), True
-    return (kube_proxy(minor), f"kubelet {version}"), False
+        return kube_proxy(minor), f"k3s {version} has kube-proxy built in", True
+    return kube_proxy(minor), f"assumed by kubelet {version}", False
 
 
 # --- which nodes a DaemonSet selects ----------------------------------------------------------------------------------

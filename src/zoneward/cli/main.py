@@ -102,7 +102,7 @@ def cli() -> None:
     `zoneward demo` shows the controller at work, and `zoneward plan --sample` plans a sample cluster.
 
     `zoneward snapshot -o cluster.json.gz` saves a cluster, and `zoneward plan -f cluster.json.gz` reads it anywhere.
-    -f also reads what `kubectl get services,nodes,pods,endpointslices -A -o json` prints.
+    -f also reads what `kubectl get services,nodes,pods,endpointslices,daemonsets -A -o json` prints.
     """
 
 

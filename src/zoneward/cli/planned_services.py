@@ -1,12 +1,11 @@
 """The selected Services of a snapshot and their plans."""
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zoneward.advice.node_proxies import NodeProxies, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic, traffic_now
-from zoneward.advice.proxy_kinds import PROXY_KINDS
+from zoneward.advice.proxy_kinds import PROXY_KINDS, ProxyKind
 from zoneward.cli.cluster_input import (
     filter_services,
     load_configuration,
@@ -208,9 +207,15 @@ def _select(snapshot: Snapshot, options: Options, known_demand: KnownDemand) -> 
 def proxy_notes(node_proxies: NodeProxies) -> Iterator[Note]:
     """What is not known of the nodes' proxies; with ``-v`` also what is, and from what."""
     yield from map(Note, node_proxies.notes)
-    found = Counter((kind, node_proxies.evidence.get(node, "")) for node, kind in node_proxies.kind_of.items())
-    for (kind, evidence), number in found.most_common():
-        yield Note(f"{counted(number, 'node')} with {kind.title}, which {kind.about}: {evidence}", verbose=True)
+    evidence: dict[ProxyKind, list[str]] = {}
+    for node, kind in node_proxies.kind_of.items():
+        evidence.setdefault(kind, []).append(node_proxies.evidence.get(node, ""))
+    for kind, sources in sorted(evidence.items(), key=lambda item: -len(item[1])):
+        first, *others = dict.fromkeys(sources)
+        more = f" and {len(others)} more" if others else ""
+        yield Note(
+            f"{counted(len(sources), 'node')} with {kind.title}, which {kind.about}: {first}{more}", verbose=True
+        )
 
 
 def _notes(

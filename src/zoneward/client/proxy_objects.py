@@ -9,17 +9,16 @@ import msgspec
 from zoneward.client.all_results import all_results
 from zoneward.client.api_errors import CallFailed, Forbidden, NotFound
 from zoneward.client.list_pager import ListScope, list_all
-from zoneward.client.resources import CONFIG_MAPS, DAEMON_SETS, PROXY_PODS
+from zoneward.client.resources import CONFIG_MAPS, DAEMON_SETS, PROXY_PODS, object_key_of
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.objects import ConfigMap, DaemonSet, ProxyPod
+from zoneward.kube.objects import ConfigMap, DaemonSet, ObjectKey, ProxyPod
 from zoneward.kube.proxy_programs import (
     CILIUM_CONFIG,
     KUBE_PROXY_CONFIGS,
-    STATIC_POD_SELECTORS,
+    POD_LABELS,
     SYSTEM_NAMESPACE,
     find_program,
-    is_proxy_pod,
     reduce_config_map,
     reduce_daemon_set,
     reduce_pod,
@@ -31,7 +30,7 @@ _TIME_LIMIT: Final = 10.0
 
 @dataclass(slots=True)
 class ProxyObjects:
-    """DaemonSets, ConfigMaps and static Pods, with only what is read of them. ``unread``: a line for each reason why
+    """DaemonSets, ConfigMaps and Pods, with only what is read of them. ``unread``: a line for each reason why
     some could not be read.
     """
 
@@ -42,15 +41,19 @@ class ProxyObjects:
 
 
 async def list_proxy_objects(transport: ReadTransport) -> ProxyObjects:
-    """The DaemonSets of proxies, the ConfigMaps of kube-proxy and Cilium, and the static Pods of kube-proxy."""
+    """The DaemonSets of proxies, the ConfigMaps of kube-proxy and Cilium, and the Pods of proxies: those of the
+    DaemonSets, and static ones.
+    """
     found = ProxyObjects()
+    selectors = (f"{key} in ({','.join(values)})" for key, values in POD_LABELS.items())
+    scopes = [ListScope(namespace=SYSTEM_NAMESPACE, label_selector=each) for each in selectors]
     lost: dict[str, list[str]] = {}
     for what, reading in (
         ("DaemonSets", _read_daemon_sets),
         ("ConfigMaps of proxies", _read_config_maps),
-        ("static Pods", _read_pods),
+        ("Pods of proxies", _read_pods),
     ):
-        why = await _refusal(reading(transport, found))
+        why = await _refusal(reading(transport, found, scopes))
         if why is not None:
             lost.setdefault(why, []).append(what)
     found.unread = tuple(f"{' and '.join(kinds)} cannot be read ({why})" for why, kinds in lost.items())
@@ -71,13 +74,25 @@ async def _refusal(reading: Coroutine[Any, Any, None]) -> str | None:
     return None
 
 
-async def _read_daemon_sets(transport: ReadTransport, found: ProxyObjects) -> None:
+async def _read_daemon_sets(transport: ReadTransport, found: ProxyObjects, scopes: list[ListScope]) -> None:
+    """Adds to ``scopes`` the Pods of DaemonSets with other labels than the usual ones."""
+    daemon_sets: list[DaemonSet] = []
     # What cannot be decoded says nothing.
-    every = await list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None)
-    found.daemon_sets = tuple(each for one in every if (each := reduce_daemon_set(one)) is not None)
+    for each in await list_all(transport, DAEMON_SETS, on_unreadable=lambda _unreadable: None):
+        reduced = reduce_daemon_set(each)
+        if reduced is None:
+            continue
+        daemon_sets.append(reduced)
+        namespace = each.metadata.namespace
+        labels = (each.spec.selector.match_labels if each.spec.selector is not None else None) or {}
+        is_usual = any(labels.get(key) in values for key, values in POD_LABELS.items())
+        if labels and not (is_usual and namespace == SYSTEM_NAMESPACE):
+            selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+            scopes.append(ListScope(namespace=namespace, label_selector=selector))
+    found.daemon_sets = tuple(daemon_sets)
 
 
-async def _read_config_maps(transport: ReadTransport, found: ProxyObjects) -> None:
+async def _read_config_maps(transport: ReadTransport, found: ProxyObjects, _scopes: list[ListScope]) -> None:
     programs = [
         (each.metadata.namespace, find_program(each.spec.template.spec.containers)) for each in found.daemon_sets
     ]
@@ -96,11 +111,11 @@ async def _read_config_map(transport: ReadTransport, namespace: str, name: str) 
         return None
 
 
-async def _read_pods(transport: ReadTransport, found: ProxyObjects) -> None:
-    pods: dict[str, ProxyPod] = {}
-    for selector in STATIC_POD_SELECTORS:
-        scope = ListScope(namespace=SYSTEM_NAMESPACE, label_selector=selector)
+async def _read_pods(transport: ReadTransport, found: ProxyObjects, scopes: list[ListScope]) -> None:
+    pods: dict[ObjectKey, ProxyPod] = {}
+    for scope in scopes:
         for pod in await list_all(transport, PROXY_PODS, scope, on_unreadable=lambda _unreadable: None):
-            if is_proxy_pod(pod.metadata.namespace, pod.metadata.name):
-                pods[pod.metadata.name] = reduce_pod(pod)
+            reduced = reduce_pod(pod)
+            if reduced is not None:
+                pods[object_key_of(pod)] = reduced
     found.pods = tuple(pods.values())

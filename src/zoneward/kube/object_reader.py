@@ -29,7 +29,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.kube.proxy_programs import (
     is_proxy_config_map,
-    is_proxy_pod,
+    may_run_proxy,
     reduce_config_map,
     reduce_daemon_set,
     reduce_pod,
@@ -226,17 +226,17 @@ def _checked(value: object, obj: Object) -> Object:
     except FieldMismatch as misfit:
         misfit.subject = object_title(obj)
         raise
-    if isinstance(obj, Pod) and is_proxy_pod(obj.metadata.namespace, obj.metadata.name):
-        return _proxy_pod(value, obj)
+    if isinstance(obj, Pod) and may_run_proxy(obj):
+        return _proxy_pod(value) or obj
     return obj
 
 
-def _proxy_pod(value: object, pod: Pod) -> Pod:
-    """The same with its programs, where these can be read."""
+def _proxy_pod(value: object) -> ProxyPod | None:
+    """The Pod with its programs, where these can be read and one of them is a proxy."""
     try:
         return reduce_pod(_decode_leniently(value, ProxyPod))
     except msgspec.ValidationError:
-        return pod
+        return None
 
 
 def _proxy_object(value: object, kind: type[ProxyObject]) -> ProxyObject | None:

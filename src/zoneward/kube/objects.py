@@ -262,6 +262,7 @@ class ProgramContainer(Container, frozen=True, gc=False):
 
 class ProxyPodSpec(PodSpec, frozen=True, gc=False):
     containers: tuple[ProgramContainer, ...] | None = None
+    host_network: bool | None = None
 
 
 class ProxyPod(Pod, frozen=True, gc=False):
@@ -297,14 +298,24 @@ class DaemonPodSpec(_Object, frozen=True, gc=False):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     containers: tuple[ProgramContainer, ...] | None = None
+    host_network: bool | None = None
 
 
 class DaemonPodTemplate(_Object, frozen=True, gc=False):
     spec: DaemonPodSpec = DaemonPodSpec()
 
 
+class MatchLabels(_Object, frozen=True, gc=False):
+    match_labels: dict[str, str] | None = None
+
+
 class DaemonSetSpec(_Object, frozen=True, gc=False):
     template: DaemonPodTemplate = DaemonPodTemplate()
+    selector: MatchLabels | None = None
+
+
+class DaemonSetStatus(_Object, frozen=True, gc=False):
+    number_ready: Int32 | None = None
 
 
 class PlainMeta(_Object, frozen=True, gc=False):
@@ -315,6 +326,7 @@ class PlainMeta(_Object, frozen=True, gc=False):
 class DaemonSet(_Object, frozen=True, gc=False):
     metadata: PlainMeta = PlainMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus | None = None
 
 
 class ConfigMap(_Object, frozen=True, gc=False):

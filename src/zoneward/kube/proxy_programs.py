@@ -1,11 +1,15 @@
 """The programs that serve Services on nodes, as the DaemonSets and Pods that run them and their ConfigMaps show them.
 
+A proxy is recognized by the name of its container, its image or its command; without any of these, a Pod in kube-system
+by the DaemonSet that owns it. Outside kube-system it must use the network of its node, as every proxy does: a tenant
+may give any name to a container, but that network is for those who are trusted with the nodes.
+
 Of each object there is only what says which proxy it is: image, a few flags, a few settings. Addresses, mounts, the
 kubeconfig in kube-proxy's ConfigMap and all other settings are left out before anybody else sees them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,6 +25,7 @@ from zoneward.kube.objects import (
     DaemonSet,
     DaemonSetSpec,
     PlainMeta,
+    Pod,
     ProgramContainer,
     ProxyPod,
 )
@@ -32,9 +37,12 @@ CILIUM_CONFIG: Final = "cilium-config"
 KUBE_PROXY_CONFIGS: Final = ("kube-proxy", "kube-proxy-config")
 """kubeadm and most others have the first; Amazon EKS has its configuration in the second."""
 CONFIG_MAPS: Final = (*KUBE_PROXY_CONFIGS, CILIUM_CONFIG)
-POD_PREFIX: Final = "kube-proxy"
-STATIC_POD_SELECTORS: Final = ("component=kube-proxy", "k8s-app=kube-proxy,tier")
-"""The labels of static Pods of kube-proxy: GKE and RKE2 have the first, kops has the second."""
+POD_LABELS: Final[Mapping[str, Sequence[str]]] = {
+    "component": ("kube-proxy",),
+    "k8s-app": ("cilium", "kube-proxy", "kube-router"),
+}
+"""Labels of proxies' Pods in kube-system: those of AKS and static Pods of GKE and RKE2 have the first; those of other
+DaemonSets, GKE Dataplane V2's too, and static Pods of kops the second."""
 
 FEATURE_GATES: Final = ("TopologyAwareHints", "ServiceTrafficDistribution", "PreferSameTrafficDistribution")
 """The gates of kube-proxy on which it depends what hints it honors."""
@@ -45,6 +53,20 @@ _FLAGS: Final = ("feature-gates", "run-service-proxy", "service-proxy-name", *CI
 _VALUE: Final = re.compile(r"[A-Za-z0-9._,=-]{0,400}", re.ASCII)
 _KUBE_PROXY_IMAGE: Final = re.compile(r"kube-proxy(?:-(?:amd64|arm64|arm|ppc64le|s390x|windows))?")
 _VERSION: Final = re.compile(r"v?1\.([0-9]{1,3})(?![0-9])")
+_CONTAINERS: Final[Mapping[str, Program]] = {
+    "cilium-agent": "cilium",
+    "kube-router": "kube-router",
+    "kube-proxy": "kube-proxy",
+}
+_DAEMON_SETS: Final[Mapping[str, Program]] = {
+    "anetd": "cilium",
+    "cilium": "cilium",
+    "kube-router": "kube-router",
+    "kube-proxy": "kube-proxy",
+}
+"""Names of DaemonSets in kube-system; ``anetd`` is Cilium in GKE Dataplane V2."""
+_OWNERS: Final = ("DaemonSet", "Node")
+"""What a proxy's Pod belongs to; static Pods belong to their Node."""
 _LONGEST_CONFIGURATION: Final = 1 << 16
 _SETTINGS_KEY: Final = "settings.json"
 
@@ -93,7 +115,7 @@ def _words(container: ProgramContainer) -> Iterator[str]:
 def _program(container: ProgramContainer, words: list[str]) -> Program | None:
     image = split_image(container.image)[0]
     programs = [word.rpartition("/")[2] for word in words]
-    if "cilium-agent" in (container.name, *programs[:1]):
+    if "cilium-agent" in programs[:1]:
         return "cilium"
     if image == "kube-router" or "kube-router" in programs[:1]:
         return "kube-router"
@@ -102,7 +124,7 @@ def _program(container: ProgramContainer, words: list[str]) -> Program | None:
     is_hyperkube = image == "hyperkube" or "hyperkube" in programs[:1]
     if _KUBE_PROXY_IMAGE.fullmatch(image) or "kube-proxy" in programs or (is_hyperkube and "proxy" in programs[:2]):
         return "kube-proxy"
-    return None
+    return _CONTAINERS.get(container.name)
 
 
 def _read_flags(words: list[str]) -> dict[str, str]:
@@ -129,9 +151,9 @@ def parse_gates(text: str) -> dict[str, bool]:
 # --- only what is read ------------------------------------------------------------------------------------------------
 
 
-def is_proxy_pod(namespace: str, name: str) -> bool:
-    """Whether a Pod may be that of a node's kube-proxy, static ones included."""
-    return namespace == SYSTEM_NAMESPACE and name.startswith(POD_PREFIX)
+def may_run_proxy(pod: Pod) -> bool:
+    """Whether a Pod is of a kind that proxies run in, by its owner: what is not one needs no look at its programs."""
+    return all(owner.kind in _OWNERS for owner in pod.metadata.owner_references or ())
 
 
 def is_proxy_config_map(namespace: str, name: str) -> bool:
@@ -139,28 +161,52 @@ def is_proxy_config_map(namespace: str, name: str) -> bool:
     return name == CILIUM_CONFIG or (namespace == SYSTEM_NAMESPACE and name in KUBE_PROXY_CONFIGS)
 
 
-def reduce_pod(pod: ProxyPod) -> ProxyPod:
-    """The Pod with only what is read of its programs."""
-    containers = tuple(map(_reduced, pod.spec.containers or ())) if pod.spec.containers is not None else None
-    return replace(pod, spec=replace(pod.spec, containers=containers))
+def reduce_pod(pod: ProxyPod) -> ProxyPod | None:
+    """The Pod of a proxy with only what is read of its programs; None for any other one."""
+    containers = pod.spec.containers or ()
+    if not _may_be_proxy(pod.metadata.namespace, pod.spec.host_network):
+        return None
+    if find_program(containers) is not None:
+        return replace(pod, spec=replace(pod.spec, containers=tuple(map(_reduced, containers))))
+    program = _owner_program(pod)
+    if program is None:
+        return None
+    # What the owner's name says is kept as a command, so that it is read in one way.
+    return replace(pod, spec=replace(pod.spec, containers=(ProgramContainer(command=command_of(program)), *containers)))
+
+
+def _may_be_proxy(namespace: str, host_network: bool | None) -> bool:
+    return namespace == SYSTEM_NAMESPACE or host_network is True
+
+
+def _owner_program(pod: ProxyPod) -> Program | None:
+    """The proxy of a Pod whose containers are not known, by the DaemonSet in kube-system that owns it."""
+    if pod.metadata.namespace != SYSTEM_NAMESPACE or any(each.name or each.image for each in pod.spec.containers or ()):
+        return None
+    return _DAEMON_SETS.get(owning_daemon_set(pod))
+
+
+def owning_daemon_set(pod: Pod) -> str:
+    """The name of the DaemonSet that owns a Pod, or an empty one."""
+    return next((owner.name for owner in pod.metadata.owner_references or () if owner.kind == "DaemonSet"), "")
 
 
 def reduce_daemon_set(each: DaemonSet) -> DaemonSet | None:
-    """The DaemonSet of a proxy with only what is read of it; None for any other one.
-
-    kube-proxy and kube-router are looked for in kube-system, Cilium and Zoneward's proxy in all namespaces.
-    """
+    """The DaemonSet of a proxy with only what is read of it; None for any other one."""
     spec = each.spec.template.spec
-    found = next((one for one in spec.containers or () if find_program((one,)) is not None), None)
-    program = find_program((found,)) if found is not None else None
-    if found is None or program is None:
+    container = next((one for one in spec.containers or () if find_program((one,)) is not None), None)
+    if container is None or not _may_be_proxy(each.metadata.namespace, spec.host_network):
         return None
-    if program.program in ("kube-proxy", "kube-router") and each.metadata.namespace != SYSTEM_NAMESPACE:
-        return None
-    pods = DaemonPodSpec(node_selector=spec.node_selector, affinity=spec.affinity, containers=(_reduced(found),))
+    pods = DaemonPodSpec(
+        node_selector=spec.node_selector,
+        affinity=spec.affinity,
+        containers=(_reduced(container),),
+        host_network=spec.host_network,
+    )
     return DaemonSet(
         metadata=PlainMeta(name=each.metadata.name, namespace=each.metadata.namespace),
         spec=DaemonSetSpec(template=DaemonPodTemplate(spec=pods)),
+        status=each.status,
     )
 
 

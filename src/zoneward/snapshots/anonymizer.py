@@ -44,6 +44,7 @@ from zoneward.kube.objects import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     NodeStatus,
+    ObjectKey,
     ObjectMeta,
     ObjectReference,
     OwnerReference,
@@ -63,11 +64,11 @@ from zoneward.kube.objects import (
 )
 from zoneward.kube.proxy_programs import (
     CONFIG_MAPS,
-    POD_PREFIX,
     SWITCHES,
     SYSTEM_NAMESPACE,
     command_of,
     find_program,
+    owning_daemon_set,
     parse_gates,
     reduce_config_map,
 )
@@ -102,18 +103,28 @@ def anonymized(snapshot: Snapshot, *, words: Collection[str] = ()) -> Snapshot:
 
 def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Snapshot:
     anonymizer = _Anonymizer(known, words)
+    daemon_sets = {
+        (each.metadata.namespace, each.metadata.name): _daemon_set_name(number, each)
+        for number, each in enumerate(snapshot.daemon_sets)
+    }
+    proxy_pods = (anonymizer.proxy_pod(pod, daemon_sets) for pod in snapshot.proxy_pods)
     return Snapshot(
         services=tuple(map(anonymizer.service, snapshot.services)),
         nodes=tuple(map(anonymizer.node, snapshot.nodes)),
-        pods=(*map(anonymizer.pod, snapshot.pods), *map(anonymizer.proxy_pod, snapshot.proxy_pods)),
+        pods=(*map(anonymizer.pod, snapshot.pods), *proxy_pods),
         slices=tuple(map(anonymizer.endpoint_slice, snapshot.slices)),
         workload_objects=WorkloadAnonymizer(known.name, anonymizer, snapshot.workload_objects).objects(),
-        daemon_sets=tuple(anonymizer.daemon_set(*each) for each in enumerate(snapshot.daemon_sets)),
+        daemon_sets=tuple(map(anonymizer.daemon_set, daemon_sets.values(), snapshot.daemon_sets)),
         config_maps=tuple(anonymizer.config_map(each) for each in snapshot.config_maps),
         lists_pods=snapshot.lists_pods,
         unread_workloads=snapshot.unread_workloads,
         lists_workloads=snapshot.lists_workloads,
     )
+
+
+def _daemon_set_name(number: int, each: DaemonSet) -> str:
+    program = find_program(each.spec.template.spec.containers)
+    return f"{program.program if program else 'other'}-{number}"
 
 
 class _Anonymizer:
@@ -401,37 +412,50 @@ class _Anonymizer:
 
     # --- the proxies of nodes -----------------------------------------------------------------------------------------
 
-    def proxy_pod(self, pod: ProxyPod) -> ProxyPod:
-        """What says which proxy runs on its node, as a Pod of its own that no Service selects."""
+    def proxy_pod(self, pod: ProxyPod, daemon_sets: Mapping[ObjectKey, str]) -> ProxyPod:
+        """What says which proxy runs on its node, as a Pod of its own that no Service selects. ``daemon_sets`` has the
+        names of those that are left.
+        """
+        owner = daemon_sets.get((pod.metadata.namespace, owning_daemon_set(pod)))
         return ProxyPod(
             metadata=PodMeta(
-                name=f"{POD_PREFIX}-{self._name('node', pod.spec.node_name)}-{self._name('pod', pod.metadata.name)}",
-                namespace=SYSTEM_NAMESPACE,
+                name=f"proxy-{self._name('node', pod.spec.node_name)}-{self._name('pod', pod.metadata.name)}",
+                namespace=self._proxy_namespace(pod.metadata.namespace),
+                owner_references=(OwnerReference(api_version="apps/v1", kind="DaemonSet", name=owner),)
+                if owner is not None
+                else None,
             ),
             spec=ProxyPodSpec(
-                node_name=self._name("node", pod.spec.node_name), containers=self._programs(pod.spec.containers)
+                node_name=self._name("node", pod.spec.node_name),
+                containers=self._programs(pod.spec.containers),
+                host_network=pod.spec.host_network,
             ),
-            status=PodStatus(phase="Running"),
+            status=PodStatus(phase=self._choice(pod.status.phase, public_values.PHASES)),
         )
 
-    def daemon_set(self, number: int, each: DaemonSet) -> DaemonSet:
+    def _proxy_namespace(self, namespace: str) -> str:
+        """Proxies in kube-system count before those of other namespaces."""
+        return SYSTEM_NAMESPACE if namespace == SYSTEM_NAMESPACE else self._name("namespace", namespace)
+
+    def daemon_set(self, name: str, each: DaemonSet) -> DaemonSet:
         spec = each.spec.template.spec
         affinity = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-        program = find_program(spec.containers)
         pods = DaemonPodSpec(
             node_selector=self.labels(spec.node_selector),
             affinity=Affinity(node_affinity=NodeAffinity(required=self.node_selector(affinity))) if affinity else None,
             containers=self._programs(spec.containers),
+            host_network=spec.host_network,
         )
         return DaemonSet(
-            metadata=PlainMeta(name=f"{program.program if program else 'other'}-{number}", namespace=SYSTEM_NAMESPACE),
+            metadata=PlainMeta(name=name, namespace=self._proxy_namespace(each.metadata.namespace)),
             spec=DaemonSetSpec(template=DaemonPodTemplate(spec=pods)),
+            status=each.status,
         )
 
     def config_map(self, each: ConfigMap) -> ConfigMap:
         """Its name says what it is, and the settings that are read are everybody's."""
         known = (each.metadata.name,) if each.metadata.name in CONFIG_MAPS else ("other",)
-        meta = PlainMeta(name=known[0], namespace=SYSTEM_NAMESPACE)
+        meta = PlainMeta(name=known[0], namespace=self._proxy_namespace(each.metadata.namespace))
         found = ConfigMap(metadata=meta, data=each.data)
         return reduce_config_map(found) or ConfigMap(metadata=meta)
 
