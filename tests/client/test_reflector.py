@@ -1,13 +1,15 @@
 """What a reflector makes of a server's answers: what it believes, how long it waits, what it gives up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from time import monotonic
+from typing import Any
 
 import pytest
 from tests.client.recording import Recording
+from tests.controller.model.network import in_no_time, seconds
 
 from zoneward.client import api_errors as errors
 from zoneward.client.backoff import Backoff
@@ -17,7 +19,8 @@ from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSett
 from zoneward.client.resources import PODS, LivePod
 from zoneward.client.transport_interface import ServerFeatures
 
-Answer = bytes | Sequence[bytes | Exception] | Exception
+Answer = bytes | Sequence[bytes | float | Exception] | Exception
+"""A float: so many seconds pass before the next line."""
 HANG = b""
 """A line for which one waits in vain."""
 
@@ -28,6 +31,7 @@ class Scripted:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.asked: list[Mapping[str, str]] = []
+        self.asked_at: list[float] = []
         self.paths = set[str]()
         self.patience: list[float] = []
         """How many seconds longer than a watch lasts nothing may come."""
@@ -36,8 +40,9 @@ class Scripted:
         """From which each list and each watch was asked for."""
         return [query.get("resourceVersion") for query in self.asked]
 
-    def _next(self, path: str, query: Mapping[str, str]) -> bytes | Sequence[bytes | Exception]:
+    def _next(self, path: str, query: Mapping[str, str]) -> bytes | Sequence[bytes | float | Exception]:
         self.asked.append(query)
+        self.asked_at.append(seconds())
         self.paths.add(path)
         if not self.answers:
             raise asyncio.CancelledError
@@ -62,8 +67,12 @@ class Scripted:
                 if isinstance(line, Exception):
                     raise line
                 if line == HANG:
-                    await asyncio.Event().wait()
-                yield line
+                    await asyncio.sleep(idle)
+                    raise errors.SilentConnection(f"nothing came for {idle} s")
+                if isinstance(line, float):
+                    await asyncio.sleep(line)
+                else:
+                    yield line
 
         yield each()
 
@@ -98,6 +107,7 @@ class Play(Scripted):
         clock: Callable[[], float] = monotonic,
         settings: ReflectorSettings | None = None,
         options: ListScope = EVERYTHING,
+        run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
     ) -> None:
         super().__init__(*answers)
         self.store, self.features = ObjectStore[LivePod](), ServerFeatures(streams_lists=streams_lists)
@@ -120,7 +130,7 @@ class Play(Scripted):
         )
         # A script ends where nothing is left to answer.
         with suppress(asyncio.CancelledError):
-            asyncio.run(reflector.run())
+            run(reflector.run())
 
 
 EXPIRED = errors.Gone(410, "Expired", "too old")
@@ -186,6 +196,55 @@ def test_pauses_grow_and_are_as_long_as_the_server_asks() -> None:
     first, second, third, last, *_ = Play(a_list("1"), *[refused] * 3, busy, settings=settings).pauses
     assert 0.25 <= first <= 0.5 <= second <= 1.0 <= third <= 2.0
     assert last == 7.0
+
+
+def test_no_answer_stops_a_watch_for_longer_than_a_minute() -> None:
+    busy = errors.TooManyRequests(429, "", "", retry_after=3600.0)
+    assert Play(a_list("1"), busy, []).pauses[0] == errors.MAX_RETRY_AFTER
+
+
+BOOKMARK = a_bookmark("110")
+
+
+@BOTH_LISTS
+def test_watch_is_broken_after_90_s_of_silence_once_a_bookmark_has_come(streams_lists: bool) -> None:
+    play = Play(
+        *([a_streamed_list("100")] if streams_lists else [a_list("100")]),
+        [55.0, BOOKMARK, 70.0, an_event("ADDED", "a", "111"), HANG],
+        [an_event("ADDED", "b", "112")],
+        streams_lists=streams_lists,
+        run=in_no_time,
+    )
+    assert [type(trouble) for trouble in play.troubles] == [errors.SilentConnection]
+    assert play.asked_at[2] == pytest.approx(55.0 + 70.0 + 90.0)
+    assert play.versions()[2] == "111"
+    assert play.told == [("added", "a", "111"), ("added", "b", "112")]
+
+
+def test_next_watch_is_broken_after_90_s_without_a_first_line() -> None:
+    play = Play(a_list("100"), [BOOKMARK], [HANG], [], run=in_no_time)
+    assert play.asked_at == [0.0, 0.0, 0.0, 90.0, 90.0]
+    assert len(play.troubles) == 1
+
+
+def test_watch_without_bookmarks_may_be_silent_for_longer_than_it_lasts() -> None:
+    play = Play(a_list("100"), [an_event("ADDED", "a", "101"), HANG], [], run=in_no_time)
+    assert play.asked_at[2] >= 240.0 + 30.0
+
+
+def test_server_that_sent_one_bookmark_only_is_not_asked_every_90_s() -> None:
+    play = Play(a_list("100"), [BOOKMARK, HANG], [HANG], [], run=in_no_time)
+    assert play.asked_at[2] == 90.0
+    assert play.asked_at[3] >= 90.0 + 240.0 + 30.0
+
+
+def test_many_lines_a_second_postpone_the_timeout_once_a_second() -> None:
+    lines: list[bytes | float] = [BOOKMARK]
+    for version in range(111, 411):
+        lines += [0.5, an_event("MODIFIED", "a", str(version))]
+    play = Play(a_list("100"), [*lines, HANG], [], run=in_no_time)
+    assert 150.0 + 89.0 <= play.asked_at[2] <= 150.0 + 90.0
+    assert play.versions()[2] == "410"
 
 
 @pytest.mark.parametrize(("lasts", "pauses"), [(0.0, 3), (60.0, 0)])

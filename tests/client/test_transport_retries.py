@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import web
-from tests.client.calling import PODS, Time, good, in_turn, said, status, transport
+from tests.client.calling import NOON, PODS, Time, good, in_turn, said, status, transport
 from tests.client.serving import HOST, access_to, json_status, refused_port, served, speaking
 
 from zoneward.client import api_errors as errors
@@ -62,6 +62,27 @@ async def test_a_read_is_tried_again_with_growing_pauses_or_when_the_server_asks
     answers: tuple[Callable[[], web.Response], ...], outcome: tuple[object, int, list[float]]
 ) -> None:
     assert await run_in_turn(get, *answers) == outcome
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (status(429, Retry_After="60"), 60.0),
+        (status(429, Retry_After="3600"), 60.0),
+        (status(503, Retry_After="9" * 400), 60.0),
+        (status(503, Retry_After="Fri, 01 Jan 2027 12:00:00 GMT"), 60.0),
+        (status(503, Retry_After="Thu, 01 Jan 2026 12:00:20 +99999999999999999999"), None),
+        (lambda: json_status(429, "", "", details={"retryAfterSeconds": 1e300}), 60.0),
+    ],
+)
+async def test_no_answer_asks_for_more_than_a_minute_of_patience(
+    answer: Callable[[], web.Response], seconds: float | None
+) -> None:
+    async with served(in_turn(answer)) as server, transport(access_to(server.url), now=lambda: NOON) as client:
+        for call in (get, post):
+            error = await said(call(client))
+            assert isinstance(error, errors.ApiError)
+            assert error.retry_after == seconds
 
 
 async def test_a_write_is_sent_again_when_it_was_refused_for_load_and_else_only_if_it_is_idempotent() -> None:

@@ -71,6 +71,16 @@ async def test_a_server_that_never_answers_is_silent() -> None:
                 pytest.fail("it never answered")
 
 
+async def test_a_server_that_does_not_begin_to_answer_a_watch_gets_no_longer_than_any_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zoneward.client.transport.TIME_LIMIT", 0.1)
+    async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
+        with pytest.raises(SilentConnection, match=r"no answer within 0\.1 s"):
+            async with client.stream(PODS, {}, idle=360.0):
+                pytest.fail("it never answered")
+
+
 @in_virtual_time
 async def test_a_stream_is_alive_while_bytes_come_and_silent_when_none_came_for_its_limit() -> None:
     loop, start = asyncio.get_running_loop(), seconds()

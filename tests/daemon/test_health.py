@@ -2,13 +2,31 @@
 
 import asyncio
 
-from zoneward.daemon.health import Heartbeat, cache_is_synced, failed_checks, task_is_running
+from tests.client.test_reflector import Scripted
+
+from zoneward.client.api_errors import TooManyRequests
+from zoneward.client.resources import PODS
+from zoneward.client.watch_health import WatchHealth
+from zoneward.daemon.health import Heartbeat, cache_is_synced, failed_checks, task_is_running, watches_are_open
 
 
 def test_only_what_fails_is_told() -> None:
     checks = {"cache": cache_is_synced(lambda: False), "loop": lambda: None}
     assert failed_checks(checks) == {"cache": "the cluster has not been listed yet"}
     assert failed_checks({"cache": cache_is_synced(lambda: True)}) == {}
+
+
+async def test_program_is_not_ready_once_a_watch_is_missing_for_30_s() -> None:
+    now = 100.0
+    health = WatchHealth(Scripted([]), clock=lambda: now)
+    check = watches_are_open(health)
+    health.trouble(PODS, TooManyRequests(429, "", "", retry_after=3600.0))
+    now = 129.0
+    assert check() is None
+    now = 131.0
+    assert check() == "no changes have been received for 31 s"
+    async with health.stream("/api/v1/pods", {"timeoutSeconds": "1"}, idle=1.0):
+        assert check() is None
 
 
 async def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well() -> None:

@@ -12,6 +12,8 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
 _LONGEST_MESSAGE: Final = 500
+MAX_RETRY_AFTER: Final = 60.0
+"""Seconds: no answer may stop a watch, a queue or a Lease for longer, whatever its ``Retry-After`` says."""
 _TERMINATING: Final = "NamespaceTerminating"
 """The reason of a cause: ``k8s.io/api/core/v1.NamespaceTerminatingCause``."""
 
@@ -71,9 +73,9 @@ class ApiError(CallFailed):
     """An answer that is not a success. ``words`` are the server's message, empty where it gave none.
 
     ``reason`` is the API's name for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty),
-    ``retry_after`` how many seconds the server asks us to wait, ``details`` the Status object's details. ``method``
-    and ``path`` are those of the request (without the prefix of the server's address); empty for an error that came in
-    a watch.
+    ``retry_after`` how many seconds the server asks us to wait (at most `MAX_RETRY_AFTER`), ``details`` the Status
+    object's details. ``method`` and ``path`` are those of the request (without the prefix of the server's address);
+    empty for an error that came in a watch.
     """
 
     def __init__(
@@ -90,7 +92,8 @@ class ApiError(CallFailed):
     ) -> None:
         super().__init__(message or f"the server answered {status}")
         self.words = message
-        self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.status, self.reason = status, reason
+        self.retry_after = None if retry_after is None else min(retry_after, MAX_RETRY_AFTER)
         self.details: Mapping[str, Any] = details or {}
         self.method, self.path, self.query = method, path, query or {}
 

@@ -7,8 +7,9 @@ What can happen, and what the reflector does:
 - The server no longer remembers (410 Gone, as an answer or as an event): it lists again, at once (`run`,
   `_handle_error`). The store sees what differs as additions, changes and deletions.
 - The other end is gone without closing the connection: the system notices within half a minute
-  (`zoneward.client.dialer`). Where a proxy keeps the connection open: nothing comes for longer than the server would
-  let a watch last.
+  (`zoneward.client.dialer`). If the server is frozen, or a proxy keeps the connection open, the reflector watches again
+  after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark a minute. A server that
+  sends no bookmarks may be silent for longer than it lets a watch last.
 - An event comes late or twice: its version is not newer than what was seen, and it is dropped.
 - A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
   restored from a backup, and the list is believed.
@@ -30,6 +31,7 @@ from zoneward.client.api_errors import (
     CallFailed,
     Gone,
     ListTooLarge,
+    SilentConnection,
     TimedOut,
     TooManyRequests,
     UnexpectedResponse,
@@ -49,6 +51,8 @@ _MAX_SUSPICIONS: Final = 5
 """Suspicious failures in a row after which the reflector lists again."""
 _MAX_STALE_LISTS: Final = 3
 _MAX_BROKEN_LISTS: Final = 3
+_EXTEND_PERIOD: Final = 1.0
+"""Seconds between two postponements of a timeout: one for each line would cost more than decoding some lines."""
 
 
 class ReflectorStore(Protocol[WatchedT_contra]):
@@ -71,6 +75,8 @@ class ReflectorSettings:
     """A watch is asked to last this long, and up to half as long again."""
     silence: float = 30.0
     """How much longer than that nothing may come."""
+    bookmark_silence: float = 90.0
+    """For how long nothing may come once a watch has sent a bookmark."""
     listing: float = 120.0
     """In which a watch that begins with all objects must have sent them."""
     backoff: Backoff = BACKOFF
@@ -123,6 +129,8 @@ class Reflector(Generic[WatchedT]):
         self._listed_keys: set[ObjectKey] | None = None
         """The objects of the streaming list so far; None while no list is coming."""
         self._has_watched = self._is_open = self._has_progressed = False
+        self._sends_bookmarks = False
+        """Whether a bookmark has come since a watch was last silent for too long."""
         self._failures = self._suspicions = self._stale_lists = self._broken_lists = 0
 
     async def run(self) -> NoReturn:
@@ -252,9 +260,11 @@ class Reflector(Generic[WatchedT]):
 
     async def _stream(self, query: dict[str, str], *, idle: float, limit: float | None) -> None:
         """Read the lines of a watch. ``limit``: seconds in which a streaming list must be complete."""
+        loop, silence = asyncio.get_running_loop(), self._settings.bookmark_silence
+        extended = -_EXTEND_PERIOD
         try:
             async with (
-                asyncio.timeout(limit) as timeout,
+                asyncio.timeout(limit or (silence if self._sends_bookmarks else None)) as timeout,
                 self._transport.stream(self._path, query, idle=idle) as lines,
             ):
                 self._has_watched = self._is_open = True
@@ -265,12 +275,18 @@ class Reflector(Generic[WatchedT]):
                         what = self._resource.plural
                         raise ListTooLarge(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
                     self._handle_line(line)
-                    if limit is not None and self._listed_keys is None:
-                        timeout.reschedule(None)
-                        limit = None
+                    if self._listed_keys is not None:
+                        continue
+                    limit = None
+                    if self._sends_bookmarks and (now := loop.time()) - extended >= _EXTEND_PERIOD:
+                        timeout.reschedule(now + silence)
+                        extended = now
         except TimeoutError:
-            if limit is None:
+            if not timeout.expired():
                 raise
+            if limit is None:
+                self._sends_bookmarks = False
+                raise SilentConnection(f"nothing came for {silence:g} s, not even a bookmark") from None
             # A server that ignores sendInitialEvents would never complete the list.
             self._features.streams_lists = False
             raise TimedOut(f"expected all {self._resource.plural} within {limit:g} s, got a part of them") from None
@@ -279,6 +295,7 @@ class Reflector(Generic[WatchedT]):
         """Raises CallFailed for a line that is not an event, or is an ERROR event."""
         event = decode_watch_event(line, self._resource)
         if isinstance(event, Bookmark):
+            self._sends_bookmarks = True
             if self._listed_keys is None:
                 if self._accept(event.version):
                     self._report_version()

@@ -228,7 +228,8 @@ class Transport:
         """The lines of a watch, without their ends; empty ones are left out.
 
         Ends with the answer. Raises, while opening, ApiError for a status other than 200; while opening and reading,
-        SilentConnection when no byte comes for ``idle`` seconds, and Unreachable when the connection breaks off.
+        SilentConnection when no byte comes for ``idle`` seconds (while opening: `TIME_LIMIT`, if that is shorter), and
+        Unreachable when the connection breaks off.
         Only a 401 is retried.
         """
         return self._stream(_Call(method="GET", path=path, query=query, is_compressed=False), idle)
@@ -289,11 +290,12 @@ class Transport:
                 return await read_body(response, limit=MAX_ANSWER if is_whole else MAX_PAGE)
 
     async def _open_stream(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:
+        limit = min(idle, TIME_LIMIT)
         try:
-            async with asyncio.timeout(idle):
+            async with asyncio.timeout(limit):
                 return await self._request(call, identity)
         except TimeoutError:
-            raise SilentConnection(f"no answer within {idle:.3g} s") from None
+            raise SilentConnection(f"no answer within {limit:.3g} s") from None
 
     async def _request(self, call: _Call, identity: Identity) -> aiohttp.ClientResponse:
         """Send the request; the body of the answer is still to be read. Raises ApiError, and what aiohttp raises."""
@@ -353,5 +355,5 @@ class Transport:
             return float(text)
         try:
             return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None

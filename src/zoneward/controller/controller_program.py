@@ -38,7 +38,7 @@ from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
 from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
-from zoneward.daemon.health import cache_is_synced
+from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
@@ -177,6 +177,7 @@ class ControllerProgram:
     async def _serve(self, stack: AsyncExitStack) -> None:
         self._program.ready |= {
             "cache": cache_is_synced(self.controller.cache.synced.is_set),
+            "watches": watches_are_open(self.watch_health),
             "alone": no_conflict_check(self.controller.contested),
         }
         if self._elector is not None:

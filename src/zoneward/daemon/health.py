@@ -1,14 +1,16 @@
 """The health of a program: named checks, each with a reason where it fails.
 
-A restart would mend what is not live; an operator should look at what is not ready. A standby replica is ready. An API
-server that cannot be reached makes a program neither dead nor unready after the first list: a restart would only cost
-the cache.
+A restart would repair what is not live; an operator should look at what is not ready. A standby replica is ready. An
+API server that cannot be reached, or asks for patience, makes a program unready after `WATCH_LIMIT`, but never dead: a
+restart would only cost the cache.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Final, NoReturn
+
+from zoneward.client.watch_health import WatchHealth
 
 Check = Callable[[], str | None]
 """Returns what is wrong, or None. It runs in the event loop and must not wait."""
@@ -54,6 +56,20 @@ class Heartbeat:
 def task_is_running(task: "asyncio.Task[object]") -> Check:
     """A check that a task without an end goes on."""
     return lambda: f"{task.get_name()} has ended" if task.done() else None
+
+
+WATCH_LIMIT: Final = 30.0
+"""Seconds for which a kind may have no watch: every server restarts at times."""
+
+
+def watches_are_open(health: WatchHealth) -> Check:
+    """A check that changes of all kinds are received."""
+
+    def check() -> str | None:
+        seconds = health.trouble_seconds
+        return None if seconds < WATCH_LIMIT else f"no changes have been received for {seconds:.0f} s"
+
+    return check
 
 
 def cache_is_synced(is_synced: Callable[[], bool]) -> Check:

@@ -14,7 +14,7 @@ from zoneward.client.resources import AnyWatchedResource
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.daemon.garbage_collection import collect_seldom
-from zoneward.daemon.health import cache_is_synced
+from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program
@@ -94,6 +94,7 @@ class MeterProgram:
         self._metrics.declare_state(self)
         self._program.ready |= {
             "cache": cache_is_synced(self.cache.synced.is_set),
+            "watches": watches_are_open(self.watch_health),
             "connections": lambda: None if self.meter.flows.has_baseline else "connections have not been listed yet",
         }
         await self._program.serve_status(

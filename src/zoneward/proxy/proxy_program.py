@@ -25,7 +25,7 @@ from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.garbage_collection import collect_seldom
-from zoneward.daemon.health import cache_is_synced
+from zoneward.daemon.health import cache_is_synced, watches_are_open
 from zoneward.daemon.log import Log
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, enter_server
@@ -204,7 +204,11 @@ class ProxyProgram:
     async def _serve(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         self._metrics.declare_state(self)
-        self._program.ready |= {"cache": cache_is_synced(self.node_cache.synced.is_set), "kernel": self._kernel_check}
+        self._program.ready |= {
+            "cache": cache_is_synced(self.node_cache.synced.is_set),
+            "watches": watches_are_open(self.watch_health),
+            "kernel": self._kernel_check,
+        }
         await self._program.serve_status(
             stack,
             StatusPages(
