@@ -1,9 +1,34 @@
 """The input of ``explain`` for the small clusters of tests."""
 
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
 from tests.clusters import Cluster
 
 from zoneward.advice.service_input import ServiceInput
+from zoneward.advice.workloads import POD_TEMPLATE_HASH, WorkloadObjects
+from zoneward.kube.objects import OwnerReference, Pod
+from zoneward.kube.workload_objects import WorkloadObject
 
 
-def input_of(cluster: Cluster) -> ServiceInput:
-    return ServiceInput(cluster.service, cluster.nodes, cluster.pods, cluster.slices, cluster.cluster_state)
+def input_of(cluster: Cluster, *objects: WorkloadObject, others: Iterable[Pod] = (), **more: Any) -> ServiceInput:
+    """``objects`` are workloads, autoscalers and volumes of the input; ``others`` Pods that the Service does not
+    select."""
+    return ServiceInput(
+        cluster.service,
+        cluster.nodes,
+        cluster.pods,
+        cluster.slices,
+        cluster.cluster_state,
+        namespace_pods=(*cluster.pods, *others),
+        objects=WorkloadObjects.of(objects, lacking=more.pop("lacking", None)),
+        **more,
+    )
+
+
+def owned(pods: Iterable[Pod], kind: str = "ReplicaSet", name: str = "cart-77f", **more: str) -> tuple[Pod, ...]:
+    """The same Pods with an owner and its labels, and with ``more`` labels."""
+    owner = (OwnerReference(api_version="apps/v1", kind=kind, name=name, uid="1", controller=True),)
+    labels = {"app": "cart", **({POD_TEMPLATE_HASH: "77f"} if kind == "ReplicaSet" else {}), **more}
+    return tuple(replace(pod, metadata=replace(pod.metadata, owner_references=owner, labels=labels)) for pod in pods)

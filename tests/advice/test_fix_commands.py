@@ -1,27 +1,24 @@
 import json
 import shlex
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
-from tests.advice.inputs import input_of
-from tests.builders.structs import a_node, a_service, nodes_in, pods_in
+from tests.advice.findings.viewing import a_deployment, an_autoscaler
+from tests.advice.inputs import input_of, owned
+from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
 from zoneward.advice.fix_commands import FixSteps, steps_of
 from zoneward.advice.fixes import find_fixes
-from zoneward.advice.workloads import POD_TEMPLATE_HASH
-from zoneward.kube.objects import OwnerReference, Pod
+from zoneward.advice.pod_limits import pod_limits
+from zoneward.kube.workload_objects import WorkloadObject
 
 ALIKE = nodes_in({"a": 4, "b": 4, "c": 4})
 
 
-def owned(pods: tuple[Pod, ...], kind: str = "ReplicaSet", name: str = "cart-77f") -> tuple[Pod, ...]:
-    owner = (OwnerReference(api_version="apps/v1", kind=kind, name=name, uid="1", controller=True),)
-    labels = {"app": "cart", POD_TEMPLATE_HASH: "77f"}
-    return tuple(replace(pod, metadata=replace(pod.metadata, owner_references=owner, labels=labels)) for pod in pods)
-
-
-def steps(cluster: Cluster, kind: str) -> FixSteps:
-    given = input_of(cluster)
+def steps(cluster: Cluster, kind: str, *objects: WorkloadObject, **more: Any) -> FixSteps:
+    given = input_of(cluster, *objects, **more)
     (fix,) = [each for each in find_fixes(given, "IPv4") if each.kind == kind]
     return steps_of(fix, given, "IPv4")
 
@@ -31,8 +28,10 @@ def test_pods_in_zones_are_a_spread_constraint_of_the_deployment() -> None:
         service=a_service(distribution="PreferSameZone"), nodes=ALIKE, pods=owned(pods_in({"a": 3, "b": 3}))
     )
     (command,), notes = (found := steps(cluster, "spread")).commands, found.notes
-    *words, patch = shlex.split(command)
-    assert words == ["kubectl", "-n", "shop", "patch", "deployment/cart", "--type=strategic", "-p"]
+    *words, patch = (split := shlex.split(command))[:-2]
+    about = split[-2:]
+    assert words == ["kubectl", "-n", "shop", "patch", "--type=strategic", "-p"]
+    assert about == ["--", "deployment/cart"]
     assert json.loads(patch) == {
         "spec": {
             "template": {
@@ -58,7 +57,7 @@ def test_a_placement_that_the_scheduler_may_also_refuse_to_make_is_said_to_be_on
     pods = owned(pods_in({"a": 4, "b": 3, "c": 3}))
     found = steps(Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods), "move-pods")
     assert (
-        json.loads(shlex.split(found.commands[0])[-1])["spec"]["template"]["spec"]["topologySpreadConstraints"][0][
+        json.loads(shlex.split(found.commands[0])[-3])["spec"]["template"]["spec"]["topologySpreadConstraints"][0][
             "maxSkew"
         ]
         == 4
@@ -67,40 +66,147 @@ def test_a_placement_that_the_scheduler_may_also_refuse_to_make_is_said_to_be_on
 
 
 def test_where_only_the_number_counts_the_deployment_is_scaled() -> None:
-    found = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6}))), "add-pods")
-    assert found.commands == ("kubectl -n shop scale deployment/cart --replicas=12",)
+    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
+    found = steps(cluster, "add-pods", a_deployment(replicas=11))
+    assert found.commands == ("kubectl -n shop scale --replicas=12 -- deployment/cart",)
+    assert found.notes == ("in whichever zones the Pods are: only their number counts",)
 
 
 def test_pods_that_have_to_go_are_marked_before_the_deployment_is_scaled_down() -> None:
     demand = nodes_in({"a": 10, "b": 45, "c": 45})
     pods = owned(pods_in({"a": 4, "b": 2, "c": 2}))
-    mark, scale = steps(
-        Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods), "remove-pods"
-    ).commands
+    cluster = Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods)
+    mark, scale = steps(cluster, "remove-pods", a_deployment(replicas=8)).commands
     cost = "controller.kubernetes.io/pod-deletion-cost=-1000"
-    assert mark == f"kubectl -n shop annotate pod a-0001 a-0002 a-0003 {cost}"
-    assert scale == "kubectl -n shop scale deployment/cart --replicas=5"
+    assert mark == f"kubectl -n shop annotate -- pod a-0001 a-0002 a-0003 {cost}"
+    assert scale == "kubectl -n shop scale --replicas=5 -- deployment/cart"
 
 
 def test_an_unknown_owner_is_said_to_be_unknown() -> None:
     found = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=pods_in({"a": 5, "b": 6})), "add-pods")
-    assert found.commands == ("kubectl -n shop scale deployment/NAME --replicas=12",)
+    assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/NAME",)
     assert found.notes[0].startswith("the input does not say what owns the Pods")
 
 
 def test_a_label_is_one_command_and_a_warning_to_write_what_is_true() -> None:
     nodes = (*ALIKE, a_node("node-lost", zone=None))
     found = steps(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node")
-    assert found.commands == ("kubectl label node node-lost topology.kubernetes.io/zone=a",)
+    assert found.commands == ("kubectl label -- node node-lost topology.kubernetes.io/zone=a",)
     assert "really is" in found.notes[0] or "only if it is true" in found.notes[0]
+
+
+# --- how many replicas a workload has ---------------------------------------------------------------------------------
+
+CANARY = owned(pods_in({"a": 1, "b": 1}), track="canary")
+"""Two of the twelve Pods of a Deployment: those that the Service selects."""
+OTHERS = owned(tuple(a_pod(f"other-{number}", "node-a") for number in range(10)))
+CANARY_CLUSTER = Cluster(
+    service=a_service("Auto", selector={"app": "cart", "track": "canary"}), nodes=ALIKE, pods=CANARY
+)
+
+
+def test_a_workload_that_has_more_pods_than_the_service_selects_is_never_scaled_down() -> None:
+    labels = {"app": "cart", "track": "canary"}
+    more = steps(CANARY_CLUSTER, "add-pods", a_deployment(replicas=12, labels=labels), others=OTHERS)
+    assert more.commands == ("kubectl -n shop scale --replicas=13 -- deployment/cart",)
+
+
+def test_without_the_workload_a_command_has_the_number_to_add() -> None:
+    found = steps(CANARY_CLUSTER, "add-pods", others=OTHERS)
+    assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
+    unselected, number, _ = found.notes
+    assert unselected.startswith("the Service does not select 10 Pods of deployment/cart: this fix needs")
+    assert number == "N is the number of replicas of deployment/cart now, which the input does not have"
+    spread = steps(CANARY_CLUSTER, "spread", others=OTHERS)
+    patch, scale = spread.commands
+    assert "replicas" not in json.loads(shlex.split(patch)[-3])["spec"]
+    assert scale == found.commands[0]
+
+
+def test_pods_that_the_template_would_not_make_are_no_fix() -> None:
+    given = input_of(CANARY_CLUSTER, a_deployment(replicas=12), others=OTHERS)
+    assert not [fix for fix in find_fixes(given, "IPv4") if fix.change.pods]
+    (reason,) = pod_limits(given, "IPv4").reasons
+    assert reason.startswith("the Pod template of deployment/cart does not have the labels that the Service selects")
+
+
+def test_replicas_are_those_of_the_spec_and_not_the_pods_that_happen_to_run() -> None:
+    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
+    (scale,) = steps(cluster, "add-pods", a_deployment(replicas=14)).commands
+    assert "--replicas=15" in scale
+    (scale,) = steps(Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 1, "b": 1}))),
+                     "add-pods", a_deployment(replicas=None)).commands  # fmt: skip
+    assert "--replicas=2" in scale, "the default of the API is 1"
+
+
+def test_in_a_cluster_that_options_change_no_total_is_known() -> None:
+    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
+    found = steps(cluster, "add-pods", a_deployment(replicas=2), is_changed=True)
+    assert found.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
+    assert found.notes[0].endswith("in the cluster that the options describe")
+
+
+def test_an_autoscaler_gets_the_bounds_that_a_scaled_workload_would_lose() -> None:
+    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
+    given = input_of(cluster, a_deployment(replicas=11), an_autoscaler())
+    kinds = {fix.kind: steps_of(fix, given, "IPv4") for fix in find_fixes(given, "IPv4")}
+    (command,) = kinds["add-pods"].commands
+    *words, patch, _, about = shlex.split(command)
+    assert (words[3], about) == ("patch", "horizontalpodautoscaler/scaler")
+    assert json.loads(patch) == {"spec": {"minReplicas": 12, "maxReplicas": 12}}
+    assert kinds["add-pods"].notes[0].startswith("horizontalpodautoscaler/scaler would undo kubectl scale")
+    assert "remove-pods" not in kinds
+    (reason,) = pod_limits(given, "IPv4").reasons
+    assert reason.endswith("sets the replicas of deployment/cart: no fix removes Pods")
+    roomy = an_autoscaler()
+    roomy = replace(roomy, spec=replace(roomy.spec, max_replicas=20))
+    (command,) = steps(cluster, "add-pods", a_deployment(replicas=11), roomy).commands
+    assert json.loads(shlex.split(command)[-3]) == {"spec": {"minReplicas": 12}}
+    (command,) = steps(cluster, "add-pods", a_deployment(replicas=11), an_autoscaler(name="other")).commands
+    assert "scale" in shlex.split(command)
+
+
+def test_pods_of_another_workload_neither_move_nor_go() -> None:
+    demand = nodes_in({"a": 10, "b": 45, "c": 45})
+    own, other = pods_in({"a": 1, "b": 2, "c": 2}), pods_in({"a": 4})[1:]
+    pods = (*owned(own), *owned(other, name="old-77f"))
+    given = input_of(Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods))
+    changes = {fix.kind: dict(fix.change.pods) for fix in find_fixes(given, "IPv4")}
+    assert all(change.get("a", 0) >= -1 for change in changes.values()), changes
+
+
+def test_the_only_workload_whose_template_is_selected_is_that_of_pods_without_owners() -> None:
+    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=pods_in({"a": 5, "b": 6}))
+    assert steps(cluster, "add-pods", a_deployment(replicas=11), a_deployment("mail", labels={})).commands == (
+        "kubectl -n shop scale --replicas=12 -- deployment/cart",
+    )
+    both = steps(cluster, "add-pods", a_deployment(replicas=11), a_deployment("second"))
+    assert both.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/NAME",)
+
+
+# --- what people named ------------------------------------------------------------------------------------------------
 
 
 def test_what_people_named_cannot_leave_its_quotes() -> None:
     service = replace(a_service("Auto"), metadata=replace(a_service("Auto").metadata, namespace="shop; rm -rf '"))
     pods = tuple(
         replace(pod, metadata=replace(pod.metadata, namespace=service.metadata.namespace))
-        for pod in owned(pods_in({"a": 5, "b": 6}), name="cart$(id)-77f")
+        for pod in owned(pods_in({"a": 5, "b": 6}))
     )
     (command,) = steps(Cluster(service=service, nodes=ALIKE, pods=pods), "add-pods").commands
     assert shlex.split(command)[2] == "shop; rm -rf '"
-    assert shlex.split(command)[4] == "deployment/cart$(id)"
+
+
+@pytest.mark.parametrize("change", [{"namespace": "--all"}, {"name": "--filename=http://evil.example"}])
+def test_a_name_that_looks_like_an_option_has_no_command(change: dict[str, str]) -> None:
+    service = a_service()
+    service = replace(service, metadata=replace(service.metadata, **change))
+    found = steps(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2})), "setting")
+    assert found.commands == ()
+    assert found.notes[-1].startswith("there is no command")
+
+
+def test_a_node_with_the_name_of_an_option_is_not_labelled() -> None:
+    nodes = (*ALIKE, a_node("--all", zone=None))
+    found = steps(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node")
+    assert found.commands == ()

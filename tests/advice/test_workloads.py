@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.structs import a_pod
 
-from zoneward.advice.workloads import workload_of
+from zoneward.advice.workloads import WorkloadObjects, workload_of
 from zoneward.kube.objects import OwnerReference, Pod
 
 HASH = {"pod-template-hash": "77f"}
@@ -30,12 +30,28 @@ def a_pod_of(name: str, *owners: tuple[str, str, str], labels: dict[str, str] | 
     ],
 )
 def test_the_owner_or_the_labels_of_a_controller_name_the_workload(pod: Pod, resource: str | None) -> None:
-    found = workload_of([pod])
+    found = workload_of([pod], WorkloadObjects())
     assert (found.resource if found else None) == resource
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        ("apps/v1", "--filename=http://evil.example", "cart"),
+        ("apps/v1", "Deployment", "--all"),
+        ("apps/v1", "Deployment", "cart --all"),
+        ("apps/v1", "Deployment,Secret", "cart"),
+        ("--all/v1", "Rollout", "cart"),
+        ("argoproj.io --all/v1", "Rollout", "cart"),
+        ("v1/v1/v1", "Rollout", "cart"),
+    ],
+)
+def test_an_owner_that_no_object_can_be_is_none(owner: tuple[str, str, str]) -> None:
+    assert workload_of([a_pod_of("cart-x", owner)], WorkloadObjects()) is None
 
 
 def test_the_workload_of_most_pods_counts() -> None:
     pods = [a_pod_of(f"new-{number}", ("apps/v1", "StatefulSet", "new")) for number in range(2)]
-    found = workload_of([*pods, a_pod_of("old-0", ("apps/v1", "StatefulSet", "old"))])
+    found = workload_of([*pods, a_pod_of("old-0", ("apps/v1", "StatefulSet", "old"))], WorkloadObjects())
     assert found is not None
     assert (found.name, found.pods) == ("new", 2)

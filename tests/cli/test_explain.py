@@ -40,7 +40,7 @@ def test_a_screen_says_what_happens_now_why_and_what_to_do(zoneward: Commands, w
     assert sorted(order, key=result.out.index) == order
     assert "36% of traffic stays in its zone" in result.out
     assert "5 more Pods in whichever zone" in result.out
-    assert "kubectl -n shop scale deployment/checkout --replicas=7" in result.out
+    assert "kubectl -n shop scale --replicas=N+5 -- deployment/checkout" in result.out
 
 
 def test_no_line_but_a_command_is_wider_than_the_screen(zoneward: Commands) -> None:
@@ -60,7 +60,7 @@ def test_json_has_the_fields_that_scripts_rely_on(zoneward: Commands, with_slice
     fixes = {fix["kind"]: fix for fix in family["fixes"]}
     assert fixes["add-pods"]["pods"] == 5
     assert fixes["add-pods"]["result"]["active"]
-    assert fixes["add-pods"]["commands"] == ["kubectl -n shop scale deployment/checkout --replicas=7"]
+    assert fixes["add-pods"]["commands"] == ["kubectl -n shop scale --replicas=N+5 -- deployment/checkout"]
     assert [each["what"] for each in family["bypassedBy"]] == ["ingress-not-seen"]
 
 

@@ -20,7 +20,8 @@ _MANY: Final = 150
 
 
 class CountSearch:
-    """For Services with ``pods`` in each zone, and Pods that may be added in ``zones``.
+    """For Services with ``pods`` in each zone, of which ``movable`` may leave it (all, if that is None), and Pods that
+    may be added in ``zones``.
 
     ``suffices`` decides; it is called about ``limit`` times for placements beside the first of each size.
     """
@@ -33,8 +34,10 @@ class CountSearch:
         demand: Mapping[str, int],
         suffices: Callable[[PodChanges], bool],
         limit: int,
+        movable: Mapping[str, int] | None = None,
     ) -> None:
         self.pods: Final = pods
+        self._movable = pods if movable is None else movable
         self.zones: Final = tuple(sorted(zones))
         self._demand = demand
         self.suffices: Final = suffices
@@ -60,7 +63,8 @@ class CountSearch:
         return every is not None and all(self.suffices(each) for each in every)
 
     def spread(self, extra: int) -> list[PodChanges]:
-        """Every way to spread the Pods and some more evenly: the numbers of any two zones differ by one at most.
+        """Every possible way to spread the Pods and some more evenly: the numbers of any two zones differ by one at
+        most.
 
         Empty where there are too many ways.
         """
@@ -74,7 +78,7 @@ class CountSearch:
         for chosen in combinations(self.zones, rest):
             wanted = {zone: each + (zone in chosen) for zone in self.zones}
             ways.append(_without_zeros({zone: wanted[zone] - self.pods.get(zone, 0) for zone in self.zones}))
-        return ways
+        return [way for way in ways if all(-change <= self._movable.get(zone, 0) for zone, change in way.items())]
 
     # --- sizes in order -----------------------------------------------------------------------------------------------
 
@@ -169,7 +173,8 @@ class CountSearch:
         return (
             {zone: -number for zone, number in gone.items()}
             for gone in map(_counted, combinations_with_replacement(zones, size))
-            if all(number <= self.pods[zone] for zone, number in gone.items()) and size < sum(self.pods.values())
+            if all(number <= self._movable.get(zone, 0) for zone, number in gone.items())
+            and size < sum(self.pods.values())
         )
 
     def _all_moved(self, size: int) -> Iterator[PodChanges] | None:
@@ -191,7 +196,7 @@ class CountSearch:
         return max(self.zones, key=load)
 
     def _least_needy(self, pods: Mapping[str, int]) -> str | None:
-        """Where a Pod less adds least to the highest load; None where only one Pod is left."""
+        """Where a Pod less adds least to the highest load; None where only one Pod is left, or none may leave."""
         if sum(pods.values()) <= 1:
             return None
 
@@ -199,7 +204,12 @@ class CountSearch:
             demand, number = self._demand.get(zone, 0), pods[zone] - 1
             return demand / number if number else (inf if demand else 0.0)
 
-        return min((zone for zone in sorted(pods) if pods[zone]), key=load)
+        return min(
+            (zone for zone in sorted(pods) if pods[zone] and self._may_leave(zone, pods[zone])), key=load, default=None
+        )
+
+    def _may_leave(self, zone: str, left: int) -> bool:
+        return self.pods.get(zone, 0) - left < self._movable.get(zone, 0)
 
     def _changes_to(self, pods: Mapping[str, int]) -> PodChanges:
         return _without_zeros({zone: number - self.pods.get(zone, 0) for zone, number in pods.items()})

@@ -12,6 +12,7 @@ from zoneward.advice.load_change import LoadChange, PlansBefore, load_change, pl
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
@@ -56,7 +57,9 @@ class FamilyExplanation:
 
     ``now`` is None where no slices are known. ``deciding`` is the index of the rule that decided. ``built_in`` says why
     the built-in controller, which is the one at work, gives no hints where Zoneward would. ``aim`` is what the
-    ``fixes`` reach, None where nothing is to be fixed. ``load_change`` is None where the cluster was not changed, or no
+    ``fixes`` reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and
+    ``unchecked`` what such changes depend on and the input does not have; both empty where no fix is looked for, and
+    ``unchecked`` where no fix changes Pods. ``load_change`` is None where the cluster was not changed, or no
     endpoint has traffic before or after. ``measured`` is None where nothing was.
     """
 
@@ -66,6 +69,8 @@ class FamilyExplanation:
     built_in: str | None
     aim: str | None
     fixes: tuple[VerifiedFix, ...]
+    limits: tuple[str, ...] = ()
+    unchecked: tuple[Unchecked, ...] = ()
     load_change: LoadChange | None = None
     measured: HonoredTraffic | None = None
 
@@ -146,6 +151,7 @@ def _family(
 ) -> FamilyExplanation:
     aim = aim_of(family)
     fixes = find_fixes(given, family.address_type)
+    limits = pod_limits(given, family.address_type)
     return FamilyExplanation(
         now=now,
         planned=family,
@@ -153,6 +159,8 @@ def _family(
         built_in=_built_in(given, family),
         aim=aim.about if aim is not None else None,
         fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
+        limits=limits.reasons if aim is not None else (),
+        unchecked=limits.unchecked if any(fix.change.pods for fix in fixes) else (),
         load_change=load_change(family, before),
         measured=measured if measured is not None and measured.nodes else None,
     )

@@ -1,26 +1,24 @@
-"""What to type for a fix: kubectl commands, and what the scheduler then has to do.
-
-Names come from objects that anybody may have written, so every word is quoted for a shell.
-"""
+"""What to type for a fix: kubectl commands, and what the scheduler then has to do."""
 
 import json
-import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zoneward.advice.changed_cluster import ServicePods
 from zoneward.advice.fixes import Fix
+from zoneward.advice.kubectl import kubectl
+from zoneward.advice.pod_limits import runs, unselected_pods
 from zoneward.advice.service_input import Change, ServiceInput
-from zoneward.advice.workloads import POD_TEMPLATE_HASH, Workload
+from zoneward.advice.workloads import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Service
-from zoneward.kube.safe_text import printable
+from zoneward.kube.workload_objects import replicas_of
+from zoneward.routing.rules import counted
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet removes the Pods with the lowest cost first."""
-UNKNOWN_WORKLOAD: Final = Workload("Deployment", "NAME", "apps/v1", 0)
-"""Stands for the owner of the Pods where the input does not say who that is."""
 _MOST_NAMED: Final = 20
 """Pods that a command names; with more, only their number is lowered."""
 
@@ -44,14 +42,17 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         notes += pods.notes
     for zone in sorted(set(change.zone_of_node.values())):
         nodes = sorted(node for node, chosen in change.zone_of_node.items() if chosen == zone)
-        commands.append(_kubectl("label", "node", *nodes, f"{names.ZONE_LABEL}={zone}"))
+        commands.append(kubectl("label", names=("node", *nodes, f"{names.ZONE_LABEL}={zone}")))
     if change.zone_of_node:
         notes.append(_label_note(fix))
     if change.service_patch:
-        words = ("patch", "service", given.service.metadata.name, "--type=merge", "-p", _json(change.service_patch))
-        commands.append(_kubectl("-n", namespace, *words))
+        about = ("service", given.service.metadata.name)
+        patch = _json(change.service_patch)
+        commands.append(kubectl("patch", "--type=merge", "-p", patch, names=about, namespace=namespace))
         if (change.service_patch.get("spec") or {}).get("trafficDistribution") == names.PREFER_SAME_ZONE:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
+    if not all(commands):
+        return FixSteps((), (*notes, "there is no command: the name of an object begins with a dash"))
     return FixSteps(tuple(commands), tuple(notes))
 
 
@@ -65,34 +66,32 @@ def located_after(change: Change, given: ServiceInput, address_type: str) -> dic
 def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     change, namespace = fix.change, given.service.metadata.namespace
     workload = fix.workload or UNKNOWN_WORKLOAD
-    notes = []
-    if fix.workload is None:
-        notes.append("the input does not say what owns the Pods: put its name in place of deployment/NAME")
-    # Other workloads may have Pods of the same Service.
-    total = sum(given.replicas(address_type).by_zone.values())
-    replicas = max(0, (fix.workload.pods if fix.workload else total) + change.more_pods)
-    if fix.workload is not None and fix.workload.pods < total:
-        notes.append(f"{fix.workload.resource} has {fix.workload.pods} of the {total} Pods; others stay as they are")
-    scale = _kubectl("-n", namespace, "scale", workload.resource, f"--replicas={replicas}")
+    notes = list(_workload_notes(fix, given, address_type))
+    scale = _scale_steps(fix, given) if change.more_pods else FixSteps(())
     if fix.wherever:
-        return FixSteps((scale,), (*notes, "in whichever zones the Pods are: only their number counts"))
+        where = "in whichever zones the Pods are: only their number counts"
+        return FixSteps(scale.commands, (*notes, *scale.notes, where))
     if fix.kind == "remove-pods":
-        kept = {id(pod) for pod in given.changed(change, address_type=address_type).pods}
-        gone = [pod.metadata.name for pod in given.pods if id(pod) not in kept]
+        gone = _removed_pods(fix, given)
         if not gone or len(gone) > _MOST_NAMED:
-            return FixSteps((scale,), (*notes, f"the Pods that go have to be those {_in_zones(change.pods)}"))
-        mark = _kubectl("-n", namespace, "annotate", "pod", *gone, f"{DELETION_COST}=-1000")
-        return FixSteps((mark, scale), (*notes, "the ReplicaSet then removes these Pods first"))
+            where = f"the Pods that go have to be those {_in_zones(change.pods)}"
+            return FixSteps(scale.commands, (*notes, *scale.notes, where))
+        mark = kubectl("annotate", names=("pod", *gone, f"{DELETION_COST}=-1000"), namespace=namespace)
+        order = "the ReplicaSet then removes these Pods first"
+        return FixSteps((mark, *scale.commands), (*notes, *scale.notes, order))
     counts = located_after(change, given, address_type)
     wanted = [counts.get(zone, 0) for zone in given.cluster_state.demand.zones]
     skew = max(1, max(wanted) - min(wanted))
     patch: dict[str, Any] = {
         "template": {"spec": {"topologySpreadConstraints": [_constraint(given.service, workload, skew)]}}
     }
-    if change.more_pods:
+    replicas = _new_replicas(fix, given)
+    if change.more_pods and isinstance(replicas, int) and workload.autoscaler is None:
         patch["replicas"] = replicas
+        scale = FixSteps(())
     kind = "strategic" if workload.is_built_in else "merge"
-    command = _kubectl("-n", namespace, "patch", workload.resource, f"--type={kind}", "-p", _json({"spec": patch}))
+    words = ("patch", f"--type={kind}", "-p", _json({"spec": patch}))
+    command = kubectl(*words, names=(workload.resource,), namespace=namespace)
     placed = ", ".join(f"{number} in {zone or 'no zone'}" for zone, number in counts.items())
     if fix.kind == "spread" or fix.kind == "setting":
         notes.append(f"the scheduler then spreads new Pods evenly, as in {placed}")
@@ -100,7 +99,63 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         notes.append(f"the scheduler then has to place {placed}")
     else:
         notes.append(f"the scheduler then has to place {placed}: maxSkew {skew} allows that, and does not force it")
-    return FixSteps((command,), tuple(notes))
+    return FixSteps((command, *scale.commands), (*scale.notes, *notes))
+
+
+def _removed_pods(fix: Fix, given: ServiceInput) -> list[str]:
+    """The names of Pods of the workload; empty where no Pods are known."""
+    own = [pod for pod in given.pods if given.is_of_workload(pod)]
+    if not own:
+        return []
+    kept = set(map(id, ServicePods(given.service, own, nodes=given.nodes).changed(fix.change.pods)))
+    return [pod.metadata.name for pod in own if id(pod) not in kept]
+
+
+def _workload_notes(fix: Fix, given: ServiceInput, address_type: str) -> Iterator[str]:
+    workload = fix.workload
+    if workload is None:
+        yield f"the input does not say what owns the Pods: put its name in place of {UNKNOWN_WORKLOAD.resource}"
+        return
+    total = sum(given.replicas(address_type).by_zone.values())
+    own = sum(runs(pod) and given.is_of_workload(pod) for pod in given.pods)
+    if own < total:
+        yield f"{workload.resource} has {own} of the {total} Pods; others stay as they are"
+    unselected = unselected_pods(given)
+    if unselected:
+        yield (
+            f"the Service does not select {counted(unselected, 'Pod')} of {workload.resource}: "
+            f"this fix needs a Pod template with the labels that it selects"
+        )
+
+
+def _scale_steps(fix: Fix, given: ServiceInput) -> FixSteps:
+    """More or fewer Pods: by the autoscaler where there is one, which would undo a new number of replicas."""
+    workload, replicas = fix.workload or UNKNOWN_WORKLOAD, _new_replicas(fix, given)
+    namespace, autoscaler = given.service.metadata.namespace, workload.autoscaler
+    if autoscaler is None:
+        scale = kubectl("scale", f"--replicas={replicas}", names=(workload.resource,), namespace=namespace)
+        return FixSteps((scale,), tuple(_number_notes(replicas, workload, given)))
+    name = f"horizontalpodautoscaler/{autoscaler.metadata.name}"
+    bounds: dict[str, int | str] = {"minReplicas": replicas}
+    if isinstance(replicas, str) or replicas > (autoscaler.spec.max_replicas or 0):
+        bounds["maxReplicas"] = replicas
+    patch = kubectl("patch", "--type=merge", "-p", _json({"spec": bounds}), names=(name,), namespace=namespace)
+    why = f"{name} would undo kubectl scale: it decides how many replicas {workload.resource} has"
+    return FixSteps((patch,), (why, *_number_notes(replicas, workload, given)))
+
+
+def _new_replicas(fix: Fix, given: ServiceInput) -> int | str:
+    """All replicas of the workload, or ``N+5`` where the input does not have their present number."""
+    workload = fix.workload.object if fix.workload is not None else None
+    if workload is None or given.is_changed:
+        return f"N{fix.pods:+d}"
+    return max(0, replicas_of(workload) + fix.pods)
+
+
+def _number_notes(replicas: int | str, workload: Workload, given: ServiceInput) -> Iterator[str]:
+    if isinstance(replicas, str):
+        where = "in the cluster that the options describe" if given.is_changed else "now, which the input does not have"
+        yield f"N is the number of replicas of {workload.resource} {where}"
 
 
 def _constraint(service: Service, workload: Workload, skew: int) -> dict[str, Any]:
@@ -125,10 +180,6 @@ def _label_note(fix: Fix) -> str:
 
 def _in_zones(pods: Mapping[str, int]) -> str:
     return ", ".join(f"{abs(number)} in {zone or 'no zone'}" for zone, number in sorted(pods.items()))
-
-
-def _kubectl(*words: str) -> str:
-    return shlex.join(("kubectl", *map(printable, words)))
 
 
 def _json(document: Any) -> str:

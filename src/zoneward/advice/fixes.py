@@ -15,9 +15,10 @@ from typing import Final, Literal
 
 from zoneward.advice.changed_cluster import ImpossibleChange
 from zoneward.advice.count_search import CountSearch, PodChanges
+from zoneward.advice.pod_limits import pod_limits
 from zoneward.advice.service_input import Change, MergePatch, ServiceInput
 from zoneward.advice.trials import Trials
-from zoneward.advice.workloads import Workload, workload_of
+from zoneward.advice.workloads import Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import Service
@@ -198,8 +199,7 @@ class _FixSearch:
         self._address_type = address_type
         self._aim = aim
         self._trials = Trials(given, address_type)
-        self._workload = workload_of(given.pods)
-        self._can_scale = self._workload is None or self._workload.scales
+        self._limits = pod_limits(given, address_type)
         family = given.family(address_type)
         assert family is not None
         self._decision = family.decision
@@ -209,7 +209,7 @@ class _FixSearch:
     def pods(self) -> Iterator[Fix]:
         """More, fewer, moved and spread Pods, for workloads whose Pods can be any number."""
         total = sum(self._trials.replicas.by_zone.values())
-        if not total or not self._can_scale or self._decision.reason not in _BY_NUMBER:
+        if not total or not self._limits.scales or self._decision.reason not in _BY_NUMBER:
             return
         search = self._counts(None)
         zones = len(self._given.cluster_state.demand.zones)
@@ -228,7 +228,7 @@ class _FixSearch:
             moved = self._first("move-pods", search.moved(total // 2))
             if moved is not None:
                 yield moved
-        if self._workload is None or self._workload.kind != "StatefulSet":
+        if self._limits.can_shrink:
             fewer = self._first("remove-pods", search.fewer(min(total // 2, _MOST_FEWER)))
             if fewer is not None:
                 yield self._wherever(fewer, search)
@@ -246,6 +246,7 @@ class _FixSearch:
             demand=demand.weight_of,
             suffices=suffices,
             limit=400 if total <= _SMALL else 100 if total <= _MEDIUM else 20,
+            movable=self._limits.movable,
         )
 
     def _expected(self, pods: PodChanges, service: Service | None) -> float | None:
@@ -342,7 +343,7 @@ class _FixSearch:
 
     def settings_with_pods(self) -> Iterator[Fix]:
         """Where no single change suffices: another setting and Pods spread evenly."""
-        if not self._can_scale or self._decision.active:
+        if not self._limits.scales or self._decision.active:
             return
         for value, patch in self._other_settings():
             service = self._given.changed(Change(service_patch=patch), address_type=self._address_type).service
@@ -383,7 +384,7 @@ class _FixSearch:
         if family is None or not self._aim.is_met(family):
             return None
         needs: tuple[Needs, ...] = () if self._built_in_agrees(changed) else ("controller",)
-        return Fix(kind, change, family, needs, workload=self._workload)
+        return Fix(kind, change, family, needs, workload=self._given.workload)
 
     def _built_in_agrees(self, changed: ServiceInput) -> bool:
         """Whether the controller that is at work would put it into force: the built-in one, if ours has no slice."""

@@ -13,7 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.advice.changed_cluster import ServicePods, SliceReplicas
+from zoneward.advice.workloads import Workload, WorkloadObjects, owner_of, workload_of
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.demand import demand_of
 from zoneward.slices.cluster_state import ClusterState
@@ -52,7 +54,8 @@ class Change:
 class ServiceInput:
     """One Service with the Pods that it selects, all slices that name it, the Nodes, and what all Services share.
 
-    ``taken`` has names of slices elsewhere in the namespace.
+    ``taken`` has names of slices elsewhere in the namespace, ``namespace_pods`` all of its Pods. ``is_changed``:
+    options change the Pods, so that the numbers in ``objects`` are those of another cluster.
     """
 
     service: Service
@@ -61,6 +64,9 @@ class ServiceInput:
     slices: tuple[EndpointSlice, ...]
     cluster_state: ClusterState
     taken: Container[str] = field(default=(), compare=False, repr=False)
+    namespace_pods: tuple[Pod, ...] = field(default=(), compare=False, repr=False)
+    objects: WorkloadObjects = field(default=WorkloadObjects(), compare=False, repr=False)
+    is_changed: bool = False
 
     @cached_property
     def plan(self) -> ServicePlan:
@@ -72,6 +78,26 @@ class ServiceInput:
     def family(self, address_type: str) -> FamilyPlan | None:
         """The plan of one address family, or None where the Service has none of it."""
         return next((each for each in self.plan.families if each.address_type == address_type), None)
+
+    @cached_property
+    def workload(self) -> Workload | None:
+        """The workload of most of the Pods, or None where nothing says which it is."""
+        return workload_of(self.pods, self.objects, selector=effective_selector(self.service))
+
+    def is_of_workload(self, pod: Pod) -> bool:
+        """Whether a Pod belongs to `workload`; where the Service's Pods name no owner, all of them do."""
+        owner, workload = owner_of(pod), self.workload
+        if workload is None or owner is None:
+            return not self._names_owners and id(pod) in self._pod_ids
+        return owner[:2] == (workload.kind, workload.name)
+
+    @cached_property
+    def _names_owners(self) -> bool:
+        return any(owner_of(pod) for pod in self.pods)
+
+    @cached_property
+    def _pod_ids(self) -> frozenset[int]:
+        return frozenset(map(id, self.pods))
 
     @cached_property
     def service_pods(self) -> ServicePods:
@@ -112,7 +138,7 @@ class ServiceInput:
                 demand=demand_of(nodes, state.configuration),
                 node_zones={node.metadata.name: node_zone(node) for node in nodes},
             ).for_service(service)
-        return ServiceInput(service, nodes, pods, slices, state, self.taken)
+        return dataclasses.replace(self, service=service, nodes=nodes, pods=pods, slices=slices, cluster_state=state)
 
     def as_upstream(self) -> "ServiceInput":
         """The same, decided as the built-in controller does."""
@@ -120,7 +146,7 @@ class ServiceInput:
         configuration = state.configuration.as_upstream()
         demand = demand_of(self.nodes, configuration)
         state = dataclasses.replace(state, demand=demand, configuration=configuration)
-        return ServiceInput(self.service, self.nodes, self.pods, self.slices, state, self.taken)
+        return dataclasses.replace(self, cluster_state=state)
 
 
 def _labelled(node: Node, zones: Mapping[str, str]) -> Node:

@@ -1,11 +1,23 @@
-"""Which workload the Pods of a Service belong to, as their owners or the labels of its controller say."""
+"""Which workload the Pods of a Service belong to, as their owners or the labels of its controller say, and what the
+input has of it.
+"""
 
+import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
+from zoneward.advice.findings.codes import Need
+from zoneward.kube import workload_objects
 from zoneward.kube.objects import Pod
+from zoneward.kube.workload_objects import (
+    HorizontalPodAutoscaler,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    WorkloadObject,
+)
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
 """The label by which a Deployment tells the Pods of its ReplicaSets apart."""
@@ -13,18 +25,54 @@ _STATEFUL_SET_POD: Final = "statefulset.kubernetes.io/pod-name"
 _API_VERSION: Final = "apps/v1"
 _SCALED: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _NOT_SCALED: Final = ("DaemonSet", "Job", "Node")
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_KIND: Final = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_VERSION: Final = re.compile(rf"(({_NAME.pattern}/)?v[a-z0-9]{{1,30}})?")
+"""What a name, a kind and an apiVersion look like. API servers take any text in an ``ownerReference``, and anybody who
+may write Pods may write it.
+"""
+
+
+Owner = tuple[str, str, str]
+"""Kind, name and apiVersion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadObjects:
+    """Workloads, autoscalers and volumes of the input. ``lacking`` says, in a phrase, why some kinds are missing."""
+
+    workloads: tuple[workload_objects.Workload, ...] = ()
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
+    lacking: Mapping[Need, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, objects: Iterable[WorkloadObject], *, lacking: Mapping[Need, str] | None = None) -> "WorkloadObjects":
+        """Sort objects by what they are read for."""
+        objects = tuple(objects)
+        return cls(
+            workloads=tuple(each for each in objects if isinstance(each, workload_objects.Workload)),
+            autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
+            claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),
+            volumes=tuple(each for each in objects if isinstance(each, PersistentVolume)),
+            lacking=MappingProxyType(dict(lacking or {})),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """An object that makes Pods: ``Deployment``, ``StatefulSet`` and so on; others have an ``api_version`` of their
-    own. ``pods`` counts those of the Service.
+    own. ``pods`` counts those of the Service. ``object`` is the workload itself and ``autoscaler`` what scales it, None
+    where the input does not have them.
     """
 
     kind: str
     name: str
     api_version: str
     pods: int
+    object: workload_objects.Workload | None = None
+    autoscaler: HorizontalPodAutoscaler | None = None
 
     @property
     def scales(self) -> bool:
@@ -42,16 +90,66 @@ class Workload:
         return f"{self.kind.lower()}{'.' + group if slash and not self.is_built_in else ''}/{self.name}"
 
 
-def workload_of(pods: Iterable[Pod]) -> Workload | None:
-    """The workload of most of the Pods, of equals the first by name. None where nothing says so."""
-    found = Counter(owner for pod in pods if (owner := _owner(pod)) is not None)
-    if not found:
+UNKNOWN_WORKLOAD: Final = Workload("Deployment", "NAME", _API_VERSION, 0)
+"""Stands for the owner of the Pods where the input does not say who that is."""
+
+
+def workload_of(
+    pods: Iterable[Pod], objects: WorkloadObjects, *, selector: Mapping[str, str] | None = None
+) -> Workload | None:
+    """The workload of most of the Pods, of equals the first by name. Where nothing names it, the only one of the input
+    whose template has the labels of ``selector``; None where there is no such one either.
+    """
+    pods = tuple(pods)
+    owners = Counter(owner for pod in pods if (owner := owner_of(pod)) is not None)
+    if owners:
+        (kind, name, api_version), count = min(owners.items(), key=lambda each: (-each[1], each[0]))
+        return _with_objects(Workload(kind, name, api_version, count), pods[0].metadata.namespace, objects)
+    if not pods or not selector:
         return None
-    (kind, name, api_version), number = min(found.items(), key=lambda each: (-each[1], each[0]))
-    return Workload(kind, name, api_version, number)
+    namespace = pods[0].metadata.namespace
+    matches = [each for each in objects.workloads if each.metadata.namespace == namespace and makes(each, selector)]
+    if len(matches) != 1:
+        return None
+    workload = Workload(type(matches[0]).__name__, matches[0].metadata.name, _API_VERSION, len(pods))
+    return _with_objects(workload, namespace, objects)
 
 
-def _owner(pod: Pod) -> tuple[str, str, str] | None:
+def makes(workload: workload_objects.Workload, selector: Mapping[str, str]) -> bool:
+    """Whether the Pods of its template have the labels of a selector."""
+    return selector.items() <= (workload.spec.template.metadata.labels or {}).items()
+
+
+def _with_objects(workload: Workload, namespace: str, objects: WorkloadObjects) -> Workload:
+    """A group of its own may have a kind with the name of a built-in one."""
+    if workload.api_version.partition("/")[0] != "apps":
+        named: Iterator[workload_objects.Workload] = iter(())
+    else:
+        named = (
+            each
+            for each in objects.workloads
+            if (type(each).__name__, each.metadata.name, each.metadata.namespace)
+            == (workload.kind, workload.name, namespace)
+        )
+    autoscalers = (
+        each
+        for each in objects.autoscalers
+        if each.metadata.namespace == namespace
+        and (each.spec.scale_target_ref.kind, each.spec.scale_target_ref.name) == (workload.kind, workload.name)
+    )
+    return replace(workload, object=next(named, None), autoscaler=next(autoscalers, None))
+
+
+def owner_of(pod: Pod) -> Owner | None:
+    """The workload of one Pod, or None where nothing names it as objects are named."""
+    owner = _named_owner(pod)
+    if owner is None:
+        return None
+    patterns = _KIND, _NAME, _VERSION
+    return owner if all(map(re.Pattern.fullmatch, patterns, owner)) else None
+
+
+def _named_owner(pod: Pod) -> Owner | None:
     meta = pod.metadata
     labels = meta.labels or {}
     template_hash = labels.get(POD_TEMPLATE_HASH, "")

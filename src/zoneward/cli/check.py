@@ -110,14 +110,9 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     from zoneward.advice.findings.cluster_view import ClusterView, view_service
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.cli.planned_services import with_what_if
+    from zoneward.cli.workload_input import read_workload_objects
     from zoneward.kube.controller_lease import is_led
-    from zoneward.kube.workload_objects import (
-        HorizontalPodAutoscaler,
-        Lease,
-        PersistentVolume,
-        PersistentVolumeClaim,
-        Workload,
-    )
+    from zoneward.kube.workload_objects import Lease
 
     snapshot = selected.snapshot
     services = tuple(
@@ -131,33 +126,27 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
         )
         for service in selected.services
     )
-    objects = snapshot.workload_objects
-    leases = tuple(each for each in objects if isinstance(each, Lease))
+    objects = read_workload_objects(snapshot)
+    leases = tuple(each for each in snapshot.workload_objects if isinstance(each, Lease))
+    # Only a Service of Zoneward's controller needs its Lease.
+    needs_leases = any(each.is_zonewards for each in services)
+    lacking = {need: reason for need, reason in objects.lacking.items() if need != "Leases" or needs_leases}
     return ClusterView(
         nodes=snapshot.nodes,
         cluster_state=selected.cluster_state,
         services=services,
         node_proxies=selected.node_proxies,
-        workloads=tuple(each for each in objects if isinstance(each, Workload)),
-        autoscalers=tuple(each for each in objects if isinstance(each, HorizontalPodAutoscaler)),
-        claims=tuple(each for each in objects if isinstance(each, PersistentVolumeClaim)),
-        volumes=tuple(each for each in objects if isinstance(each, PersistentVolume)),
+        workloads=objects.workloads,
+        autoscalers=objects.autoscalers,
+        claims=objects.claims,
+        volumes=objects.volumes,
         is_led=is_led(leases, name=controller_lease_name(options)),
-        lacking=dict(_lacking(snapshot, needs_leases=any(each.is_zonewards for each in services))),
+        lacking={**dict(_lacking(snapshot)), **lacking},
     )
 
 
-_KINDS: Final[tuple[tuple["Need", tuple[str, ...]], ...]] = (
-    ("workloads", ("Deployment", "StatefulSet")),
-    ("autoscalers", ("HorizontalPodAutoscaler",)),
-    ("volumes", ("PersistentVolumeClaim", "PersistentVolume")),
-    ("Leases", ("Lease",)),
-)
-"""The kinds of workload objects that checks need."""
-
-
-def _lacking(snapshot: "Snapshot", *, needs_leases: bool) -> Iterable[tuple["Need", str]]:
-    """What is not known, and why."""
+def _lacking(snapshot: "Snapshot") -> Iterable[tuple["Need", str]]:
+    """What is not known beside workloads, and why."""
     from zoneward.advice.findings.slices import is_of_controller
 
     if not snapshot.nodes:
@@ -166,10 +155,3 @@ def _lacking(snapshot: "Snapshot", *, needs_leases: bool) -> Iterable[tuple["Nee
         yield "Pods", "there are no Pods in the snapshot"
     if not any(map(is_of_controller, snapshot.slices)):
         yield "EndpointSlices", "there are no EndpointSlices of a controller in the snapshot"
-    there = {type(each).__name__ for each in snapshot.workload_objects}
-    for need, kinds in _KINDS if needs_leases else _KINDS[:-1]:
-        unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
-        if unread is not None:
-            yield need, f"{unread}s cannot be read ({snapshot.unread_workloads[unread]})"
-        elif not snapshot.lists_workloads and not there.intersection(kinds):
-            yield need, f"there are no {' and no '.join(f'{kind}s' for kind in kinds)} in the snapshot"

@@ -46,7 +46,7 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
     documents, measured_notes = read_measured_input(measured_in, window, options)
     measured = measure_flows(documents)
     with without_gc():
-        selected = select_services(options)
+        selected = select_services(options, workloads=True)
         explanation = _explain(selected, options, measured)
     print_notes(options, [*selected.notes, *measured_notes])
     if output == "text":
@@ -72,6 +72,7 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
     from zoneward.cli.planned_services import with_what_if
+    from zoneward.cli.workload_input import read_workload_objects
     from zoneward.routing.rules import listed
 
     if len(selected.services) != 1:
@@ -88,6 +89,9 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
             snapshot.slices_of(service),
             cluster.cluster_state.for_service(service),
             cluster.taken.get(service.metadata.namespace, ()),
+            namespace_pods=tuple(pod for pod in snapshot.pods if pod.metadata.namespace == service.metadata.namespace),
+            objects=read_workload_objects(snapshot),
+            is_changed=cluster.unchanged is not None,
         )
 
     read = selected.unchanged

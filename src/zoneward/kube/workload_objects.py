@@ -1,4 +1,4 @@
-"""Workloads, autoscalers, volumes and Leases, of which only the checks read a few fields: no decision depends on them.
+"""Workloads, autoscalers, volumes and Leases, of which checks and fixes read a few fields: no decision depends on them.
 
 As in `zoneward.kube.objects`: names are the API's own, and each list and map may be null. What cannot be read of such
 an object says nothing, and is no mistake.
@@ -132,6 +132,9 @@ class ScaleTarget(_WorkloadPart, frozen=True, gc=False):
 
 class AutoscalerSpec(_WorkloadPart, frozen=True, gc=False):
     scale_target_ref: ScaleTarget = ScaleTarget()
+    min_replicas: Int32 | None = None
+    """1 where it is absent."""
+    max_replicas: Int32 | None = None
 
 
 class HorizontalPodAutoscaler(_WorkloadPart, frozen=True, gc=False):
@@ -189,6 +192,11 @@ WORKLOAD_KINDS: Final[dict[tuple[str, str], type[WorkloadObject]]] = {
     ("coordination.k8s.io/v1", "Lease"): Lease,
 }
 """By apiVersion and kind."""
+
+
+def replicas_of(workload: Workload) -> int:
+    """``spec.replicas``, or the API's default."""
+    return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def read_workload_object(value: object, kind: type[WorkloadObject]) -> WorkloadObject | None:

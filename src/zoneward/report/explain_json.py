@@ -98,6 +98,13 @@ class FixView(JsonView, frozen=True, gc=False):
     notes: tuple[str, ...]
 
 
+class UncheckedView(JsonView, frozen=True, gc=False):
+    """Something that fixes which change Pods depend on, and why the input does not say it."""
+
+    what: str
+    reason: str
+
+
 class ExplainedMeasurementView(JsonView, frozen=True, gc=False):
     """What nodes counted: connections to the Service, the share that stayed in its zone, the one that what is in force
     should keep, and both by node."""
@@ -110,7 +117,8 @@ class ExplainedMeasurementView(JsonView, frozen=True, gc=False):
 
 
 class FamilyExplanationView(JsonView, frozen=True, gc=False):
-    """One address family. ``aim`` is what fixes reach, null where nothing is to be fixed.
+    """One address family. ``aim`` is what fixes reach, null where nothing is to be fixed. ``limits`` say which changes
+    of Pods are no fix, ``not_checked`` what the fixes that change Pods were not checked against.
 
     ``measured`` is absent without measurements, and null where they hold no connection.
     """
@@ -121,6 +129,8 @@ class FamilyExplanationView(JsonView, frozen=True, gc=False):
     rules: tuple[ExplainedRuleView, ...]
     aim: str | None
     fixes: tuple[FixView, ...]
+    limits: tuple[str, ...]
+    not_checked: tuple[UncheckedView, ...]
     bypassed_by: tuple[Bypass, ...]
     measured: ExplainedMeasurementView | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -167,6 +177,8 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
         ),
         aim=family.aim,
         fixes=tuple(map(_fix, family.fixes)),
+        limits=family.limits,
+        not_checked=tuple(UncheckedView(each.what, each.reason) for each in family.unchecked),
         bypassed_by=explanation.bypassed_by,
         measured=_measured(family.measured) if explanation.is_measured else msgspec.UNSET,
     )

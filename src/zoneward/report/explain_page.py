@@ -6,7 +6,7 @@ from typing import Final
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
 from zoneward.report.explain_text import describe_load_change, describe_measured
-from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
+from zoneward.report.fix_words import describe_cost, describe_fix, describe_limits, describe_result
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
 from zoneward.report.traffic_page import NODES_STYLE, nodes_of_service
 from zoneward.routing.rules import counted
@@ -93,6 +93,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     else:
         yield tag("p", f"Each is verified by the decision on the changed cluster, for {family.aim}.")
         yield tag("ol", *map(_fix, family.fixes), class_="fixes")
+    yield from (tag("p", f"{text[:1].upper()}{text[1:]}.") for text in describe_limits(family))
 
 
 def _fix(verified: VerifiedFix) -> Markup:

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
 from zoneward.kube.safe_text import printable
-from zoneward.report.fix_words import describe_cost, describe_fix, describe_result
+from zoneward.report.fix_words import describe_cost, describe_fix, describe_limits, describe_result
 from zoneward.report.plan_table import short_names
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_lines, render_text, whole_percent
 from zoneward.report.traffic_table import describe_deviation
@@ -51,6 +51,7 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
             # Not through rich, which would cut them.
             parts.extend(f"{_COMMAND_INDENT}{printable(command)}\n" for command in verified.steps.commands)
             show([line for note in verified.steps.notes for line in _wrapped(note, width, 5, "dim")])
+        show([line for text in describe_limits(family) for line in _bulleted(text, width)])
         parts.append("\n")
     if not explanation.families:
         show([Text(f"{meta.namespace}/{meta.name}", "bold")])

@@ -1,5 +1,8 @@
 """A fix in words, for every output of ``explain``."""
 
+from collections.abc import Iterator
+
+from zoneward.advice.explanation import FamilyExplanation
 from zoneward.advice.fixes import Fix
 from zoneward.routing.rules import counted, listed
 
@@ -42,6 +45,14 @@ def describe_result(fix: Fix) -> str:
     assert traffic is not None, "a fix is verified by its traffic"
     least = "at least " if fix.wherever or fix.kind == "spread" else ""
     return f"{least}{traffic.in_zone:.0%} in its zone, worst +{traffic.max_overload:.0%}"
+
+
+def describe_limits(family: FamilyExplanation) -> Iterator[str]:
+    """Why some changes of Pods are no fix, and what fixes that change Pods were not checked against."""
+    yield from family.limits
+    if family.unchecked:
+        parts = (f"{each.what} ({each.reason})" for each in family.unchecked)
+        yield f"not checked for fixes that change Pods: {'; '.join(parts)}"
 
 
 def _setting(fix: Fix) -> str:

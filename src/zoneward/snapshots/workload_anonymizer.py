@@ -102,7 +102,12 @@ class WorkloadAnonymizer:
                 kind = target.kind if target.kind in _KINDS else "Other"
                 known = ScaleTarget(kind=kind, name=self._name("workload", target.name))
                 return HorizontalPodAutoscaler(
-                    metadata=self._meta("workload", each.metadata), spec=AutoscalerSpec(scale_target_ref=known)
+                    metadata=self._meta("workload", each.metadata),
+                    spec=AutoscalerSpec(
+                        scale_target_ref=known,
+                        min_replicas=each.spec.min_replicas,
+                        max_replicas=each.spec.max_replicas,
+                    ),
                 )
             case PersistentVolumeClaim():
                 meta = WorkloadMeta(

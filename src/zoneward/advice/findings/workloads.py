@@ -16,7 +16,7 @@ from zoneward.advice.findings.overload import overload_now, overload_planned
 from zoneward.kube import names
 from zoneward.kube.node_selector import meets, selects_node
 from zoneward.kube.objects import NodeSelector, ObjectKey, node_zone
-from zoneward.kube.workload_objects import PodAffinity, PodSelector, StatefulSet, Workload
+from zoneward.kube.workload_objects import PodAffinity, PodSelector, StatefulSet, Workload, replicas_of
 from zoneward.routing.demand import is_node_ready
 from zoneward.routing.rules import counted, listed
 
@@ -34,17 +34,13 @@ def workload_findings(view: ClusterView) -> Iterator[Finding]:
     zones = _Zones(view)
     for workload in view.workloads:
         services = view.services_of_workloads.get(object_of(workload), ())
-        if services and _replicas(workload) > 1:
+        if services and replicas_of(workload) > 1:
             yield from _spread(workload, services)
             yield from _affinity(workload, services, zones)
             if view.knows("volumes"):
                 yield from _volumes(workload, services, zones)
     if view.knows("autoscalers"):
         yield from _autoscalers(view)
-
-
-def _replicas(workload: Workload) -> int:
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
 
 
 def _keys(services: tuple[ServiceView, ...]) -> tuple[ObjectKey, ...]:
@@ -65,7 +61,7 @@ def _spread(workload: Workload, services: tuple[ServiceView, ...]) -> Iterator[F
     if spec.affinity is not None:
         keys += _topology_keys(spec.affinity.pod_anti_affinity)
     if names.ZONE_LABEL not in keys:
-        message = f"{counted(_replicas(workload), 'pod')}, and no topology spread constraint with the key of zones"
+        message = f"{counted(replicas_of(workload), 'pod')}, and no topology spread constraint with the key of zones"
         yield NO_SPREAD.finding(object_of(workload), message, services=_keys(services), asks=_ask(services))
 
 
@@ -148,12 +144,12 @@ def _volumes(workload: Workload, services: tuple[ServiceView, ...], zones: _Zone
             message = f"all of its pods use claim {claim}, and volume {found[0]} can not be mounted in"
             message = f"{message} {_in_zones(found[1])}"
             yield VOLUME_IN_ZONE.finding(about, message, services=keys, asks=asks)
-    if not isinstance(workload, StatefulSet) or _replicas(workload) < len(zones.all):
+    if not isinstance(workload, StatefulSet) or replicas_of(workload) < len(zones.all):
         return
     for template in workload.spec.volume_claim_templates or ():
         stem = f"{template.metadata.name}-{workload.metadata.name}"
         closed: set[str] | None = None
-        for ordinal in range(min(_replicas(workload), _MOST_ORDINALS)):
+        for ordinal in range(min(replicas_of(workload), _MOST_ORDINALS)):
             found = zones.closed_by_claim(namespace, f"{stem}-{ordinal}")
             if found is None:
                 break

@@ -1,0 +1,30 @@
+"""Workloads, autoscalers, volumes and Leases of a snapshot for `check` and `explain`, and why some are not known."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from zoneward.advice.findings.codes import Need
+from zoneward.advice.workloads import WorkloadObjects
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+_KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
+    ("workloads", ("Deployment", "StatefulSet")),
+    ("autoscalers", ("HorizontalPodAutoscaler",)),
+    ("volumes", ("PersistentVolumeClaim", "PersistentVolume")),
+    ("Leases", ("Lease",)),
+)
+
+
+def read_workload_objects(snapshot: Snapshot) -> WorkloadObjects:
+    """Those of a snapshot."""
+    return WorkloadObjects.of(snapshot.workload_objects, lacking=dict(_lacking(snapshot)))
+
+
+def _lacking(snapshot: Snapshot) -> Iterator[tuple[Need, str]]:
+    there = {type(each).__name__ for each in snapshot.workload_objects}
+    for need, kinds in _KINDS:
+        unread = next((kind for kind in kinds if kind in snapshot.unread_workloads), None)
+        if unread is not None:
+            yield need, f"{unread}s cannot be read ({snapshot.unread_workloads[unread]})"
+        elif not snapshot.lists_workloads and not there.intersection(kinds):
+            yield need, f"there are no {' and no '.join(f'{kind}s' for kind in kinds)} in the snapshot"
