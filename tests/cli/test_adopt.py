@@ -28,9 +28,9 @@ LEASE = ("kube-system", "zoneward-controller")
 WARNINGS = (
     "warning: tools that read spec.selector do not work while a Service is adopted, among them",
     "    kubectl port-forward service/cart, kubectl logs service/cart, kubectl exec service/cart",
-    "instead of port-forward: kubectl port-forward -n default deployment/NAME PORT, or pod/NAME of one of",
-    "    kubectl get pods -n default -l app=cart",
-    "instead of logs: kubectl logs -n default -l app=cart --prefix",
+    "instead of port-forward: kubectl -n default port-forward deployment/NAME PORT, or pod/NAME of one of",
+    "    kubectl -n default get pods --selector=app=cart",
+    "instead of logs: kubectl -n default logs --selector=app=cart --prefix",
 )
 
 
@@ -110,7 +110,7 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
     assert shown.out.splitlines()[: len(WARNINGS)] == [f"# {line}" for line in WARNINGS]
     steps = [line for line in shown.out.splitlines() if line.startswith("# ") and line[2].isdigit()]
     assert [step.split(". ")[0] for step in steps] == ["# 1", "# 2", "# 3", "# 4", "# 5"]
-    assert shown.out.count("kubectl patch service cart -n default --type=merge with:") == 2
+    assert shown.out.count("kubectl -n default patch --type=merge -- service cart with:") == 2
     label, move, slice_ = (each for each in yaml.safe_load_all(shown.out) if each)
     assert label["metadata"]["labels"] == {"endpointslice.kubernetes.io/skip-mirror": "true"}
     assert move == {"metadata": {"annotations": {SELECTOR_ANNOTATION: '{"app":"cart"}'}}, "spec": {"selector": None}}

@@ -164,3 +164,13 @@ def test_a_server_that_does_not_answer_offers_nothing(tmp_path: Path, monkeypatc
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(yaml.safe_dump(configuration(f"http://127.0.0.1:{silent.getsockname()[1]}")))
         assert names("plan", "--kubeconfig", str(kubeconfig), "-n", "") == []
+
+
+@pytest.mark.parametrize("words", [("plan", "-n", "shop", ""), ("route", "--node", "")], ids=str)
+def test_a_name_that_a_command_would_take_for_an_option_is_not_offered(
+    cluster: Cluster, words: tuple[str, ...]
+) -> None:
+    cluster.server.put("services", "--all", "shop")
+    cluster.server.put("nodes", "--all")
+    assert names(*words)
+    assert "--all" not in names(*words)

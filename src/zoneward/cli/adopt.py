@@ -69,11 +69,14 @@ def _warnings(service: "Service") -> Iterator[str]:
     selector = service.spec.selector
     if not selector:
         return
+    from zoneward.advice.kubectl import kubectl
+
     name, namespace = service.metadata.name, service.metadata.namespace
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    forward = kubectl("port-forward", "deployment/NAME", "PORT", namespace=namespace)
     broken = ", ".join(f"kubectl {verb} service/{name}" for verb in ("port-forward", "logs", "exec"))
     yield "warning: tools that read spec.selector do not work while a Service is adopted, among them"
     yield f"    {broken}"
-    yield f"instead of port-forward: kubectl port-forward -n {namespace} deployment/NAME PORT, or pod/NAME of one of"
-    yield f"    kubectl get pods -n {namespace} -l {labels}"
-    yield f"instead of logs: kubectl logs -n {namespace} -l {labels} --prefix"
+    yield f"instead of port-forward: {forward}, or pod/NAME of one of"
+    yield f"    {kubectl('get', 'pods', f'--selector={labels}', namespace=namespace)}"
+    yield f"instead of logs: {kubectl('logs', f'--selector={labels}', '--prefix', namespace=namespace)}"

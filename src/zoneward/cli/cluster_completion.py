@@ -27,8 +27,8 @@ _LARGEST: Final = 1 << 20
 """Bytes of all files together: larger ones take too long to read."""
 _COMPRESSED: Final = 20
 """How much larger a compressed file may become."""
-_SAFE: Final = re.compile(r"[\w.,:/@+-]+", re.ASCII)
-"""A shell takes these letters as they are, wherever they come from."""
+_SAFE: Final = re.compile(r"(?!-)[\w.,:/@+-]+", re.ASCII)
+"""A shell takes these letters as they are, wherever they come from, and no command takes the word for an option."""
 
 _Candidates = Callable[[click.Context, str], Iterable[str]]
 _ShellComplete = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]

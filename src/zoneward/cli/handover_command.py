@@ -209,6 +209,7 @@ async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, 
 
 def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, followed by what it writes as YAML documents."""
+    from zoneward.advice.kubectl import kubectl
     from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 
@@ -216,7 +217,8 @@ def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     documents: list[object] = []
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")
-        lines.append(f"   kubectl patch service {service} -n {namespace} --type=merge with:")
+        command = kubectl("patch", "--type=merge", names=("service", service), namespace=namespace)
+        lines.append(f"   {command} with:")
         documents.append(step.change)
     elif isinstance(step, WriteSlices):
         documents += [slice_document(each) for each in (*step.create, *step.update)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import shlex
 import signal
 import ssl
 import sys
@@ -245,7 +246,7 @@ def _write_kubeconfig(file: Path, serving: SandboxServer, options: "SandboxOptio
 
 def _announce(serving: SandboxServer, options: "SandboxOptions") -> None:
     how = f"--server={serving.address}" if options.kubeconfig is None else f"--kubeconfig={options.kubeconfig}"
-    print_line(f"The sandbox is ready: kubectl {how} get services -A")
+    print_line(f"The sandbox is ready: kubectl {shlex.quote(how)} get services -A")
     sys.stdout.flush()
 
 

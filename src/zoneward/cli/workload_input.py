@@ -16,7 +16,7 @@ _KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
 
 
 def read_workload_objects(snapshot: Snapshot) -> WorkloadObjects:
-    """Those of a snapshot."""
+    """Those of a snapshot, without Leases."""
     return WorkloadObjects.of(snapshot.workload_objects, lacking=dict(_lacking(snapshot)))
 
 

@@ -228,7 +228,7 @@ def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None
 def test_the_fix_of_two_settings_keeps_the_one_that_wins() -> None:
     (one,) = found(a_view(a_service("Auto", distribution=names.PREFER_SAME_ZONE)), "ZW305")
     assert "wins" in one.message
-    command = """kubectl -n shop patch service cart -p '{"spec":{"trafficDistribution":null}}'"""
+    command = """kubectl -n shop patch -p '{"spec":{"trafficDistribution":null}}' -- service cart"""
     assert one.fix == f"To keep {names.TOPOLOGY_MODE_ANNOTATION} and remove the rest: {command}"
     (other,) = found(a_view(a_service("unheard-of", distribution=names.PREFER_SAME_ZONE)), "ZW305")
     assert other.fix.startswith("To keep spec.trafficDistribution and remove the rest: kubectl -n shop annotate")

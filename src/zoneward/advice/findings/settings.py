@@ -1,6 +1,6 @@
 """Findings 3xx: the settings of a Service. Whether a value is accepted, the decision itself says."""
 
-import shlex
+import json
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -17,6 +17,7 @@ from zoneward.advice.findings.codes import (
     UNKNOWN_VALUE,
     Finding,
 )
+from zoneward.advice.kubectl import kubectl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
 from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand
@@ -160,15 +161,16 @@ def _nearest(text: str, known: tuple[str, ...], alike: float) -> str | None:
 
 def _set(service: Service, name: str, value: str | None, *, instead_of: str | None = None) -> str:
     """The command that sets a setting (``None`` removes it), and takes another annotation away."""
-    where = f"kubectl -n {shlex.quote(service.metadata.namespace)}"
-    what = shlex.quote(service.metadata.name)
+    about, namespace = ("service", service.metadata.name), service.metadata.namespace
     if name == _DISTRIBUTION:
-        text = "null" if value is None else f'"{value}"'
-        return f"""{where} patch service {what} -p '{{"spec":{{"trafficDistribution":{text}}}}}'"""
-    marks = f"{shlex.quote(name)}-" if value is None else f"{shlex.quote(name)}={shlex.quote(value)}"
-    if instead_of is not None:
-        marks += f" {shlex.quote(instead_of)}-"
-    return f"{where} annotate --overwrite service {what} {marks}"
+        patch = json.dumps({"spec": {"trafficDistribution": value}}, separators=(",", ":"))
+        command = kubectl("patch", "-p", patch, names=about, namespace=namespace)
+    else:
+        marks = [f"{name}-" if value is None else f"{name}={value}"]
+        if instead_of is not None:
+            marks.append(f"{instead_of}-")
+        command = kubectl("annotate", "--overwrite", names=(*about, *marks), namespace=namespace)
+    return command or "Set it by hand: a name begins with a dash, and kubectl would take it for an option."
 
 
 # --- other names, other settings --------------------------------------------------------------------------------------
