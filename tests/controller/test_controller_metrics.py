@@ -149,6 +149,8 @@ def test_a_page_has_what_happened_and_looks_at_what_is() -> None:
         f'{UPSTREAM}syncs{{cause="error",result="failure"}}': 1,
         f"{changed}{{{auto}}}": 1,
         f"{changed}{{{close}}}": 1,
+        # The name in the first version of KEP-2004.
+        f"{UPSTREAM}changes_endpointslices_per_sync_count{{{auto}}}": 1,
         f'{OURS}queue_services{{state="gathering"}}': 2,
         f"{OURS}leader": 1,
         f"{OURS}cache_synced": 0,

@@ -38,6 +38,7 @@ from zoneward.daemon.metrics import (
     SLICES_PER_SYNC,
     GaugeFunc,
     LabeledValues,
+    MetricAlias,
     UnsuffixedCounter,
     WatchMetrics,
 )
@@ -118,6 +119,8 @@ class ControllerMetrics:
             SyncLabels._fields,
             buckets=SLICES_PER_SYNC,
         )
+        # KEP-2004's first version has this name, its last one the other.
+        MetricAlias(self.changed_slices, f"{UPSTREAM}changes_endpointslices_per_sync", registry=self.registry)
         self.added = histogram(
             f"{UPSTREAM}endpoints_added_per_sync",
             "Number of endpoints added on each Service sync",

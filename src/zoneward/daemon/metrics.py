@@ -90,6 +90,22 @@ class UnsuffixedCounter(Collector):
             yield metric
 
 
+class MetricAlias(Collector):
+    """Shows a metric under another name, too."""
+
+    def __init__(self, metric: Collector, name: str, *, registry: CollectorRegistry) -> None:
+        self._metric, self._name = metric, name
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._metric.collect():
+            alias = Metric(self._name, metric.documentation, metric.type)
+            alias.samples = [
+                each._replace(name=self._name + each.name.removeprefix(metric.name)) for each in metric.samples
+            ]
+            yield alias
+
+
 class WatchMetrics:
     """What each program shows of its lists and watches, below its own ``prefix``."""
 

@@ -27,7 +27,6 @@ from zoneward.routing.endpoint_sets import (
     measure_sets,
 )
 from zoneward.routing.hints_decision import check_endpoint_zones, check_nodes
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket
 from zoneward.routing.placement.groups import ZoneGroup, own_group, restrict_to_zones
 from zoneward.routing.placement.placement import PlacementUnit, place
@@ -121,7 +120,7 @@ def _record_best(
 
 def _keep(context: DecisionContext, request: SetsRequest) -> SetCounts | None:
     """What is in force, with as few changes as needed; None where nothing is, or where the best sets are less work."""
-    if context.in_force != f"{context.request.approach}/{BALANCED.name}":
+    if not context.is_in_force(BALANCED):
         return None
     index = {zone: number for number, zone in enumerate(request.zones)}
     consumers = {zone for zone, weight in zip(request.zones, request.demand, strict=True) if weight}
@@ -200,15 +199,13 @@ def _place(context: DecisionContext, request: SetsRequest, counts: SetCounts, we
     index = {zone: number for number, zone in enumerate(zones)}
     consumers = {zone for zone, weight in zip(zones, request.demand, strict=True) if weight}
     units = []
-    lost = 0
     for bucket in context.endpoint_index.ready_buckets():
         group = _remaining_group(bucket, consumers)
         number = number_of.get(group.zones, -1) if group is not None else -1
-        lost += len(bucket) if group is not None and number < 0 else 0
         units.append(PlacementUnit(bucket, index[bucket.zone], number))
     placed = place(units, found.counts, size)
     own = sum(found.counts[zone * size + zone] for zone in range(size))
-    moved = placed.moved + lost
+    moved = placed.count_moved(found.groups, zones, starts=not context.is_in_force(BALANCED))
     context.rules.record(
         "placement",
         True,
@@ -220,8 +217,7 @@ def _place(context: DecisionContext, request: SetsRequest, counts: SetCounts, we
         reason=Reason.ENABLED,
         message=_describe_decision(context, measures),
         allocation=Allocation(zones, found.groups, found.counts),
-        assignment=Assignment.with_hints(
-            context.endpoint_index,
+        assignment=context.assign_hints(
             bucket_groups={
                 unit.members: found.groups[number]
                 for unit, number in placed.unit_groups.items()

@@ -1,12 +1,16 @@
 """What a decision depends on, and the list of rules that it has asked so far."""
 
+from collections.abc import Mapping
+
 from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import EndpointIndex
+from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.routing.request.annotations import check_demand
 from zoneward.routing.request.approach import RequestedApproach, requested_approach, with_problem
 from zoneward.routing.rules import Reason, RuleLog, counted
@@ -38,6 +42,10 @@ class DecisionContext:
         self.rules = RuleLog()
         self.request = self._read_request()
         self.hints = self.request.hints or configuration.hints
+
+    def is_in_force(self, heuristic: Heuristic) -> bool:
+        """Whether the existing slices were written for the same approach and heuristic."""
+        return self.in_force == f"{self.request.approach}/{heuristic.name}"
 
     def _read_request(self) -> RequestedApproach:
         request = requested_approach(self.service, self.configuration, self.rules)
@@ -76,6 +84,35 @@ class DecisionContext:
         if self.rules.record("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
             return None
         return self.build_inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
+
+    def assign_hints(
+        self,
+        *,
+        bucket_groups: Mapping[Bucket, ZoneGroup | None],
+        endpoint_groups: Mapping[IndexedEndpoint, ZoneGroup | None],
+        node_hints: bool = False,
+    ) -> Assignment:
+        """Ready endpoints with the hints that were decided, the others with the hint of their own zone.
+
+        kube-proxy ignores endpoints that are not ready when it looks for hints. Cilium 1.19 and 1.20 drop zone routing
+        of the whole Service while one of them has no hint, and select it like a ready one by the hint that it has:
+        where no ready endpoint serves its zone, such a hint would leave the zone without endpoints. The first zone
+        with ready endpoints takes its place. Upstream gives them none.
+        """
+        groups = (group for group in (*bucket_groups.values(), *endpoint_groups.values()) if group is not None)
+        served = {zone for group in groups for zone in group.zones}
+        unready = {
+            bucket: own_group(bucket.zone if bucket.zone in served else min(served))
+            for bucket in self.endpoint_index.unready_buckets()
+            if bucket.zone and served and not self.configuration.upstream
+        }
+        return Assignment(
+            self.endpoint_index,
+            "hints",
+            bucket_groups={**bucket_groups, **unready},
+            endpoint_groups=endpoint_groups,
+            node_hints=node_hints,
+        )
 
     # --- results --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from zoneward.routing.allocation import Allocation, allocate, threshold_paramete
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
 from zoneward.routing.placement.placement import PlacementUnit, place, with_guests_kept
 from zoneward.routing.request.approach import Approach
@@ -35,7 +34,7 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    kept = context.in_force == f"{context.request.approach}/{heuristic.name}"
+    kept = context.is_in_force(heuristic)
     threshold = overload_threshold(context.hints, kept=kept)
     context.rules.record(
         "threshold-in-force",
@@ -184,12 +183,13 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
         if not context.rules.record("in-zone-tolerance", lost <= most, detail):
             allocation = dataclasses.replace(anew, counts=with_guests_kept(anew.counts, counts, size))
     placed = place(units, allocation.counts, size)
+    moved = placed.count_moved(allocation.groups, zones, starts=not context.is_in_force(heuristic))
     at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
     away = sum(supply) - at_home
     context.rules.record(
         "placement",
         True,
-        f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {placed.moved} moved",
+        f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {moved} moved",
     )
     groups = allocation.groups
     return context.build_decision(
@@ -197,8 +197,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
         reason=Reason.ENABLED,
         message=_describe_allocation(context, heuristic, allocation),
         allocation=allocation,
-        assignment=Assignment.with_hints(
-            context.endpoint_index,
+        assignment=context.assign_hints(
             bucket_groups={
                 unit.members: groups[zone]
                 for unit, zone in placed.unit_groups.items()
@@ -207,7 +206,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
             endpoint_groups={member: groups[zone] for member, zone in placed.endpoint_groups.items()},
             node_hints=heuristic.node_hints,
         ),
-        moved=placed.moved,
+        moved=moved,
     )
 
 

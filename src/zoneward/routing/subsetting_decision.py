@@ -43,7 +43,7 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    kept = context.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
+    kept = context.is_in_force(heuristic)
     # With hints, a slice that has none is one whose endpoints are not ready.
     homes = homes_of(context, demand, demand.zones, kept=kept and context.configuration.subsetting.encoding != "hints")
     groups = _rebalance_lazily(context, heuristic, homes) if kept and any(homes.remaining_groups.values()) else None
@@ -133,7 +133,6 @@ class _PlacedGroups:
 
     allocation: Allocation
     placed: Placement
-    moved: int
 
 
 def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
@@ -206,14 +205,7 @@ def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Al
 def _place_groups(homes: Homes, allocation: Allocation) -> _PlacedGroups:
     number_of = _group_numbers(allocation)
     units = [each.unit(number_of) for each in homes.ready]
-    placed = place(units, allocation.counts, len(homes.zones))
-    # No endpoint stays in a group that no longer exists.
-    lost = sum(
-        len(unit)
-        for unit, each in zip(units, homes.ready, strict=True)
-        if each.previous_group is not None and unit.previous_group < 0
-    )
-    return _PlacedGroups(allocation, placed, placed.moved + lost)
+    return _PlacedGroups(allocation, place(units, allocation.counts, len(homes.zones)))
 
 
 def _shared_groups(groups: Iterable[ZoneGroup | None]) -> list[ZoneGroup]:
@@ -249,9 +241,7 @@ def _decide_with_groups(
         if not context.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
         bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, allocation.groups)
-        assignment = Assignment.with_hints(
-            context.endpoint_index, bucket_groups=bucket_groups, endpoint_groups=endpoint_groups
-        )
+        assignment = context.assign_hints(bucket_groups=bucket_groups, endpoint_groups=endpoint_groups)
     else:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
         slice_groups: Sequence[ZoneGroup | None] = [
@@ -268,14 +258,15 @@ def _decide_with_groups(
     parts = groups.placed.part_sizes
     away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
     own = counted(context.ready_count - away, "endpoint")
-    context.rules.record("placement", True, f"{own} in their own zone's group, {away} in another; {groups.moved} moved")
+    moved = groups.placed.count_moved(allocation.groups, homes.zones, starts=not context.is_in_force(heuristic))
+    context.rules.record("placement", True, f"{own} in their own zone's group, {away} in another; {moved} moved")
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message=_describe_groups(context, heuristic, homes, allocation),
         assignment=assignment,
         allocation=_by_location(homes, groups),
-        moved=groups.moved,
+        moved=moved,
     )
 
 

@@ -112,13 +112,13 @@ class HintEncoder:
         self._node_hints: dict[tuple[tuple[str, ...], str], Hints] = {}
 
     def hints_of(self, member: IndexedEndpoint) -> Hints | None:
-        """The hints of an endpoint; None for one that all zones may use, or that has no ports."""
+        """The hints of an endpoint; None for one that all zones may use, or that is in no group and not ready."""
         if self._shared_address:
             member = self._shared_address.get(member, member)
         bucket = member.bucket
-        if bucket is None:
-            return None
         assignment = self._assignment
+        if bucket is None or not (bucket.ready or bucket in assignment.bucket_groups):
+            return None
         group = assignment.endpoint_groups.get(member) if assignment.endpoint_groups else None
         if group is None:
             if not assignment.node_hints:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
-from zoneward.routing.placement.groups import ZoneGroup, own_group
+from zoneward.routing.placement.groups import ZoneGroup
 
 AssignmentKind = Literal["nothing", "hints", "groups"]
 
@@ -14,7 +14,8 @@ class Assignment:
 
     ``kind`` says how slices show it: by hints, by slice groups, or not at all (all zones consume all endpoints).
     ``bucket_groups`` has the group of all endpoints of a bucket, ``endpoint_groups`` that of endpoints that differ from
-    their bucket. With ``node_hints`` every endpoint also has a hint for its own node (KEP-3015).
+    their bucket. With ``node_hints`` endpoints that are ready or in a group also have a hint for their own node
+    (KEP-3015).
 
     `zoneward.slices.encode` turns it into hints and labels.
     """
@@ -35,37 +36,6 @@ class Assignment:
         self.endpoint_groups = {} if endpoint_groups is None else endpoint_groups
         self.node_hints = node_hints
         self.endpoint_index = endpoint_index
-
-    @classmethod
-    def with_hints(
-        cls,
-        endpoint_index: EndpointIndex,
-        *,
-        bucket_groups: Mapping[Bucket, ZoneGroup | None],
-        endpoint_groups: Mapping[IndexedEndpoint, ZoneGroup | None],
-        node_hints: bool = False,
-    ) -> "Assignment":
-        """Ready endpoints with the hints that were decided, the others with the hint of their own zone.
-
-        kube-proxy ignores endpoints that are not ready when it looks for hints. Cilium 1.19 and 1.20 drop zone routing
-        of the whole Service while one of them has no hint, and select it like a ready one by the hint that it has:
-        where no ready endpoint serves its zone, such a hint would leave the zone without endpoints. The first zone
-        with ready endpoints takes its place.
-        """
-        groups = (group for group in (*bucket_groups.values(), *endpoint_groups.values()) if group is not None)
-        served = {zone for group in groups for zone in group.zones}
-        unready = {
-            bucket: own_group(bucket.zone if bucket.zone in served else min(served))
-            for bucket in endpoint_index.unready_buckets()
-            if bucket.zone and served
-        }
-        return cls(
-            endpoint_index,
-            "hints",
-            bucket_groups={**bucket_groups, **unready},
-            endpoint_groups=endpoint_groups,
-            node_hints=node_hints,
-        )
 
     def group_of(self, member: IndexedEndpoint) -> ZoneGroup | None:
         """The slice group of an endpoint; None for the slices that all zones consume."""
@@ -88,9 +58,9 @@ class Assignment:
         for bucket in (*self.endpoint_index.ready_buckets(), *self.endpoint_index.unready_buckets()):
             if self.bucket_groups.get(bucket) is not None:
                 count += len(bucket)
-            elif self.node_hints:
+            elif self.node_hints and bucket.ready:
                 count += len(bucket) - bucket.without_node
-            else:
+            elif bucket.ready:
                 has_unhinted_bucket = True
         if has_unhinted_bucket:
             count += sum(

@@ -7,6 +7,7 @@ import msgspec
 
 from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
+from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup
 
 
 class PlacementUnit(msgspec.Struct, frozen=True, eq=False):
@@ -36,13 +37,30 @@ class Placement:
     """The group of each endpoint, as an index.
 
     ``unit_groups`` has the group of a unit, ``endpoint_groups`` that of endpoints that are in another group than their
-    unit. ``part_sizes`` counts the endpoints of a unit in a group, ``moved`` those that were in another group before.
+    unit. ``part_sizes`` counts the endpoints of a unit in a group.
     """
 
     unit_groups: dict[PlacementUnit, int] = field(default_factory=dict)
     endpoint_groups: dict[IndexedEndpoint, int] = field(default_factory=dict)
     part_sizes: dict[tuple[PlacementUnit, int], int] = field(default_factory=dict)
-    moved: int = 0
+
+    def count_moved(self, groups: Sequence[ZoneGroup], zones: Sequence[str], *, starts: bool) -> int:
+        """The number of endpoints that serve other zones than before.
+
+        One that was in no group served all zones. It counts where the decision ``starts``, and gives it to a group
+        without its home; while a decision is in force, it is a new endpoint.
+        """
+        moved = 0
+        for (unit, number), size in self.part_sizes.items():
+            previous = unit.members.previous_group
+            if unit.previous_group >= 0:
+                differs = number != unit.previous_group
+            elif previous is None or (starts and previous is EVERY_ZONE):
+                differs = starts and zones[unit.home] not in groups[number].zones
+            else:
+                differs = previous is not EVERY_ZONE or len(groups[number].zones) < len(zones)
+            moved += size if differs else 0
+        return moved
 
 
 def place(units: Iterable[PlacementUnit], counts: Sequence[int], zones: int) -> Placement:
@@ -59,8 +77,6 @@ def place(units: Iterable[PlacementUnit], counts: Sequence[int], zones: int) -> 
     for (zone, group), alike in _by_home_and_group(units).items():
         number = sum(map(len, alike))
         stay = min(number, left[group * zones + zone]) if group >= 0 else 0
-        if group >= 0:
-            found.moved += number - stay
         if not stay:
             unplaced[zone].extend(alike)
             continue
