@@ -167,6 +167,18 @@ async def test_a_client_that_began_before_anybody_served_reaches_the_first_who_d
             await answered(client, pods[0])
 
 
+async def test_a_client_is_rejected_once_its_service_has_no_endpoint(node: Node, family: Family) -> None:
+    address, pod = ADDRESSES[family], PODS[family][0]
+    async with proxying(node, family) as proxy:
+        await proxy.serve("dns", address, pod)
+        with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
+            assert await client.ask() == pod
+            await proxy.serve("dns", address)
+            while await client.ask(limit=SOON) is not None:
+                await asyncio.sleep(0.02)
+        assert await removed(proxy) == 1
+
+
 async def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: Bed, family: Family) -> None:
     async with proxying(node, family) as proxy:
         with Client(bed.outside(), node.addresses[family == "ip6"], NODE_PORT, source=4001) as client:

@@ -3,8 +3,10 @@
 The kernel remembers where each flow goes, as long as packets come. A flow of TCP ends when its endpoint does, one of
 UDP does not: its client would go on to send where nobody answers. So flows through a Service are removed when they go
 to an endpoint that does not serve any more, and those that went to the Service's own address when it gets its first
-endpoint. As in kube-proxy (``CleanStaleEntries``), flows are left alone while nobody serves, and as long as their
-endpoint serves at all, whether this node still selects it or not.
+endpoint. As in kube-proxy 1.37 (``CleanStaleEntries``), flows stay as long as their endpoint serves at all, whether
+this node still selects it or not. Flows through the addresses of a Service without endpoints are removed too: its
+rejecting rule never sees a packet of a flow that is already translated. Those through its node port stay, because a
+port alone does not say whose a flow is.
 """
 
 import asyncio
@@ -42,7 +44,7 @@ def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints
         if served is not None and port.protocol == _UDP:
             for address in served.addresses(port):
                 found[address, port.port] = port.serving_endpoints
-            if port.node_port:
+            if port.node_port and port.serving_endpoints:
                 found[None, port.node_port] = port.serving_endpoints
     return found
 
@@ -68,11 +70,11 @@ class PendingFrontends:
             return
         found, service = self._frontends[one.family], (one.namespace, one.name)
         for front, serving in now.items():
-            if serving and (front in found or _has_lost_endpoints(was.get(front, ()), serving)):
+            if front in found or front not in was or _has_lost_endpoints(was[front], serving):
                 found[front] = service, serving
         for front in was:
             # Another Service may have got the address since.
-            if not now.get(front) and front in found and found[front][0] == service:
+            if front not in now and front in found and found[front][0] == service:
                 del found[front]
 
     def in_family(self, family: Family) -> dict[Frontend, ServingEndpoints]:
