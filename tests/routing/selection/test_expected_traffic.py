@@ -77,6 +77,18 @@ def test_a_zone_without_hinted_endpoints_falls_back_to_all() -> None:
     assert (b.located, b.consumed, b.expected, b.overload) == (0, 2, 1.0, -0.5)
 
 
+@pytest.mark.parametrize("number", range(1, 60))
+def test_all_is_exactly_all_and_nothing_exactly_nothing(number: int) -> None:
+    """Ten times 0.1 is not 1 in floats."""
+    demand = demand_in(**{f"zone{each}": 1 for each in range(number)})
+    traffic = predicted(demand=demand)
+    assert (traffic.dropped, traffic.served) == (1.0, 0.0)
+    assert {zone.dropped for zone in traffic.zones.values()} == {1.0}
+    traffic = predicted(*some(1, "zone0"), demand=demand)
+    assert (traffic.dropped, traffic.served) == (0.0, 1.0)
+    assert {zone.dropped for zone in traffic.zones.values()} == {0.0}
+
+
 def test_a_zone_with_endpoints_but_without_demand_has_no_overload() -> None:
     traffic = predicted(*some(1, "a", to="a"), *some(1, "c", to="b", block=1), *some(1, None, to="a", block=2))
     c = traffic.zones["c"]

@@ -39,7 +39,8 @@ class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
     and None where it has no demand or selects nothing. ``in_zone``: the share of its own traffic that stays in the
     zone; None where it has no demand. ``load``: what an endpoint located there gets on the mean, over a fair part
     (1.0); None where none is located. ``selected`` and ``to``: the endpoints that its proxies select and the shares of
-    its own traffic, by the zone of the endpoints.
+    its own traffic, by the zone of the endpoints. ``dropped``: the share of its own traffic for which there is no
+    endpoint.
     """
 
     demand: float
@@ -51,10 +52,12 @@ class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
     load: float | None = None
     selected: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     to: Mapping[str, float] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    dropped: float = 0.0
 
 
 class ExpectedTraffic(msgspec.Struct, frozen=True, gc=False):
-    """Where the traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1.
+    """Where the traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1, and each
+    is exactly 0 or 1 where it is nothing or all.
 
     ``load`` has a share for every endpoint in use, and the overload of an endpoint is its load over a fair one, minus
     1: ``max_overload`` is the worst, never below 0; ``mean_overload`` the mean distance from fair, in both directions.
@@ -142,8 +145,8 @@ def predict_traffic(
     picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
     places = [endpoint.zone or "" for endpoint in endpoints]
     load = [0.0] * len(endpoints)
-    dropped = 0.0
-    zone_weight: dict[str, float] = {}
+    zone_weight: dict[str, int] = {}
+    dropped_weight: dict[str, int] = {}
     zone_picks: dict[str, set[int]] = {}
     # Sums do not depend on the order of endpoints, to the last digit.
     zone_to: dict[str, dict[str, list[float]]] = {}
@@ -151,11 +154,11 @@ def predict_traffic(
         selection = selectors[id(reading)].select(node, zone or None)
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
-        zone_weight[zone] = zone_weight.get(zone, 0.0) + weight
+        zone_weight[zone] = zone_weight.get(zone, 0) + weight
         numbers = list(map(picked.__getitem__, map(id, chosen)))
         zone_picks.setdefault(zone, set()).update(numbers)
         if not chosen:
-            dropped += share
+            dropped_weight[zone] = dropped_weight.get(zone, 0) + weight
             continue
         weights = None if policies.internal_local else selection.weights
         to = zone_to.setdefault(zone, {})
@@ -172,7 +175,7 @@ def predict_traffic(
             for place, count in Counter(map(places.__getitem__, numbers)).items():
                 to.setdefault(place, []).append(count * each)
     flows = {zone: {place: fsum(parts) for place, parts in to.items()} for zone, to in zone_to.items()}
-    return _traffic(endpoints, places, load, dropped, total, zone_weight, zone_picks, flows)
+    return _traffic(endpoints, places, load, total, zone_weight, dropped_weight, zone_picks, flows)
 
 
 def _consumers(
@@ -203,9 +206,9 @@ def _traffic(
     endpoints: Sequence[Endpoint],
     places: Sequence[str],
     load: Sequence[float],
-    dropped: float,
     total: int,
-    weights: dict[str, float],
+    weights: dict[str, int],
+    dropped: dict[str, int],
     picks: dict[str, set[int]],
     flows: dict[str, dict[str, float]],
 ) -> ExpectedTraffic:
@@ -222,7 +225,8 @@ def _traffic(
     zones = {}
     selected = {zone: dict(sorted(Counter(map(places.__getitem__, picked)).items())) for zone, picked in picks.items()}
     for zone in sorted(located):
-        share = weights.get(zone, 0.0) / total
+        weight = weights.get(zone, 0)
+        share = weight / total
         consumed = len(picks.get(zone, ()))
         expected = share * len(used)
         flow = flows.get(zone, {})
@@ -236,14 +240,16 @@ def _traffic(
             load=received[zone] * len(used) / located[zone] if located[zone] else None,
             selected=selected.get(zone, {}),
             to={place: part / share for place, part in sorted(flow.items())} if share else {},
+            dropped=dropped.get(zone, 0) / weight if weight else 0.0,
         )
+    dropped_weight = sum(dropped.values())
     deviations = [share * len(used) - 1 for share in used]
     return ExpectedTraffic(
         zones=zones,
         load=tuple(load),
         in_zone=fsum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone),
-        served=1 - dropped,
-        dropped=dropped,
+        served=(total - dropped_weight) / total,
+        dropped=dropped_weight / total,
         max_overload=max(0.0, *deviations) if deviations else 0.0,
         mean_overload=fsum(map(abs, deviations)) / len(used) if used else 0.0,
     )
