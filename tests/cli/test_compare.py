@@ -137,7 +137,10 @@ def test_now_is_a_row_and_a_field_where_there_are_slices(zoneward: Commands, tmp
     found = json.loads(zoneward(*arguments, "-o", "json").out)
     (cart,) = found["services"]
     assert cart["now"] == {
-        **{name: cart["approaches"][0][name] for name in ("inZoneTraffic", "maxOverload", "meanOverload", "score")},
+        **{
+            name: cart["approaches"][0][name]
+            for name in ("inZoneTraffic", "maxOverload", "meanOverload", "droppedTraffic", "score")
+        },
         "slices": 1,
     }
     assert cart["today"]["inZoneTraffic"] == 1

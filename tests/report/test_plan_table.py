@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
+from zoneward.kube.objects import ServicePort
 from zoneward.report.plan_table import plan_parts
 from zoneward.report.terminal_text import render_text
 
@@ -65,3 +66,30 @@ def test_a_long_service_name_stays_within_the_width() -> None:
     service = a_service("Auto")
     long = replace(service, metadata=replace(service.metadata, name="cart-" + "x" * 40))
     assert max(map(len, lines_of(cluster_in("abc").with_(service=long)))) <= 100
+
+
+def test_nothing_of_a_service_that_drops_traffic_is_as_it_should_be() -> None:
+    cluster = cluster_in("ab", None).with_(service=a_service(internal="Local"), pods=pods_in({"a": 2}))
+    (line,) = (line for line in lines_of(cluster) if "shop/cart" in line)
+    assert line.split()[1:5] == ["2>2", "0>0", "50%", "drops"]
+
+
+def test_a_service_without_endpoints_serves_nobody_whatever_floats_add_up_to() -> None:
+    """Ten zones with a tenth of the traffic each: ten times 0.1 is not 1."""
+    cluster = cluster_in("abcdefghij", None).with_(pods=())
+    (line,) = (line for line in lines_of(cluster) if "shop/cart" in line)
+    assert line.split()[1:3] == ["-", "-"]
+    assert line.endswith("nowhere: no endpoint")
+
+
+def test_a_target_that_no_pod_has_is_told() -> None:
+    service = a_service("Auto", ports=[ServicePort(name="http", port=80, target_port="web")])
+    (line,) = (line for line in lines_of(cluster_in("abc").with_(service=service)) if "shop/cart" in line)
+    assert line.endswith("nowhere: no container port is called 'web'")
+
+
+def test_a_port_that_nobody_serves_is_told_beside_the_others() -> None:
+    ports = [ServicePort(name="http", port=80, target_port=8080), ServicePort(name="grpc", port=81, target_port="grpc")]
+    lines = lines_of(cluster_in("abc", None).with_(service=a_service(ports=ports)), width=160)
+    (line,) = (line for line in lines if "shop/cart" in line)
+    assert line.endswith("all zones: nothing asked for; grpc: no container port is called 'grpc'")

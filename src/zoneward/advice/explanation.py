@@ -1,10 +1,11 @@
 """What happens to the traffic of a Service, why, and what to change: everything that ``zoneward explain`` shows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from zoneward.advice.bypass import Bypass, bypasses
+from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
 from zoneward.advice.fix_commands import FixSteps, steps_of
 from zoneward.advice.fixes import Fix, aim_of, find_fixes, runs_zoneward
 from zoneward.advice.honored_traffic import HonoredTraffic, node_traffic
@@ -41,6 +42,7 @@ _DECIDING: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.BEING_DELETED: ("groups-of-deleted",),
 }
 """The rules that did not pass where a decision ended with a reason."""
+_STALE: Final = "With slices as planned nothing is dropped: zoneward check shows how those in the cluster differ."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class FamilyExplanation:
     ``fixes`` reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and
     ``unchecked`` what such changes depend on and the input does not have; both empty where no fix is looked for, and
     ``unchecked`` where no fix changes Pods. ``load_change`` is None where the cluster was not changed, or no
-    endpoint has traffic before or after. ``measured`` is None where nothing was.
+    endpoint has traffic before or after. ``measured`` is None where nothing was. ``drops_now`` and ``would_drop``: what
+    proxies drop with the slices in force, and with those that are planned.
     """
 
     now: CurrentTraffic | None
@@ -73,6 +76,13 @@ class FamilyExplanation:
     unchecked: tuple[Unchecked, ...] = ()
     load_change: LoadChange | None = None
     measured: HonoredTraffic | None = None
+    drops_now: DroppedTraffic | None = None
+    would_drop: DroppedTraffic | None = None
+
+    @property
+    def dropped(self) -> DroppedTraffic | None:
+        """What comes before everything else about the Service."""
+        return dropped_first(self.drops_now, self.would_drop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,14 @@ def explain_service(
     before = plans_before([unchanged.plan]) if unchanged is not None else {}
     honored = _honored(read, actual or given.service, measured) if measured is not None else {}
     families = tuple(
-        _family(given, family, now.get(family.address_type), before, honored.get(family.address_type))
+        _family(
+            given,
+            family,
+            now.get(family.address_type),
+            before,
+            honored.get(family.address_type),
+            drops_now=_dropped_now(actual or given.service, family.address_type, read, now),
+        )
         for family in given.plan.families
     )
     return Explanation(
@@ -148,8 +165,13 @@ def _family(
     now: CurrentTraffic | None,
     before: PlansBefore,
     measured: HonoredTraffic | None,
+    *,
+    drops_now: DroppedTraffic | None,
 ) -> FamilyExplanation:
     aim = aim_of(family)
+    would_drop = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
+    if drops_now is not None and would_drop is None:
+        drops_now = replace(drops_now, fix=_STALE)
     fixes = find_fixes(given, family.address_type)
     limits = pod_limits(given, family.address_type)
     return FamilyExplanation(
@@ -159,11 +181,23 @@ def _family(
         built_in=_built_in(given, family),
         aim=aim.about if aim is not None else None,
         fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
-        limits=limits.reasons if aim is not None else (),
+        limits=limits.reasons if aim is not None and not aim.only_served else (),
         unchecked=limits.unchecked if any(fix.change.pods for fix in fixes) else (),
         load_change=load_change(family, before),
         measured=measured if measured is not None and measured.nodes else None,
+        drops_now=drops_now,
+        would_drop=would_drop,
     )
+
+
+def _dropped_now(
+    service: Service, address_type: str, read: ServiceInput, now: Mapping[str, CurrentTraffic]
+) -> DroppedTraffic | None:
+    """What proxies drop with the slices as they were read; None where there are none."""
+    if address_type not in now:
+        return None
+    slices = [each for each in read.slices if each.address_type == address_type]
+    return dropped_traffic(service, slices, now[address_type].traffic, read.cluster_state.demand)
 
 
 def deciding_rule(family: FamilyPlan) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zoneward.advice.changed_cluster import ServicePods
+from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
 from zoneward.advice.kubectl import kubectl
 from zoneward.advice.pod_limits import runs, unselected_pods
@@ -51,6 +52,8 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         commands.append(kubectl("patch", "--type=merge", "-p", patch, names=about, namespace=namespace))
         if (change.service_patch.get("spec") or {}).get("trafficDistribution") == names.PREFER_SAME_ZONE:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
+        if change.service_patch == CLUSTER_POLICY:
+            notes.append("or keep the policy and run a Pod on every node, as a DaemonSet does")
     if not all(commands):
         return FixSteps((), (*notes, "there is no command: the name of an object begins with a dash"))
     return FixSteps(tuple(commands), tuple(notes))

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from zoneward.advice.changed_cluster import ImpossibleChange
 from zoneward.advice.count_search import CountSearch, PodChanges
+from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.pod_limits import pod_limits
 from zoneward.advice.service_input import Change, MergePatch, ServiceInput
 from zoneward.advice.trials import Trials
@@ -103,7 +104,7 @@ class Fix:
 class Aim:
     """What is to be reached: hints or slice groups in force, more than (or at least) a share of traffic in its zone,
     and, where the heuristic has no threshold of its own, overload below ``threshold``. ``weighs``: some proxies follow
-    weights of zones.
+    weights of zones. ``only_served``: nothing but that no traffic is dropped.
     """
 
     about: str
@@ -111,11 +112,16 @@ class Aim:
     threshold: Fraction
     demand: Demand
     weighs: bool
+    only_served: bool = False
 
     def is_met(self, family: FamilyPlan) -> bool:
         """By the plan and the traffic that follows from it."""
         traffic = family.traffic
-        if not family.decision.active or family.void_hints is not None or traffic is None or traffic.dropped:
+        if traffic is None or traffic.dropped:
+            return False
+        if self.only_served:
+            return True
+        if not family.decision.active or family.void_hints is not None:
             return False
         return self._suffices(family.decision, traffic.in_zone, traffic.max_overload)
 
@@ -150,6 +156,10 @@ class Aim:
 def aim_of(family: FamilyPlan) -> Aim | None:
     """What a fix of this plan aims for; None where nothing is to be fixed, or no change of the cluster can fix it."""
     decision, traffic, state = family.decision, family.traffic, family.cluster_state
+    threshold = state.configuration.hints.start_threshold
+    weighs = any(each.consumer.zone_weights for each in state.consumers_of(family.service))
+    if traffic is not None and traffic.dropped:
+        return Aim("no traffic dropped", 0.0, threshold, state.demand, weighs, only_served=True)
     if (
         traffic is None
         or decision.reason in (Reason.NO_SELECTOR, Reason.BEING_DELETED)
@@ -157,11 +167,9 @@ def aim_of(family: FamilyPlan) -> Aim | None:
         or len(state.demand.zones) < 2
     ):
         return None
-    threshold = state.configuration.hints.start_threshold
-    weighs = any(each.consumer.zone_weights for each in state.consumers_of(family.service))
     if not decision.active:
         asked = f"{decision.heuristic} in force" if decision.heuristic else "traffic kept in its zone"
-        return Aim(asked, traffic.in_zone if traffic.served else 0.0, threshold, state.demand, weighs)
+        return Aim(asked, traffic.in_zone, threshold, state.demand, weighs)
     about = f"{ENOUGH_IN_ZONE:.0%} in its zone"
     heuristic = HEURISTICS[decision.heuristic or ""]
     if not heuristic.balances and not heuristic.node_hints:
@@ -180,6 +188,8 @@ def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
     if aim is None:
         return ()
     search = _FixSearch(given, address_type, aim)
+    if aim.only_served:
+        return tuple(search.served())
     fixes = [*search.labels(), *search.settings(), *search.thresholds(), *search.pods()]
     if not fixes:
         fixes = list(search.settings_with_pods())
@@ -294,6 +304,14 @@ class _FixSearch:
             if all(fixes):
                 return min(filter(None, fixes), key=_in_zone)
         return None
+
+    # --- dropped traffic ----------------------------------------------------------------------------------------------
+
+    def served(self) -> Iterator[Fix]:
+        """The policy for internal traffic with which all of it has an endpoint."""
+        fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
+        if fix is not None:
+            yield dataclasses.replace(fix, needs=())
 
     # --- labels, settings, thresholds ---------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class Crossing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingReport:
     """One setting for one Service. ``crossing`` and ``saved`` (now - with this setting) are None where nothing can be
-    predicted.
+    predicted, and where traffic is dropped: that saves nothing.
 
     ``overloads``: with it the busiest endpoint is above the threshold for keeping hints. ``dropped`` is
     the share that has no endpoint, ``needs`` is what the cluster lacks for it.
@@ -98,6 +98,11 @@ class SettingReport:
     dropped: float
     crossing: Crossing | None
     saved: Crossing | None
+
+    @property
+    def drops(self) -> bool:
+        """Whether traffic has no endpoint, beyond the noise of sums."""
+        return self.dropped > _DROPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +209,8 @@ def _setting(
     traffic: TrafficNumbers | None = compared.traffic
     flows = traffic.flows if traffic is not None else None
     crossing, saved, dropped = calculation.compare(flows) if flows is not None else (None, None, 0.0)
+    if dropped > _DROPPED:
+        crossing = saved = None
     return SettingReport(
         approach=compared.approach,
         active=compared.active,
@@ -229,7 +236,7 @@ def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: boo
         and (each.active or each.approach == NO_APPROACH)
         and each.needs in usable
         and not each.overloads
-        and each.dropped <= _DROPPED
+        and not each.drops
     ]
     if not good:
         return None
@@ -365,7 +372,7 @@ def _add(total: SettingTotal, service: ServiceReport, setting: SettingReport | N
     if setting is not None:
         total.active += setting.active
         total.overloads += setting.overloads
-        total.drops += setting.dropped > _DROPPED
+        total.drops += setting.drops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,5 +153,7 @@ def _lacking(snapshot: "Snapshot") -> Iterable[tuple["Need", str]]:
         yield "Nodes", "there are no Nodes in the snapshot"
     if not snapshot.has_pods:
         yield "Pods", "there are no Pods in the snapshot"
+    if not snapshot.has_pods and not snapshot.slices:
+        yield "endpoints", "there are no Pods and no EndpointSlices in the snapshot"
     if not any(map(is_of_controller, snapshot.slices)):
         yield "EndpointSlices", "there are no EndpointSlices of a controller in the snapshot"

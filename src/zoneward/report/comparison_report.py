@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.recommendations import ClusterAbilities, InForce, Recommendation, familiarity
 from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.plan_json import JsonView, round_if_any, round_share
@@ -30,6 +31,7 @@ NOW, TODAY, BEST_OF_EACH = "now", "today", "best"
 class CandidateView(JsonView, frozen=True, gc=False):
     """One approach for one Service. The shares, overloads and the score are null where nothing can be predicted.
 
+    ``dropped_traffic`` is the share of all traffic that no endpoint takes; where that is any, there is no score.
     ``load_change`` is null where no option changes the input.
     ``needs`` is what the cluster lacks for it: ``controller``, ``proxy`` or a version of Kubernetes.
     """
@@ -41,6 +43,7 @@ class CandidateView(JsonView, frozen=True, gc=False):
     in_zone_traffic: float | None
     max_overload: float | None
     mean_overload: float | None
+    dropped_traffic: float | None
     moved: int
     slices: int
     create: int
@@ -57,6 +60,7 @@ class NowView(JsonView, frozen=True, gc=False):
     in_zone_traffic: float | None
     max_overload: float | None
     mean_overload: float | None
+    dropped_traffic: float | None
     slices: int
     score: float | None
 
@@ -83,9 +87,9 @@ class ComparisonView(JsonView, frozen=True, gc=False):
 class TotalView(JsonView, frozen=True, gc=False):
     """One approach for all Services together.
 
-    Shares, overloads and the score are means over the endpoints of all Services whose traffic can be predicted; where
-    an approach is not active they are those of cluster-wide. The worst overload is the worst of any. ``best`` and
-    ``better`` count the Services that it is best for.
+    Shares, overloads and the score are means over the endpoints of all Services whose traffic can be predicted and is
+    not dropped; where an approach is not active they are those of cluster-wide. The worst overload is the worst of any.
+    ``best`` and ``better`` count the Services that it is best for, ``drops`` those of which it drops traffic.
     """
 
     approach: str
@@ -98,6 +102,7 @@ class TotalView(JsonView, frozen=True, gc=False):
     changes: int
     score: float | None
     better: int = 0
+    drops: int = 0
     needs: str | None = None
 
 
@@ -107,14 +112,18 @@ class TotalView(JsonView, frozen=True, gc=False):
 class _Sum:
     """What one total has added up so far."""
 
-    __slots__ = ("active", "best", "better", "changes", "endpoints", "in_zone", "mean", "score", "slices", "worst")
+    __slots__ = (
+        *("active", "best", "better", "changes", "drops", "endpoints"),
+        *("in_zone", "mean", "score", "slices", "worst"),
+    )
 
     def __init__(self) -> None:
-        self.active = self.best = self.better = self.slices = self.changes = self.endpoints = 0
+        self.active = self.best = self.better = self.drops = self.slices = self.changes = self.endpoints = 0
         self.in_zone = self.worst = self.mean = self.score = 0.0
 
     def add(self, endpoints: int, traffic: TrafficNumbers | None, score: float | None, slices: int) -> None:
         self.slices += slices
+        self.drops += traffic is not None and traffic.dropped > 0
         if endpoints and traffic is not None and score is not None:
             self.endpoints += endpoints
             self.in_zone += endpoints * traffic.in_zone
@@ -140,6 +149,7 @@ class _Sum:
             changes=self.changes,
             score=round_share(self.score / number) if number else None,
             better=self.better,
+            drops=self.drops,
             needs=needs,
         )
 
@@ -223,7 +233,10 @@ def comparison_document(
 
 
 _SERVICE_FIELDS: Final = ("namespace", "service", "addressType", "endpoints", "asksFor")
-_NOW_FIELDS: Final = ("nowInZoneTraffic", "nowMaxOverload", "nowMeanOverload", "nowSlices", "nowScore")
+_NOW_FIELDS: Final = (
+    *("nowInZoneTraffic", "nowMaxOverload", "nowMeanOverload", "nowDroppedTraffic"),
+    *("nowSlices", "nowScore"),
+)
 
 
 def csv_lines(comparisons: Iterable[Recommendation], abilities: ClusterAbilities) -> Iterator[str]:
@@ -273,7 +286,7 @@ def _now_view(now: InForce | None) -> NowView | None:
 
 
 def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) -> CandidateView:
-    in_zone, max_overload, mean_overload = _traffic_numbers(candidate.traffic)
+    in_zone, max_overload, mean_overload, dropped = _traffic_numbers(candidate.traffic)
     approach = candidate.approach or candidate.heuristic or NO_APPROACH
     return CandidateView(
         approach=approach,
@@ -283,6 +296,7 @@ def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) ->
         in_zone_traffic=in_zone,
         max_overload=max_overload,
         mean_overload=mean_overload,
+        dropped_traffic=dropped,
         moved=candidate.moved,
         slices=candidate.slices,
         create=candidate.created,
@@ -294,10 +308,12 @@ def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) ->
     )
 
 
-def _traffic_numbers(traffic: TrafficNumbers | None) -> tuple[float | None, float | None, float | None]:
+def _traffic_numbers(traffic: TrafficNumbers | None) -> tuple[float | None, float | None, float | None, float | None]:
     if traffic is None:
-        return None, None, None
-    return round_share(traffic.in_zone), round_share(traffic.max_overload), round_share(traffic.mean_overload)
+        return None, None, None, None
+    shares = traffic.in_zone, traffic.max_overload, traffic.mean_overload, traffic.dropped
+    in_zone, max_overload, mean_overload, dropped = map(round_share, shares)
+    return in_zone, max_overload, mean_overload, dropped
 
 
 def csv_cell(value: object) -> object:
@@ -348,6 +364,10 @@ def comparison_parts(
         legend.insert(
             0, "LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster."
         )
+    drops = next((total.drops for total in totals.views()), 0)
+    if drops:
+        what = "drops traffic: it has no score and is" if drops == 1 else "drop traffic: they have no score and are"
+        legend.insert(0, f"{counted(drops, 'Service')} {what} in no mean (zoneward check says why).")
     if number < totals.services:
         legend.insert(0, f"{number} of {totals.services:,} Services are shown; --top 0 shows all.")
     return TableParts(
@@ -377,8 +397,10 @@ def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[_R
     if found.now is not None:
         now = found.now
         cells = _cells(NOW, *_shares(now.traffic), slices=now.slices, changes="", score=now.score)
-        rows.append((_text(), *cells, _text()))
+        rows.append((_text(), *cells, _note(needs=None, dropped=_dropped(now.traffic))))
     idle = []
+    # No setting changes what is dropped.
+    dropped = _dropped(comparison.requested.traffic)
     for each in comparison.candidates:
         approach = each.approach
         if not (each.active or approach == NO_APPROACH):
@@ -394,8 +416,10 @@ def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[_R
                 each.load_change,
                 (approach == found.best, approach == found.better, approach == asked),
                 abilities.missing_for(approach),
+                dropped,
             )
         )
+        dropped = 0.0
     if idle:
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
         rows.append(_idle_row(what, _short_reason(idle[0]), asked=any(each.approach == asked for each in idle)))
@@ -415,6 +439,7 @@ def _candidate_row(
     load_change: float | None,
     marks: tuple[bool, bool, bool],
     needs: str | None,
+    dropped: float,
 ) -> _Row:
     """Of a hundred thousand rows most are alike."""
     is_best, is_better, is_asked = marks
@@ -429,7 +454,7 @@ def _candidate_row(
         load_change=load_change,
         bold=is_best,
     )
-    note = _note(("best", is_best), ("better", is_better), ("asked for", is_asked), needs=needs)
+    note = _note(("best", is_best), ("better", is_better), ("asked for", is_asked), needs=needs, dropped=dropped)
     return (_text(), *cells, note)
 
 
@@ -451,10 +476,14 @@ _Shares = tuple[float | None, float | None, float | None]
 
 
 def _shares(traffic: TrafficNumbers | TotalView | None) -> _Shares:
-    if traffic is None:
+    if traffic is None or (isinstance(traffic, TrafficNumbers) and traffic.dropped == 1):
         return None, None, None
     in_zone = traffic.in_zone_traffic if isinstance(traffic, TotalView) else traffic.in_zone
     return in_zone, traffic.max_overload, traffic.mean_overload
+
+
+def _dropped(traffic: TrafficNumbers | None) -> float:
+    return traffic.dropped if traffic is not None else 0.0
 
 
 def _cells(
@@ -489,11 +518,16 @@ def _text(text: str = "", style: str = "") -> Text:
 
 
 @lru_cache(maxsize=4096)
-def _note(*marks: tuple[str, bool], needs: str | None) -> Text:
+def _note(*marks: tuple[str, bool], needs: str | None, dropped: float = 0.0) -> Text:
+    """What is to be known of a row, the worst first."""
     words = ", ".join(word for word, applies in marks if applies)
-    if needs is None or dict(marks).get("better"):
-        return _text(words, "green")
-    return Text(f"{words}, ", "green").append(f"needs {needs}", "dim") if words else _text(f"needs {needs}", "dim")
+    needed = f"needs {needs}" if needs is not None and not dict(marks).get("better") else ""
+    parts = ((f"drops {format_dropped(dropped)}" if dropped else "", "red"), (words, "green"), (needed, "dim"))
+    shown = [part for part in parts if part[0]]
+    note = Text(shown[0][0], shown[0][1]) if shown else Text()
+    for text, style in shown[1:]:
+        note.append(", ", "default").append(text, style)
+    return note
 
 
 def _total_rows(totals: Totals, abilities: ClusterAbilities) -> list[_Row]:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from zoneward.advice.bypass import Bypass
+from zoneward.advice.dropped_traffic import DroppedTraffic
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.advice.honored_traffic import HonoredTraffic
 from zoneward.advice.now import CurrentTraffic
@@ -30,17 +31,29 @@ class ExplainedZoneView(JsonView, frozen=True, gc=False):
     load: float | None
 
 
+class DroppedView(JsonView, frozen=True, gc=False):
+    """Traffic without an endpoint: its ``share`` of all, or the ``ports`` that no endpoint serves; why, and a fix."""
+
+    share: float
+    ports: tuple[str, ...]
+    reason: str
+    fix: str
+
+
 class ExplainedNowView(JsonView, frozen=True, gc=False):
-    """What the slices in force do. ``proxies`` counts nodes by the kind of their proxy."""
+    """What the slices in force do. ``proxies`` counts nodes by the kind of their proxy; ``dropped`` is null where
+    nothing is."""
 
     in_zone_traffic: float | None
     max_overload: float | None
+    dropped: DroppedView | None
     zones: dict[str, ExplainedZoneView]
     proxies: dict[str, int]
 
 
 class ExplainedPlanView(JsonView, frozen=True, gc=False):
-    """What Zoneward would decide; ``built_in`` is why the built-in controller gives no hints where Zoneward would.
+    """What Zoneward would decide; ``dropped`` is null where nothing would be. ``built_in`` is why the built-in
+    controller gives no hints where Zoneward would.
 
     ``load`` is absent where no option changes the input; it is null where no endpoint has traffic before or after.
     """
@@ -52,6 +65,7 @@ class ExplainedPlanView(JsonView, frozen=True, gc=False):
     reason_code: str
     in_zone_traffic: float | None
     max_overload: float | None
+    dropped: DroppedView | None
     zones: dict[str, ExplainedZoneView]
     built_in: str | None
     load: LoadView | msgspec.UnsetType | None = msgspec.UNSET
@@ -158,7 +172,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
     decision, traffic = family.planned.decision, family.planned.traffic
     return FamilyExplanationView(
         address_type=family.planned.address_type,
-        now=_now(family.now) if family.now is not None else None,
+        now=_now(family.now, family.drops_now) if family.now is not None else None,
         planned=ExplainedPlanView(
             approach=decision.approach,
             heuristic=decision.heuristic,
@@ -167,6 +181,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
             reason_code=decision.reason,
             in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
             max_overload=round_share(traffic.max_overload) if traffic else None,
+            dropped=_dropped(family.would_drop),
             zones=_zones(traffic),
             built_in=family.built_in,
             load=load_view(family.load_change) if explanation.is_changed else msgspec.UNSET,
@@ -197,11 +212,18 @@ def _measured(measured: HonoredTraffic | None) -> ExplainedMeasurementView | Non
     )
 
 
-def _now(now: CurrentTraffic) -> ExplainedNowView:
+def _dropped(dropped: DroppedTraffic | None) -> DroppedView | None:
+    if dropped is None:
+        return None
+    return DroppedView(round_share(dropped.share), dropped.ports, dropped.reason, dropped.fix)
+
+
+def _now(now: CurrentTraffic, dropped: DroppedTraffic | None) -> ExplainedNowView:
     traffic = now.traffic
     return ExplainedNowView(
         in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
         max_overload=round_share(traffic.max_overload) if traffic else None,
+        dropped=_dropped(dropped),
         zones=_zones(traffic),
         proxies=dict(now.proxies),
     )

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
-from zoneward.report.explain_text import describe_load_change, describe_measured
+from zoneward.report.explain_text import describe_dropped, describe_load_change, describe_measured
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_limits, describe_result
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
 from zoneward.report.traffic_page import NODES_STYLE, nodes_of_service
@@ -44,6 +45,9 @@ def explanation_page(explanation: Explanation) -> str:
 def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Content]:
     decision, planned = family.planned.decision, family.planned.traffic
     now = family.now.traffic if family.now is not None else None
+    if family.dropped is not None:
+        what = describe_dropped(family)
+        yield tag("p", tag("strong", what[:1].upper() + what[1:], class_="bad"), f": {family.dropped.reason}.")
     yield tag("p", tag("strong", f"{decision.heuristic or 'No hints'}: "), decision.message, ".")
     if planned is not None or now is not None:
         yield tag("figure", picture_element(explanation, family), class_="picture")
@@ -86,7 +90,9 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     if family.built_in is not None:
         yield tag("p", f"The built-in controller gives no hints: {family.built_in}.")
     yield tag("h2", "The smallest fixes")
-    if family.aim is None:
+    if family.dropped is not None and not family.fixes:
+        yield tag("p", family.dropped.fix)
+    elif family.aim is None:
         yield tag("p", "Nothing to fix.")
     elif not family.fixes:
         yield tag("p", f"No single change leads to {family.aim}.")
@@ -108,9 +114,11 @@ def _fix(verified: VerifiedFix) -> Markup:
 
 
 def _totals(traffic: ExpectedTraffic) -> str:
-    dropped = f", {traffic.dropped:.0%} is dropped" if traffic.dropped > 1e-9 else ""
-    busiest = f"the busiest endpoint is at +{traffic.max_overload:.0%}"
-    return f"{traffic.in_zone:.0%} of traffic stays in its zone, {busiest}{dropped}"
+    if not traffic.served:
+        return "All traffic is dropped"
+    dropped = f"{format_dropped(traffic.dropped)} of traffic is dropped, " if traffic.dropped else ""
+    share = f"{traffic.in_zone:.0%}" + ("" if dropped else " of traffic")
+    return f"{dropped}{share} stays in its zone, the busiest endpoint is at +{traffic.max_overload:.0%}"
 
 
 def _zone_table(traffic: ExpectedTraffic, label: str) -> Markup:

@@ -7,6 +7,7 @@ One SVG for pages and as a file of its own: narrow enough for a telephone, with 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation
 from zoneward.report.html import Markup, joined, tag
 from zoneward.report.plan_table import short_names
@@ -125,7 +126,8 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
     bottom = _top(max(1, len(zones)) - 1) + _HEIGHT
     for x, anchor, traffic in ((_LEFT, "", now), (_RIGHT + _BOX, " end", planned)):
         first, second = _results(traffic)
-        parts.append(svg_text(x, bottom + 26, first, f"name{anchor}"))
+        high = " high" if traffic is not None and traffic.dropped else ""
+        parts.append(svg_text(x, bottom + 26, first, f"name{anchor}{high}"))
         parts.append(svg_text(x, bottom + 46, second, f"soft{anchor}"))
     return joined(parts)
 
@@ -201,6 +203,8 @@ def _widths(traffic: ExpectedTraffic) -> Mapping[tuple[str, str], float]:
 def _results(traffic: ExpectedTraffic | None) -> tuple[str, str]:
     if traffic is None:
         return "not known", ""
+    if traffic.dropped:
+        return f"{format_dropped(traffic.dropped)} is dropped", f"{traffic.in_zone:.0%} stays in its zone"
     return f"{traffic.in_zone:.0%} stays in its zone", f"busiest endpoint {_above_fair(traffic.max_overload)}"
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.console import RenderableType
 
+from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.advice.honored_traffic import HonoredTraffic, NodeTraffic
 from zoneward.kube.safe_text import printable
@@ -40,7 +41,7 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
         title = f"{meta.namespace}/{meta.name}"
         if len(explanation.families) > 1:
             title += f" {family.planned.address_type}"
-        show([Text(title, "bold").append(f"  {_headline(family)}", "default")])
+        show([Text(title, "bold").append(f"  {_headline(family)}", "default" if family.dropped is None else "red")])
         parts.append("\n")
         parts.append(_tables(family, width=width, color=color))
         parts.append(_measured(explanation, family, width=width, color=color))
@@ -64,11 +65,20 @@ def explanation_text(explanation: Explanation, *, width: int, color: bool) -> st
 def _headline(family: FamilyExplanation) -> str:
     decision = family.planned.decision
     asked = decision.heuristic or "nothing"
+    if family.dropped is not None:
+        return f"{describe_dropped(family)}: {family.dropped.reason}"
     if not decision.heuristic:
         return "no hints: all endpoints serve all zones"
     if family.planned.void_hints is not None:
         return f"{asked}: hints are void"
     return f"{asked}: {'in force' if decision.active else 'refused, all endpoints serve all zones'}"
+
+
+def describe_dropped(family: FamilyExplanation) -> str:
+    """``90% of its traffic is dropped``, ``all of its traffic would be dropped``; empty where none is."""
+    if family.dropped is None:
+        return ""
+    return f"{family.dropped.what} {'is' if family.drops_now is not None else 'would be'} dropped"
 
 
 # --- now and planned --------------------------------------------------------------------------------------------------
@@ -161,8 +171,11 @@ def _labelled(label: str, lines: list[StyledText]) -> list[StyledText]:
 
 
 def _totals(traffic: ExpectedTraffic) -> str:
-    dropped = f", {traffic.dropped:.0%} dropped" if traffic.dropped > 1e-9 else ""
-    return f"{traffic.in_zone:.0%} of traffic stays in its zone, busiest endpoint +{traffic.max_overload:.0%}{dropped}"
+    if not traffic.served:
+        return "all traffic is dropped"
+    dropped = f"{format_dropped(traffic.dropped)} of traffic is dropped, " if traffic.dropped else ""
+    share = f"{traffic.in_zone:.0%}" + ("" if dropped else " of traffic")
+    return f"{dropped}{share} stays in its zone, busiest endpoint +{traffic.max_overload:.0%}"
 
 
 def _zone_table(traffic: ExpectedTraffic, width: int) -> RenderableType:
@@ -193,8 +206,12 @@ def _load(zone: ExpectedZoneTraffic) -> StyledText:
 def _uses(zone: ExpectedZoneTraffic, short: Mapping[str, str]) -> str:
     if not zone.demand:
         return "no traffic starts here"
-    parts = (f"{short.get(place, place) or 'no zone'} ({number})" for place, number in zone.selected.items())
-    return ", ".join(parts) or "none: traffic is dropped"
+    parts = [f"{short.get(place, place) or 'no zone'} ({number})" for place, number in zone.selected.items()]
+    if not parts:
+        return "none: traffic is dropped"
+    if zone.dropped:
+        parts.append(f"{format_dropped(zone.dropped)} dropped")
+    return ", ".join(parts)
 
 
 # --- why, fixes, what goes past ---------------------------------------------------------------------------------------
@@ -218,9 +235,11 @@ def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
 
 
 def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
-    if family.aim is None:
+    if family.dropped is not None and not family.fixes:
+        text = family.dropped.fix
+    elif family.aim is None:
         return [Text("SMALLEST FIXES", "bold").append("  nothing to fix", "default")]
-    if family.fixes:
+    elif family.fixes:
         text = f"each verified, for {family.aim}"
     else:
         text = f"no single change leads to {family.aim}"

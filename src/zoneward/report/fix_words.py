@@ -57,8 +57,9 @@ def describe_limits(family: FamilyExplanation) -> Iterator[str]:
 
 def _setting(fix: Fix) -> str:
     spec = fix.change.service_patch.get("spec") or {}
-    if spec.get("trafficDistribution"):
-        return f"trafficDistribution: {spec['trafficDistribution']}"
+    for field in ("internalTrafficPolicy", "trafficDistribution"):
+        if spec.get(field):
+            return f"{field}: {spec[field]}"
     annotations = (fix.change.service_patch.get("metadata") or {}).get("annotations") or {}
     return ", ".join(f"{name.rpartition('/')[2]}: {value}" for name, value in annotations.items() if value is not None)
 

@@ -124,6 +124,7 @@ class NowView(JsonView, frozen=True, gc=False):
 
     in_zone_traffic: float | None
     max_overload: float | None
+    dropped_traffic: float | None
     zones: dict[str, NowZoneView]
     proxies: dict[str, int]
 
@@ -305,6 +306,7 @@ def _now(now: CurrentTraffic) -> NowView:
     return NowView(
         in_zone_traffic=round_share(traffic.in_zone) if traffic is not None else None,
         max_overload=round_share(traffic.max_overload) if traffic is not None else None,
+        dropped_traffic=round_share(traffic.dropped) if traffic is not None else None,
         zones={zone: NowZoneView(each.consumed, round_if_any(each.load)) for zone, each in zones},
         proxies=dict(now.proxies),
     )

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_traffic, format_dropped
 from zoneward.advice.load_change import PlansBefore, load_change
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, ignoring_proxies
@@ -30,6 +31,7 @@ CLUSTER_WIDE = "cluster-wide"
 """What a Service gets where no other approach does, in all tables."""
 _MOST_ZONE_COLUMNS = 6
 _CHANGE: Final = ">"
+_DROPS: Final = "drops"
 _NOTHING_KNOWN: Final[Mapping[ObjectKey, Mapping[str, CurrentTraffic]]] = MappingProxyType({})
 _DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",
@@ -105,7 +107,7 @@ def plan_parts(
         place = columns.index("WORST") + 1
         columns[place:place] = ["LOAD", "RISE"] if wide else ["LOAD"]
     rows = []
-    has_now = False
+    has_now = drops = False
     for plan in plans:
         current = now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
         for family in plan.families:
@@ -115,12 +117,11 @@ def plan_parts(
             if wide:
                 cells.append(Text(_approach(family.decision)))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
+            today, traffic = _served_traffic(today), _served_traffic(traffic)
             in_zone = _from_to(_share(today.in_zone) if today else None, _share(traffic.in_zone if traffic else None))
-            worst = _from_to(
-                _overload(today.max_overload, configuration) if today and today.served else None,
-                _overload(traffic.max_overload if traffic and traffic.served else None, configuration),
-            )
+            worst = _from_to(_worst(today, configuration) if today else None, _worst(traffic, configuration))
             has_now = has_now or _CHANGE in in_zone.plain + worst.plain
+            drops = drops or _DROPS in worst.plain
             cells.append(in_zone)
             if measured is not None:
                 cells.extend(_measured(plan, family, measured)[: 2 if wide else 1])
@@ -136,7 +137,13 @@ def plan_parts(
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
     legend = _legend(
-        plans, configuration, each_zone=bool(zones), has_now=has_now, wide=wide, is_changed=before is not None
+        plans,
+        configuration,
+        each_zone=bool(zones),
+        has_now=has_now,
+        drops=drops,
+        wide=wide,
+        is_changed=before is not None,
     )
     if measured is not None:
         legend = join_wrapped([_measured_from(measured, demand, short_of, wide=wide), legend])
@@ -147,6 +154,11 @@ def plan_parts(
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
         below=legend,
     )
+
+
+def _served_traffic(traffic: ExpectedTraffic | None) -> ExpectedTraffic | None:
+    """The same, where any of it is served: no figure means anything where all is dropped."""
+    return traffic if traffic is not None and traffic.served else None
 
 
 def _from_to(today: StyledText | None, planned: StyledText) -> StyledText:
@@ -209,6 +221,7 @@ def _legend(
     *,
     each_zone: bool,
     has_now: bool,
+    drops: bool,
     wide: bool,
     is_changed: bool,
 ) -> StyledText:
@@ -218,6 +231,8 @@ def _legend(
     if has_now:
         lines.append("34%>97%: now, by the slices in the cluster, and as planned.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    if drops:
+        lines.append("drops: some traffic is dropped, because proxies have no endpoint for it.")
     if is_changed:
         lines.append("LOAD: the busiest endpoint's load against the busiest one's before the change of the cluster.")
         if wide:
@@ -259,7 +274,7 @@ def _zone(traffic: ExpectedTraffic | None, zone: str, configuration: Configurati
     each = traffic.zones.get(zone) if traffic else None
     if each is None:
         return Text("-", "dim")
-    return Text(f"{each.located}>{each.consumed}", _colour(_above(each), configuration))
+    return Text(f"{each.located}>{each.consumed}", "red" if each.dropped else _colour(_above(each), configuration))
 
 
 def _above(each: ExpectedZoneTraffic) -> float:
@@ -287,10 +302,13 @@ def _shorten_count(number: int) -> str:
     return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
 
 
-def _overload(overload: float | None, configuration: Configuration) -> StyledText:
-    if overload is None:
+def _worst(traffic: ExpectedTraffic | None, configuration: Configuration) -> StyledText:
+    """The load of the busiest endpoint. No load is a good one while traffic is dropped."""
+    if traffic is None:
         return Text("-", "dim")
-    return Text(f"+{overload:.0%}", _colour(overload, configuration))
+    if traffic.dropped:
+        return Text(_DROPS, "red")
+    return Text(f"+{traffic.max_overload:.0%}", _colour(traffic.max_overload, configuration))
 
 
 def _load(family: FamilyPlan, before: PlansBefore, configuration: Configuration) -> tuple[StyledText, StyledText]:
@@ -334,14 +352,31 @@ def _goes_to(
     whole: bool,
 ) -> StyledText:
     """Where traffic goes, and why: the whole reason, or a few words for it."""
+    dropped = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
+    if dropped is not None and dropped.share == 1:
+        return Text(f"nowhere: {dropped.reason}", "red")
+    text = _served(family, short, demand=demand, node_proxies=node_proxies, whole=whole, dropped=dropped)
+    if dropped is not None and dropped.ports:
+        text.append(f"; {listed(dropped.ports)}: {dropped.reason}", "red")
+    return text
+
+
+def _served(
+    family: FamilyPlan,
+    short: Mapping[str, str],
+    *,
+    demand: Demand,
+    node_proxies: NodeProxies | None,
+    whole: bool,
+    dropped: DroppedTraffic | None,
+) -> StyledText:
     service, decision, traffic = family.service, family.decision, family.traffic
     if service.spec.internal_traffic_policy == "Local":
         text = Text("its own node only", "default")
-        if traffic and traffic.dropped:
-            text.append(f", {traffic.dropped:.0%} dropped", "red")
+        if dropped is not None and dropped.share:
+            text.append(f", {format_dropped(dropped.share)} dropped", "red")
+            return text.append(f": {dropped.reason}", "default") if whole else text
         return text.append(": internalTrafficPolicy is Local", "default") if whole else text
-    if traffic and traffic.dropped == 1:
-        return Text("nowhere: no endpoint", "red")
     if decision.reason is Reason.NOT_ASKED_FOR:
         return Text("all zones: nothing asked for", "dim")
     if not decision.active:

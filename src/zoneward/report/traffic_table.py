@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
 from zoneward.advice.prices import BYTES_IN_GB
@@ -275,7 +276,7 @@ def marks_of(setting: SettingReport, service: ServiceReport, *, better: str) -> 
         (setting.approach == service.better, better, "good"),
         (setting.approach == service.asked, "asked for", "good"),
         (setting.overloads, "overloads a pod", "bad"),
-        (setting.dropped > 0.0005, f"drops {setting.dropped:.1%}", "bad"),
+        (setting.drops, f"drops {format_dropped(setting.dropped)}", "bad"),
         (setting.needs is not None, f"needs {setting.needs}", "needs"),
     )
     return ((words, mark) for applies, words, mark in marks if applies)

@@ -44,15 +44,15 @@ COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("A
 class TrafficNumbers(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_like=True):
     """The expected traffic of a Service in one address family, in numbers: `ExpectedTraffic` has their meaning.
 
-    ``served`` is whether any is; ``zones`` counts the zones that have demand or endpoints. ``busiest_load`` is the
-    share of all traffic that the busiest endpoint gets. ``flows``: for each zone with demand the shares of its own
-    traffic by the zone of the endpoints, None where nobody asked for them.
+    ``dropped`` is the share that no endpoint takes; ``zones`` counts the zones that have demand or endpoints.
+    ``busiest_load`` is the share of all traffic that the busiest endpoint gets. ``flows``: for each zone with demand
+    the shares of its own traffic by the zone of the endpoints, None where nobody asked for them.
     """
 
     in_zone: float
     max_overload: float
     mean_overload: float
-    served: bool
+    dropped: float
     zones: int
     busiest_load: float
     flows: Mapping[str, Mapping[str, float]] | None = None
@@ -63,15 +63,16 @@ class TrafficNumbers(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_
             in_zone=traffic.in_zone,
             max_overload=traffic.max_overload,
             mean_overload=traffic.mean_overload,
-            served=bool(traffic.served),
+            dropped=traffic.dropped,
             zones=len(traffic.zones),
             busiest_load=traffic.busiest_load,
             flows={zone: each.to for zone, each in traffic.zones.items() if each.demand} if flows else None,
         )
 
     def score(self, *, slices: float) -> float | None:
-        """KEP-2004's score, at most 100; ``slices`` is as for `score.total`. None where all traffic is dropped."""
-        if not self.served:
+        """KEP-2004's score, at most 100; ``slices`` is as for `score.total`. None where traffic is dropped: nothing
+        makes up for that."""
+        if self.dropped:
             return None
         return score.total(
             in_zone=self.in_zone, max_overload=self.max_overload, mean_overload=self.mean_overload, slices=slices

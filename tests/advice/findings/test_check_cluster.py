@@ -101,6 +101,8 @@ CASES: Final[dict[str, Callable[[], ClusterView]]] = {
     "ZW404": lambda: a_view(a_service(distribution=names.PREFER_SAME_ZONE, internal="Local")),
     "ZW405": lambda: a_view(a_service("Auto"), nodes=(*NODES, a_node("bare", None, labels={CONTROL_PLANE: ""})),
                             pods=(*PODS, *unzoned())),
+    "ZW406": lambda: a_view(a_service(internal="Local"), pods=PODS[:1]),
+    "ZW407": lambda: a_view(pods=()),
     "ZW501": lambda: a_view(workloads=(a_deployment(topology_spread_constraints=None),)),
     "ZW502": lambda: a_view(workloads=(a_deployment(node_selector={names.ZONE_LABEL: "a"}),)),
     "ZW503": lambda: a_view(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
 from zoneward.advice.findings.codes import FindingObject, Need
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
@@ -59,6 +60,16 @@ class ServiceView:
             requested = requested_approach(self.plan.service, family.cluster_state.configuration, RuleLog())
             return requested.accepted is not None or requested.heuristic is not None
         return False
+
+    def dropped(self, family: FamilyPlan) -> DroppedTraffic | None:
+        """What proxies drop of one address family: now, else as planned."""
+        planned = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
+        current = self.current.get(family.address_type)
+        if current is None or self.is_hypothetical:
+            return planned
+        slices = [each for each in self.slices if each.address_type == family.address_type]
+        now = dropped_traffic(self.service, slices, current.traffic, family.cluster_state.demand)
+        return dropped_first(now, planned)
 
     def asking_families(self) -> Iterator[tuple[FamilyPlan, Heuristic]]:
         """The families for which a heuristic is requested, with it."""

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from zoneward.advice.dropped_traffic import EMPTY_FIX
 from zoneward.kube.objects import ObjectKey
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The worst first."""
-Need = Literal["Nodes", "Pods", "EndpointSlices", "proxies", "workloads", "autoscalers", "volumes", "Leases"]
+Need = Literal[
+    "Nodes", "Pods", "EndpointSlices", "endpoints", "proxies", "workloads", "autoscalers", "volumes", "Leases"
+]
 """What a check reads beside Services; without it the code counts as not checked. ``EndpointSlices`` are those that a
-controller has made of Pods.
+controller has made of Pods; ``endpoints`` are Pods or slices of whatever kind.
 """
 CLUSTER_KIND: Final = "Cluster"
 """The kind of the object of a finding about the cluster as a whole, which has no name."""
@@ -221,6 +224,20 @@ ENDPOINT_WITHOUT_ZONE: Final = Code(
     "Label the nodes of its pods with their zone; give slices that you write a zone for each endpoint.",
     ("Nodes",),
 )
+DROPPED: Final = Code(
+    "ZW406",
+    "error",
+    "Traffic to a Service is dropped",
+    "Get an endpoint ready for all of its traffic.",
+    ("endpoints",),
+)
+NO_ENDPOINT: Final = Code(
+    "ZW407",
+    "warning",
+    "A Service has no endpoint",
+    EMPTY_FIX,
+    ("endpoints",),
+)
 
 # --- 5: workloads -----------------------------------------------------------------------------------------------------
 
@@ -330,6 +347,8 @@ CODES: Final[Mapping[str, Code]] = {
         ZONE_WITHOUT_ENDPOINT,
         BYPASSED,
         ENDPOINT_WITHOUT_ZONE,
+        DROPPED,
+        NO_ENDPOINT,
         NO_SPREAD,
         AFFINITY_TO_ZONE,
         VOLUME_IN_ZONE,

@@ -6,7 +6,9 @@ from typing import Final
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import (
     BYPASSED,
+    DROPPED,
     ENDPOINT_WITHOUT_ZONE,
+    NO_ENDPOINT,
     TOO_FEW_ENDPOINTS,
     WOULD_OVERLOAD,
     ZONE_WITHOUT_ENDPOINT,
@@ -33,7 +35,7 @@ _BYPASSING: Final = ("internal-traffic-policy", "proxied")
 def service_findings(view: ClusterView) -> Iterator[Finding]:
     """At most one finding of each code for a Service: that of its first address family that has one."""
     for service in view.services:
-        found: dict[Code, Finding] = {}
+        found = dict(_dropped(service, view))
         for family, _ in service.asking_families():
             for code, message in _problems(service, family, view):
                 if code not in found and view.knows(*code.needs):
@@ -41,10 +43,29 @@ def service_findings(view: ClusterView) -> Iterator[Finding]:
         yield from found.values()
 
 
+def _dropped(service: ServiceView, view: ClusterView) -> Iterator[tuple[Code, Finding]]:
+    """Whatever the Service asks for. Where neither Pods nor endpoints are there, nobody may need it."""
+    if not view.knows(*DROPPED.needs):
+        return
+    for family in service.plan.families:
+        dropped = service.dropped(family)
+        if dropped is not None and dropped.is_empty and not service.pods:
+            yield (
+                NO_ENDPOINT,
+                NO_ENDPOINT.finding(service.object, "no pod matches its selector, and no slice lists any"),
+            )
+            return
+        if dropped is not None:
+            message = f"{dropped.what} is dropped: {dropped.reason}"
+            yield DROPPED, DROPPED.finding(service.object, message, fix=dropped.fix)
+            return
+
+
 def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> Iterator[tuple[Code, str]]:
     decision = family.decision
     code = _CODE_OF_REASON.get(decision.reason)
-    if code is not None:
+    # Where nothing is served, another finding says more.
+    if code is not None and (family.traffic is None or family.traffic.served):
         yield code, f"{decision.heuristic}: {decision.message}"
     for rule in decision.rules:
         if rule.rule in _BYPASSING and not rule.passed:

@@ -1,0 +1,96 @@
+"""Traffic that proxies drop, in every command: 6 Pods on 60 nodes, and ``internalTrafficPolicy: Local``."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.builders.objects import a_node, a_pod, a_service, a_slice
+from tests.cli.running import Commands
+
+from zoneward.kube.names import BUILT_IN_MANAGER
+
+ZONES: Final = "abc"
+NODES: Final = 60
+HOSTS: Final = range(6)
+RED: Final = "\x1b[31m"
+GREEN: Final = "\x1b[32m"
+WHY: Final = "90% of its traffic is dropped: internalTrafficPolicy is Local, and 54 of 60 nodes have no ready endpoint"
+
+
+def objects(service: dict[str, Any]) -> list[dict[str, Any]]:
+    """Nodes of one size, two Pods in each of three zones, and the slice of the built-in controller."""
+    name = service["metadata"]["name"]
+    known = {"service": name, "namespace": "shop", "manager": BUILT_IN_MANAGER}
+    slices = [
+        a_slice(f"{name}-{host}", addresses=[f"10.1.0.{host + 1}"], node=f"n{host}", zone=ZONES[host % 3], **known)
+        for host in HOSTS
+    ]
+    return [
+        *(a_node(f"n{number}", ZONES[number % 3], address=f"10.0.0.{number + 1}") for number in range(NODES)),
+        *(
+            a_pod(f"{name}-{host}", node=f"n{host}", ips=[f"10.1.0.{host + 1}"], namespace="shop", labels={"app": name})
+            for host in HOSTS
+        ),
+        service,
+        *slices,
+    ]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    service = a_service(
+        "agent", namespace="shop", selector={"app": "agent"}, clusterIP="10.96.0.1", internalTrafficPolicy="Local"
+    )
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects(service)}))
+    return path
+
+
+def test_check_has_an_error_for_it_that_comes_first(zoneward: Commands, file: Path) -> None:
+    result = zoneward("check", "-q", "-f", file, "-o", "json", "--fail-on", "error")
+    first = json.loads(result.out)["findings"][0]
+    assert (result.status, first["code"], first["severity"], first["message"]) == (1, "ZW406", "error", WHY)
+
+
+def test_explain_starts_with_it_and_with_the_fix(zoneward: Commands, file: Path) -> None:
+    text = zoneward("explain", "-q", "-f", file, "agent").out
+    assert " ".join(text.split()).startswith(f"shop/agent {WHY}")
+    assert "nothing to fix" not in text
+    assert '--type=merge -p \'{"spec":{"internalTrafficPolicy":"Cluster"}}\'' in text
+    (family,) = json.loads(zoneward("explain", "-q", "-f", file, "agent", "-o", "json").out)["families"]
+    assert family["now"]["dropped"]["share"] == family["planned"]["dropped"]["share"] == 0.9
+    (fix,) = family["fixes"]
+    # All 6 endpoints for all zones: a third of them is in each.
+    assert (fix["result"]["inZoneTraffic"], fix["needs"]) == (0.333333, [])
+
+
+def test_explain_says_it_on_the_page_and_in_the_picture(zoneward: Commands, file: Path) -> None:
+    page = zoneward("explain", "-q", "-f", file, "agent", "-o", "html").out
+    assert '<strong class="bad">90% of its traffic is dropped</strong>' in page
+    picture = zoneward("explain", "-q", "-f", file, "agent", "-o", "svg").out
+    assert picture.count(">90% is dropped<") == 2
+
+
+def test_plan_shows_nothing_of_it_in_green(zoneward: Commands, file: Path) -> None:
+    (line,) = (
+        line for line in zoneward("plan", "-q", "-f", file, "--color=always").out.splitlines() if "agent" in line
+    )
+    assert f"{RED}drops" in line
+    assert f"{RED}, 90% dropped" in line
+    assert "+0%" not in line
+    # The green +1 is a new slice, and nothing else is green.
+    assert [part.partition("\x1b")[0] for part in line.split(GREEN)[1:]] == ["+1"]
+
+
+def test_compare_calls_nothing_of_it_the_best(zoneward: Commands, file: Path) -> None:
+    document = json.loads(zoneward("compare", "-q", "-f", file, "-o", "json").out)
+    (agent,) = document["services"]
+    assert (agent["best"], agent["better"]) == (None, None)
+    assert (agent["now"]["droppedTraffic"], agent["now"]["score"]) == (0.9, None)
+    assert {each["score"] for each in agent["approaches"]} == {None}
+    assert {(total["best"], total["drops"], total["score"]) for total in document["total"]} == {(0, 1, None)}
+    table = zoneward("compare", "-q", "-f", file).out
+    assert "drops 90%" in table
+    assert "1 Service drops traffic: it has no score and is in no mean" in table
+    assert not any(line.split()[-1:] == ["best"] for line in table.splitlines())
