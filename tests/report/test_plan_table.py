@@ -3,7 +3,7 @@
 import re
 
 from msgspec.structs import replace
-from tests.builders.structs import a_service, nodes_in, pods_in
+from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
 from zoneward.kube.objects import ServicePort
@@ -53,6 +53,18 @@ def test_the_reason_is_in_few_words_and_whole_when_wide() -> None:
     few = cluster.with_(pods=cluster.pods[:2])
     assert any(line.endswith("all zones: 2 for 3 zones") for line in lines_of(few))
     assert any("2 endpoints for 3 zones: fewer than one each" in line for line in lines_of(few, width=200, wide=True))
+
+
+def test_an_endpoint_without_a_zone_leaves_same_node_without_zones() -> None:
+    cluster = cluster_in("ab").with_(service=a_service(distribution="PreferSameNode"))
+    assert any(line.endswith("its own node, else zone") for line in lines_of(cluster))
+    lost = cluster.with_(
+        nodes=(*cluster.nodes, a_node("node-x", None)), pods=(*cluster.pods, a_pod("lost", "node-x", ips=("10.9.9.9",)))
+    )
+    assert any(line.endswith("its own node, else all") for line in lines_of(lost))
+    assert any(
+        "1 endpoint without zone (lost) voids zone hints" in line for line in lines_of(lost, width=250, wide=True)
+    )
 
 
 def test_dropped_traffic_is_told() -> None:

@@ -178,7 +178,12 @@ def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
         assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
         assert decided_hints(decision).count(None) == without_hint
     decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameNode"))))
-    assert decision.active
+    assert (decision.active, decision.reason) == (True, Reason.ENDPOINT_WITHOUT_ZONE)
+    assert decision.message == (
+        "every endpoint serves its own node, all serve the other nodes: 1 endpoint without zone (lost) voids zone hints"
+    )
+    failed = [(rule.rule, rule.passed) for rule in decision.rules if rule.rule.startswith("endpoint-")]
+    assert failed == [("endpoint-zones", False), ("endpoint-nodes", True)]
     assert all(hint is not None and hint.for_nodes for hint in decided_hints(decision))
 
 

@@ -7,7 +7,9 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
+from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import Consumer, honored_hints, is_proxied
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.slices.plan import FamilyPlan
@@ -56,15 +58,13 @@ def ignoring_proxies(family: FamilyPlan, node_proxies: NodeProxies) -> tuple[tup
     kinds = node_proxies.split(state.demand, family.service).kinds
     gates = state.configuration.gates
     return tuple(
-        (kind, number)
-        for kind, number in kinds.items()
-        if not _reads(family.service, kind.consumer, gates, needs_groups=decision.has_slice_groups)
+        (kind, number) for kind, number in kinds.items() if not _reads(decision, family.service, kind.consumer, gates)
     )
 
 
-def _reads(service: Service, consumer: Consumer, gates: FeatureGates, *, needs_groups: bool) -> bool:
-    """Whether a proxy reads zones' groups, or any hints."""
-    if needs_groups:
+def _reads(decision: Decision, service: Service, consumer: Consumer, gates: FeatureGates) -> bool:
+    """Whether a proxy reads zones' groups, or hints that are not void."""
+    if decision.has_slice_groups:
         return consumer.zone_slices != "ignored" and gates.topology_aware_subsetting
     honored = honored_hints(service, consumer, gates)
-    return honored.zones or honored.nodes
+    return honored.nodes or (honored.zones and decision.reason is not Reason.ENDPOINT_WITHOUT_ZONE)

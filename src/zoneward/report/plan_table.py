@@ -395,6 +395,8 @@ def _served(
     goes_to = _DESTINATIONS.get(heuristic, f"zone groups: {heuristic}")
     if heuristic == "ProportionalZoneCPU" and family.cluster_state.demand.unit != "milliCPU":
         goes_to = "zones by their demand"
+    elif decision.reason is Reason.ENDPOINT_WITHOUT_ZONE:
+        goes_to = "its own node, else all"
     text = Text(goes_to, "green")
     if whole:
         text.append(f": {decision.message}", "default")

@@ -72,7 +72,8 @@ def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     if heuristic.node_hints and context.rules.record(
         "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
     ):
-        return decision
+        message = f"every endpoint serves its own node, all serve the other nodes: {refusal.message} voids zone hints"
+        return dataclasses.replace(decision, reason=refusal.reason, message=message, rules=context.rules.as_tuple())
     # The other endpoints keep their hints: proxies ignore all of them while one is missing, and an endpoint that comes
     # and goes rewrites no other slice.
     return context.build_inactive(refusal.reason, refusal.message, assignment=decision.assignment)
