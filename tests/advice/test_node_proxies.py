@@ -24,8 +24,6 @@ from zoneward.kube.objects import (
     DaemonSet,
     DaemonSetSpec,
     DaemonSetStatus,
-    Node,
-    NodeInfo,
     PlainMeta,
     ProgramContainer,
     ProxyPod,
@@ -135,13 +133,7 @@ def own_daemon_set(mode: str) -> DaemonSet:
     return found
 
 
-def a_versioned_node(name: str, version: str, **more: str) -> Node:
-    node = a_node(name, labels=more)
-    assert node.status is not None
-    return replace(node, status=replace(node.status, node_info=NodeInfo(kubelet_version=version)))
-
-
-NODE: Final = a_versioned_node("n1", "v1.33.1", **{"kubernetes.io/os": "linux"})
+NODE: Final = a_node("n1", kubelet="v1.33.1", labels={"kubernetes.io/os": "linux"})
 
 
 def test_our_own_proxy_runs_where_kube_proxy_selects_no_node() -> None:
@@ -215,7 +207,7 @@ KUBE_PROXY: Final = {"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}
 
 def read(*objects: Mapping[str, Any]) -> Snapshot:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    return Snapshot.of((NODE, a_versioned_node("n2", "v1.33.1"), *read_objects("x", text.encode(), skipped=Counter())))
+    return Snapshot.of((NODE, a_node("n2", kubelet="v1.33.1"), *read_objects("x", text.encode(), skipped=Counter())))
 
 
 def a_proxy_pod(container: Mapping[str, Any], namespace: str, node: str = "n1", **more: Any) -> dict[str, Any]:
@@ -318,5 +310,5 @@ def test_unknown_values_are_no_exception(
     sets = DaemonSet(spec=DaemonSetSpec(template=DaemonPodTemplate(spec=DaemonPodSpec(containers=daemon))))
     pods = ProxyPod(spec=ProxyPodSpec(node_name="n1", containers=pod))
     maps = [ConfigMap(metadata=PlainMeta(name=name), data=data) for name in ("kube-proxy", "cilium-config", "x")]
-    found = detect_node_proxies([a_versioned_node("n1", version)], daemon_sets=[sets], pods=[pods], config_maps=maps)
+    found = detect_node_proxies([a_node("n1", kubelet=version)], daemon_sets=[sets], pods=[pods], config_maps=maps)
     assert set(found.kind_of) == {"n1"}

@@ -21,6 +21,7 @@ from zoneward.kube.objects import (
     Node,
     NodeAddress,
     NodeCondition,
+    NodeInfo,
     NodeMeta,
     NodeStatus,
     Number,
@@ -56,8 +57,11 @@ def a_node(
     ready: bool | None = True,
     labels: Mapping[str, str] | None = None,
     addresses: Sequence[tuple[str, str]] = (),
+    kubelet: str | None = None,
 ) -> Node:
-    """A Node. ``addresses`` are types and addresses; without ``ready`` it has no conditions."""
+    """A Node with a version of its ``kubelet``. ``addresses`` are types and addresses; without ``ready`` it has no
+    conditions.
+    """
     zones = {names.ZONE_LABEL: zone} if zone is not None else {}
     conditions = (NodeCondition(type="MemoryPressure", status="False"), _ready(ready))
     return Node(
@@ -66,6 +70,7 @@ def a_node(
             allocatable=Allocatable(cpu=cpu) if cpu is not None else None,
             conditions=conditions if ready is not None else (),
             addresses=tuple(NodeAddress(type=kind, address=each) for kind, each in addresses) or None,
+            node_info=NodeInfo(kubelet_version=kubelet) if kubelet is not None else None,
         ),
     )
 

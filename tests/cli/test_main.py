@@ -6,11 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Commands
+from tests.cli.running import SAMPLE, Commands
 
 from zoneward import __version__
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+MEASURED = Path(__file__).parents[2] / "examples/measured-bytes.jsonl"
 COMMANDS = ("plan", "route", "snapshot", "version", "completion")
 LAB = ("numpy", "numba", "polars", "matplotlib", "distributed", "zoneward.lab", "zoneward.report")
 HEAVY = ("msgspec", "rich", "yaml", "zoneward.slices", "zoneward.client", "zoneward.snapshots")
@@ -87,3 +88,30 @@ def test_it_is_a_kubectl_plugin_too() -> None:
 def test_the_project_installs_what_kubectl_runs_to_complete() -> None:
     scripts = tomllib.loads(PROJECT.read_text())["project"]["scripts"]
     assert scripts["kubectl_complete-zoneward"] == "zoneward.cli.kubectl_completion:main"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", "shop/inventory"),
+        ("explain", "shop/inventory", "-o", "html"),
+        ("compare", "shop/inventory"),
+        ("compare", "shop/inventory", "-o", "html"),
+        ("check",),
+        ("report", "--measured", MEASURED),
+        ("report", "--measured", MEASURED, "-o", "html"),
+    ],
+    ids=str,
+)
+def test_no_command_names_a_value_that_the_cluster_refuses(
+    zoneward: Commands, tmp_path: Path, command: tuple[str | Path, ...]
+) -> None:
+    """The sample with older kubelets, and without what it asks for by the new name."""
+    old = tmp_path / "old.yaml"
+    text = SAMPLE.read_text().replace("v1.37.2", "v1.33.4")
+    old.write_text(text.replace("PreferSameZone", "PreferClose").replace("PreferSameNode", "PreferClose"))
+    result = zoneward(*command, "-f", old)
+    assert result.status in (0, 1), result.err
+    out = result.out.replace("<wbr />", "")
+    assert "PreferClose" in out
+    assert "PreferSameZone" not in out

@@ -280,6 +280,36 @@ def test_a_mixed_cluster_is_planned_node_by_node(zoneward: Commands, tmp_path: P
     assert "cannot detect the proxy on 23 of 24 nodes; assuming kube-proxy (override with --proxy)" in result.err
 
 
+def test_verbose_notes_have_one_line_for_each_kind_of_proxy(zoneward: Commands, tmp_path: Path) -> None:
+    """Static Pods differ by their names, and kubelets by their patch versions."""
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"n{number}", "labels": {"topology.kubernetes.io/zone": "abc"[number % 3]}},
+            "status": {"nodeInfo": {"kubeletVersion": f"v1.33.{number % 5}"}},
+        }
+        for number in range(60)
+    ]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"kube-proxy-n{number}", "namespace": "kube-system"},
+            "spec": {"nodeName": f"n{number}", "containers": [{"name": "kube-proxy", "image": "kube-proxy:v1.33.1"}]},
+            "status": {"phase": "Running"},
+        }
+        for number in range(40)
+    ]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods, service]}))
+    lines = [line for line in zoneward("plan", "-v", "-f", file).err.splitlines() if "which honors" in line]
+    about = "kube-proxy 1.33, which honors forZones, ignores forNodes"
+    first = "Pod kube-system/kube-proxy-n0, image kube-proxy:v1.33.1"
+    assert lines == [f"zoneward: 60 nodes with {about}: {first} and 44 more"]
+
+
 def test_without_a_trace_of_the_proxies_the_newest_kube_proxy_is_assumed_and_a_note_says_so(
     zoneward: Commands, tmp_path: Path
 ) -> None:

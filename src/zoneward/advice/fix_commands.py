@@ -9,6 +9,7 @@ from zoneward.advice.changed_cluster import ServicePods
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
 from zoneward.advice.kubectl import kubectl
+from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.pod_limits import runs, unselected_pods
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.advice.workloads import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Workload
@@ -50,7 +51,8 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         about = ("service", given.service.metadata.name)
         patch = _json(change.service_patch)
         commands.append(kubectl("patch", "--type=merge", "-p", patch, names=about, namespace=namespace))
-        if (change.service_patch.get("spec") or {}).get("trafficDistribution") == names.PREFER_SAME_ZONE:
+        distribution = (change.service_patch.get("spec") or {}).get("trafficDistribution")
+        if distribution == names.PREFER_SAME_ZONE and kubernetes_minor(given.nodes) is None:
             notes.append(f"before Kubernetes 1.34, write {names.PREFER_CLOSE}: it means the same")
         if change.service_patch == CLUSTER_POLICY:
             notes.append("or keep the policy and run a Pod on every node, as a DaemonSet does")

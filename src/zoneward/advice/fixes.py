@@ -16,6 +16,7 @@ from typing import Final, Literal
 from zoneward.advice.changed_cluster import ImpossibleChange
 from zoneward.advice.count_search import CountSearch, PodChanges
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
+from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
 from zoneward.advice.pod_limits import pod_limits
 from zoneward.advice.service_input import Change, MergePatch, ServiceInput
 from zoneward.advice.trials import Trials
@@ -373,7 +374,7 @@ class _FixSearch:
     def _other_settings(self) -> Iterator[tuple[str, MergePatch]]:
         configuration = self._given.cluster_state.configuration
         for value in _SETTINGS:
-            patch = setting_patch(self._given.service, value, configuration)
+            patch = setting_patch(self._given.service, value, configuration, kubernetes_minor(self._given.nodes))
             if patch:
                 yield value, patch
 
@@ -429,8 +430,12 @@ def runs_zoneward(given: ServiceInput) -> bool:
     )
 
 
-def setting_patch(service: Service, value: str, configuration: Configuration) -> MergePatch:
-    """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else."""
+def setting_patch(
+    service: Service, value: str, configuration: Configuration, kubernetes: int | None = None
+) -> MergePatch:
+    """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else, by the name that a
+    cluster with this minor version of Kubernetes takes.
+    """
     wanted = as_if_requested(service, value, configuration)
     have, want = service.metadata.annotations or {}, dict(wanted.metadata.annotations or {})
     disabled = want.get(names.SUBSETTING_ANNOTATION) in names.SUBSETTING_DISABLED_VALUES
@@ -440,8 +445,11 @@ def setting_patch(service: Service, value: str, configuration: Configuration) ->
     annotations: dict[str, str | None] = {name: None for name in have if name not in want}
     annotations |= {name: text for name, text in want.items() if have.get(name) != text}
     patch: dict[str, object] = {"metadata": {"annotations": annotations}} if annotations else {}
-    if wanted.spec.traffic_distribution != service.spec.traffic_distribution:
-        patch["spec"] = {"trafficDistribution": wanted.spec.traffic_distribution}
+    distribution = wanted.spec.traffic_distribution
+    if distribution is not None:
+        distribution = setting_name(distribution, kubernetes)
+    if distribution != service.spec.traffic_distribution:
+        patch["spec"] = {"trafficDistribution": distribution}
     return patch
 
 

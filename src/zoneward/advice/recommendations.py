@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from zoneward.advice.kubernetes_version import setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import traffic_now
 from zoneward.advice.service_input import ServiceInput
@@ -34,7 +35,7 @@ CONTROLLER: Final = "controller"
 PROXY: Final = "proxy"
 _SINCE: Final = {names.PREFER_SAME_ZONE: 31, names.PREFER_SAME_NODE: 34}
 """The minor version of Kubernetes that has a distribution on by default (KEP-4444, KEP-3015 § Implementation History).
-Before 1.34, ``PreferSameZone`` is called ``PreferClose``."""
+"""
 _KNOWN: Final = (
     NO_APPROACH,
     names.PREFER_SAME_ZONE,
@@ -68,6 +69,10 @@ class ClusterAbilities:
         if HEURISTICS[approach].subsets and not self.slice_groups:
             return PROXY
         return None if self.controller else CONTROLLER
+
+    def name_of(self, approach: str) -> str:
+        """What the cluster calls an approach."""
+        return setting_name(approach, self.kubernetes)
 
 
 def abilities_of(

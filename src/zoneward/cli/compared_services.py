@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.recommendations import ClusterAbilities, Recommendation, abilities_of, recommend
 from zoneward.advice.service_input import ServiceInput
@@ -21,7 +22,6 @@ from zoneward.cli.planned_services import SelectedServices, select_services
 from zoneward.kube.gc_tuning import frozen_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
-from zoneward.kube.proxy_programs import minor_version
 from zoneward.kube.reading_processes import available_processes
 from zoneward.slices.comparison_memo import ComparisonMemo
 
@@ -99,15 +99,11 @@ def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonReq
     with without_gc(), _waiting(options, "reading"):
         selected = select_services(options)
     read = selected.unchanged or selected
-    kubelets = (
-        each.status.node_info.kubelet_version for each in read.snapshot.nodes if each.status and each.status.node_info
-    )
     abilities = abilities_of(
         read.snapshot.slices,
         node_proxies=read.node_proxies,
         configuration=selected.configuration,
-        # Control planes are at least as new as every kubelet (version skew policy).
-        kubernetes=max((minor for each in kubelets if (minor := minor_version(each)) is not None), default=None),
+        kubernetes=kubernetes_minor(read.snapshot.nodes),
     )
     return ComparisonRequest(selected, approaches, read.node_proxies, abilities)
 

@@ -408,7 +408,7 @@ def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[_R
             continue
         rows.append(
             _candidate_row(
-                approach,
+                abilities.name_of(approach),
                 *_shares(each.traffic),
                 each.slices,
                 (each.created, each.updated, each.deleted),
@@ -421,7 +421,7 @@ def _service_rows(found: Recommendation, abilities: ClusterAbilities) -> list[_R
         )
         dropped = 0.0
     if idle:
-        what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
+        what = abilities.name_of(idle[0].approach) if len(idle) == 1 else f"{len(idle)} others"
         rows.append(_idle_row(what, _short_reason(idle[0]), asked=any(each.approach == asked for each in idle)))
     rows[0] = (Text(name), *rows[0][1:])
     return rows
@@ -540,7 +540,7 @@ def _total_rows(totals: Totals, abilities: ClusterAbilities) -> list[_Row]:
     for row in (totals.now, found[0], totals.best, *found[1:]):
         if row is None:
             continue
-        title = {TODAY: "asked for", BEST_OF_EACH: "best of each"}.get(row.approach, row.approach)
+        title = {TODAY: "asked for", BEST_OF_EACH: "best of each"}.get(row.approach, abilities.name_of(row.approach))
         changes = "" if row.approach == NOW else str(row.changes)
         cells = _cells(title, *_shares(row), slices=row.slices, changes=changes, score=row.score, bold=row is top)
         note = Text()

@@ -105,7 +105,7 @@ def traffic_page(report: TrafficReport, abilities: ClusterAbilities) -> str:
         tag("h2", "What each setting would do"),
         _totals(report, numbers, abilities),
         tag("h2", "Services"),
-        *_services(report, numbers),
+        *_services(report, numbers, abilities),
         tag("h2", "Do nodes do what is predicted?"),
         *_honored(report),
         tag("h2", "How to read it"),
@@ -201,7 +201,7 @@ def _totals(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbi
         row("now", numbers.cells(totals.now, whole), "", numbers.margin(totals.now, whole), "as measured"),
         setting("best of each", totals.best, f"for {counted(totals.best.best, 'Service')}, the others as they are"),
         *(
-            setting(title_of(approach), total, _total_note(total, abilities.missing_for(approach)))
+            setting(title_of(approach, abilities), total, _total_note(total, abilities.missing_for(approach)))
             for approach, total in totals.settings.items()
             if total.active or approach == NO_APPROACH
         ),
@@ -232,7 +232,7 @@ def _listed(parts: Sequence[Content]) -> Markup:
 # --- Services ---------------------------------------------------------------------------------------------------------
 
 
-def _services(report: TrafficReport, numbers: ReportNumbers) -> Iterator[Content]:
+def _services(report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities) -> Iterator[Content]:
     if not report.services:
         yield tag("p", "None of the Services was measured.")
         return
@@ -248,10 +248,12 @@ def _services(report: TrafficReport, numbers: ReportNumbers) -> Iterator[Content
         hidden="hidden",
     )
     for each in report.services:
-        yield _service(each, report, numbers)
+        yield _service(each, report, numbers, abilities)
 
 
-def _service(service: ServiceReport, report: TrafficReport, numbers: ReportNumbers) -> Markup:
+def _service(
+    service: ServiceReport, report: TrafficReport, numbers: ReportNumbers, abilities: ClusterAbilities
+) -> Markup:
     whole = service.whole
     best = service.setting(service.best)
     unit = f" {numbers.currency}" if numbers.currency else " GB" if numbers.has_bytes else " leaves its zone"
@@ -260,7 +262,7 @@ def _service(service: ServiceReport, report: TrafficReport, numbers: ReportNumbe
     if best is None or best.saved is None:
         setting, saved = tag("span", "nothing to save"), tag("span")
     else:
-        setting = tag("span", title_of(best.approach), *(" (asked for)",) * (best.approach == service.asked))
+        setting = tag("span", title_of(best.approach, abilities), *(" (asked for)",) * (best.approach == service.asked))
         words = f"saves {numbers.value(best.saved, whole)} \N{PLUS-MINUS SIGN}{numbers.margin(best.saved, whole)}"
         saved = tag("span", words, class_="good")
     deviating = sum(each.deviates is not None for each in nodes)
@@ -270,12 +272,14 @@ def _service(service: ServiceReport, report: TrafficReport, numbers: ReportNumbe
         tag(
             "summary", tag("strong", name(name_of(service.key))), tag("span", now), setting, tag("span", saved, *marks)
         ),
-        tag("div", *_inside(service, nodes, numbers), class_="inside"),
+        tag("div", *_inside(service, nodes, numbers, abilities), class_="inside"),
         class_="service",
     )
 
 
-def _inside(service: ServiceReport, nodes: Sequence[NodeTraffic], numbers: ReportNumbers) -> Iterator[Content]:
+def _inside(
+    service: ServiceReport, nodes: Sequence[NodeTraffic], numbers: ReportNumbers, abilities: ClusterAbilities
+) -> Iterator[Content]:
     if service.in_zone is not None:
         expected = ""
         if service.expected_in_zone is not None:
@@ -285,7 +289,7 @@ def _inside(service: ServiceReport, nodes: Sequence[NodeTraffic], numbers: Repor
             busiest = f". The busiest endpoint is at {whole_percent(service.max_overload)}"
         yield tag("p", f"{service.in_zone:.0%} of its traffic stays in its zone{expected}{busiest}.")
     label = f"Settings of {name_of(service.key)}"
-    rows = [_setting_row(each, service, numbers) for each in service.settings]
+    rows = [_setting_row(each, service, numbers, abilities) for each in service.settings]
     head = ("setting", *_heads(numbers), "saved", "\N{PLUS-MINUS SIGN}", "busiest", "reason")
     yield table(head, [rows], label=label, class_="plain settings")
     if not nodes:
@@ -293,7 +297,9 @@ def _inside(service: ServiceReport, nodes: Sequence[NodeTraffic], numbers: Repor
     yield from nodes_of_service(HonoredTraffic(tuple(nodes)), name_of(service.key))
 
 
-def _setting_row(setting: SettingReport, service: ServiceReport, numbers: ReportNumbers) -> Markup:
+def _setting_row(
+    setting: SettingReport, service: ServiceReport, numbers: ReportNumbers, abilities: ClusterAbilities
+) -> Markup:
     whole = service.whole
     marks: list[Content] = [
         tag("span", words, class_=mark)
@@ -304,7 +310,12 @@ def _setting_row(setting: SettingReport, service: ServiceReport, numbers: Report
     worst = "-" if setting.max_overload is None else whole_percent(setting.max_overload)
     cells = (*numbers.cells(setting.crossing, whole), *saved, worst)
     reason = tag("td", *((_listed(marks), ": ") if marks else ()), setting.message)
-    return tag("tr", tag("th", title_of(setting.approach), scope="row"), *(tag("td", cell) for cell in cells), reason)
+    return tag(
+        "tr",
+        tag("th", title_of(setting.approach, abilities), scope="row"),
+        *(tag("td", cell) for cell in cells),
+        reason,
+    )
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

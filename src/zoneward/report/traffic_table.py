@@ -85,8 +85,8 @@ def _format_margin(value: float) -> str:
     return "<0.01" if value and text == "0.00" else text
 
 
-def title_of(approach: str) -> str:
-    return CLUSTER_WIDE if approach == NO_APPROACH else approach
+def title_of(approach: str, abilities: ClusterAbilities) -> str:
+    return CLUSTER_WIDE if approach == NO_APPROACH else abilities.name_of(approach)
 
 
 def name_of(key: ServiceFamily) -> str:
@@ -186,7 +186,7 @@ def _total_rows(report: TrafficReport, numbers: ReportNumbers, abilities: Cluste
         needs = abilities.missing_for(approach)
         if needs == PROXY or not (total.active or approach == NO_APPROACH):
             continue
-        rows.append(_total_row(title_of(approach), total, report, numbers, _total_note(total, needs)))
+        rows.append(_total_row(title_of(approach, abilities), total, report, numbers, _total_note(total, needs)))
     return rows
 
 
@@ -232,12 +232,11 @@ def _service_rows(
         cells = numbers.cells(each.crossing, service.whole)
         style = "bold" if each.approach == service.best else ""
         note = _setting_note(each, service)
-        rows.append(
-            [Text(), *_row(title_of(each.approach), cells, saved, margin, each.max_overload, note, style=style)]
-        )
+        title = title_of(each.approach, abilities)
+        rows.append([Text(), *_row(title, cells, saved, margin, each.max_overload, note, style=style)])
     if others:
         reason = _why_not(others[0], service)
-        title = others[0].approach if len(others) == 1 else f"{len(others)} others"
+        title = title_of(others[0].approach, abilities) if len(others) == 1 else f"{len(others)} others"
         empty = [Text() for _ in numbers.columns]
         rows.append([Text(), Text(title, "dim"), *empty, Text(), Text(), Text(), Text(reason, "dim")])
     return rows

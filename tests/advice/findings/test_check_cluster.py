@@ -225,6 +225,16 @@ def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None
     service = a_service(distribution=names.PREFER_CLOSE)
     assert found(a_view(service), "ZW303")
     assert not found(a_view(service, proxies={"node-a": "kube-proxy-1.33"}), "ZW303")
+    old = tuple(a_node(f"node-{zone}", zone, kubelet="v1.33.4") for zone in ZONES)
+    assert not found(a_view(service, nodes=old), "ZW303"), "its API server refuses the new name"
+
+
+def test_a_fix_names_no_value_that_the_api_server_refuses() -> None:
+    old = tuple(a_node(f"node-{zone}", zone, kubelet="v1.33.4") for zone in ZONES)
+    (zoneward_only,) = found(a_view(a_service("PreferZone"), nodes=old), "ZW306")
+    assert zoneward_only.fix.endswith("a setting of Kubernetes: PreferClose.")
+    (unknown,) = found(a_view(a_service(distribution="nonsense"), nodes=old), "ZW302")
+    assert unknown.fix.startswith("Use one of PreferClose; or")
 
 
 def test_the_fix_of_two_settings_keeps_the_one_that_wins() -> None:

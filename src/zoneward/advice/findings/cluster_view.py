@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
 from zoneward.advice.findings.codes import FindingObject, Need
+from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.kube import names
@@ -120,6 +121,15 @@ class ClusterView:
 
     def knows(self, *needs: Need) -> bool:
         return not any(need in self.lacking for need in needs)
+
+    @cached_property
+    def kubernetes(self) -> int | None:
+        """The minor version of Kubernetes, None where it is not known."""
+        return kubernetes_minor(self.nodes)
+
+    def name_of(self, approach: str | None) -> str:
+        """What the cluster calls an approach."""
+        return setting_name(approach or "", self.kubernetes)
 
     @cached_property
     def all_honor_node_hints(self) -> bool:

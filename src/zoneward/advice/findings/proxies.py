@@ -41,10 +41,10 @@ def proxy_findings(view: ClusterView) -> Iterator[Finding]:
         yield PROXY_SKEW.finding(CLUSTER, message)
     gates = view.cluster_state.configuration.gates
     for service in view.services:
-        yield from _unhonored(service, proxies, view.cluster_state.demand, gates)
+        yield from _unhonored(service, proxies, view, gates)
 
 
-def _unhonored(view: ServiceView, proxies: NodeProxies, demand: Demand, gates: FeatureGates) -> Iterator[Finding]:
+def _unhonored(view: ServiceView, proxies: NodeProxies, cluster: ClusterView, gates: FeatureGates) -> Iterator[Finding]:
     """At most one finding a Service: both families have the same proxies."""
     for family, heuristic in view.asking_families():
         # Proxies that ignore all hints are findings about their nodes.
@@ -55,11 +55,13 @@ def _unhonored(view: ServiceView, proxies: NodeProxies, demand: Demand, gates: F
         }
         what = "slice groups" if family.decision.has_slice_groups else "hints for zones of such a Service"
         if not lost and heuristic.node_hints and family.decision.active and is_proxied(view.service):
-            lost = _ignoring_node_hints(view.plan.service, proxies, demand, gates)
+            lost = _ignoring_node_hints(view.plan.service, proxies, cluster.cluster_state.demand, gates)
             what = "hints for nodes"
         if lost:
             titles = ", ".join(sorted(kind.title for kind in lost))
-            message = f"{heuristic.name}: {titles} on {counted(sum(lost.values()), 'node')} ignores {what}"
+            message = (
+                f"{cluster.name_of(heuristic.name)}: {titles} on {counted(sum(lost.values()), 'node')} ignores {what}"
+            )
             yield PROXY_IGNORES_SETTING.finding(view.object, message)
             return
 

@@ -66,13 +66,13 @@ def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> It
     code = _CODE_OF_REASON.get(decision.reason)
     # Where nothing is served, another finding says more.
     if code is not None and (family.traffic is None or family.traffic.served):
-        yield code, f"{decision.heuristic}: {decision.message}"
+        yield code, f"{view.name_of(decision.heuristic)}: {decision.message}"
     for rule in decision.rules:
         if rule.rule in _BYPASSING and not rule.passed:
             yield BYPASSED, rule.detail
     broken = overload_planned(family, view)
     if broken is not None and (service.is_hypothetical or overload_now(service, family.address_type, view) is None):
-        yield WOULD_OVERLOAD, f"{decision.heuristic}: {broken}"
+        yield WOULD_OVERLOAD, f"{view.name_of(decision.heuristic)}: {broken}"
     traffic = family.traffic
     if not decision.active or traffic is None or not is_proxied(family.service):
         return

@@ -18,6 +18,7 @@ from zoneward.advice.findings.codes import (
     Finding,
 )
 from zoneward.advice.kubectl import kubectl
+from zoneward.advice.kubernetes_version import is_too_new
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
 from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand
@@ -78,13 +79,13 @@ _ALIKE_VALUES: Final = 0.6
 def setting_findings(view: ClusterView) -> Iterator[Finding]:
     """The settings of each Service as they are: ``--what-if`` changes none of them."""
     for service in view.services:
-        yield from _values(service, view.cluster_state.configuration)
+        yield from _values(service, view)
         yield from _demand(service)
         yield from _deprecated(service, view)
         yield from _misspelt_annotations(service)
         yield from _two_settings(service, view.cluster_state.configuration)
         if view.knows("EndpointSlices"):
-            yield from _only_zoneward(service, view.cluster_state.configuration)
+            yield from _only_zoneward(service, view)
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -98,16 +99,17 @@ def _settings(service: Service) -> dict[str, str]:
     return found if distribution is None else {**found, _DISTRIBUTION: distribution}
 
 
-def _values(view: ServiceView, configuration: Configuration) -> Iterator[Finding]:
+def _values(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
+    configuration = cluster.cluster_state.configuration
     for name, value in _settings(view.service).items():
         requested = _requested(_with_only(view.service, name, value), configuration)
         if requested.accepted is False and requested.accepted_reason is Reason.UNKNOWN_VALUE:
-            yield _unknown(view, name, value, "it counts as not set")
+            yield _unknown(view, name, value, "it counts as not set", cluster.kubernetes)
     annotations = view.service.metadata.annotations or {}
     algorithm = annotations.get(names.SUBSETTING_ALGORITHM_ANNOTATION)
     if algorithm is not None and algorithm not in SUBSETTING_ALGORITHMS:
         then = f"{configuration.subsetting.algorithm} is used"
-        yield _unknown(view, names.SUBSETTING_ALGORITHM_ANNOTATION, algorithm, then)
+        yield _unknown(view, names.SUBSETTING_ALGORITHM_ANNOTATION, algorithm, then, None)
     for name, number in _NUMBERS.items():
         text = annotations.get(name)
         if text is not None and number.parse(text) is None:
@@ -122,11 +124,13 @@ def _demand(view: ServiceView) -> Iterator[Finding]:
         yield UNKNOWN_VALUE.finding(view.object, message)
 
 
-def _unknown(view: ServiceView, name: str, value: str, then: str) -> Finding:
-    meant = _nearest(value, _VALUES[name], _ALIKE_VALUES)
+def _unknown(view: ServiceView, name: str, value: str, then: str, kubernetes: int | None) -> Finding:
+    # An API server refuses the names that it does not know yet.
+    known_values = tuple(each for each in _VALUES[name] if not is_too_new(each, kubernetes))
+    meant = _nearest(value, known_values, _ALIKE_VALUES)
     message = f"{name}: {quote_value(value)} is not a known value, {then}"
     if meant is None:
-        known = ", ".join(each for each in _VALUES[name] if each and not each[0].islower())
+        known = ", ".join(each for each in known_values if each and not each[0].islower())
         return UNKNOWN_VALUE.finding(
             view.object, message, fix=f"Use one of {known}; or remove the setting." if known else ""
         )
@@ -184,13 +188,15 @@ def _deprecated(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
         message = f"{old} is deprecated, and hides {new} where both are there"
         value = annotations.get(new) or annotations[old] or "Disabled"
         yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, new, value, instead_of=old))
-    # Proxies that honor hints for nodes came with the new name.
-    if service.spec.traffic_distribution == names.PREFER_CLOSE and cluster.all_honor_node_hints:
+    # Proxies that honor hints for nodes came with the new name; Zoneward's also runs where the API does not know it.
+    same_zone = cluster.name_of(names.PREFER_SAME_ZONE)
+    has_new_name = same_zone == names.PREFER_SAME_ZONE
+    if service.spec.traffic_distribution == names.PREFER_CLOSE and has_new_name and cluster.all_honor_node_hints:
         message = f"{_DISTRIBUTION}: {names.PREFER_CLOSE} is a deprecated name of {names.PREFER_SAME_ZONE}"
         yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, _DISTRIBUTION, names.PREFER_SAME_ZONE))
     if service.spec.topology_keys:
         message = "spec.topologyKeys overrides every newer setting; Kubernetes 1.22 removed it"
-        fix = "Remove spec.topologyKeys, and ask for PreferSameZone or Auto."
+        fix = f"Remove spec.topologyKeys, and ask for {same_zone} or Auto."
         yield DEPRECATED_SETTING.finding(view.object, message, fix=fix)
 
 
@@ -237,7 +243,8 @@ def _shown(value: str) -> str:
     return value if quoted == repr(value) and value.isprintable() else quoted
 
 
-def _only_zoneward(view: ServiceView, configuration: Configuration) -> Iterator[Finding]:
+def _only_zoneward(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
+    configuration = cluster.cluster_state.configuration
     requested = _requested(view.service, configuration)
     if not requested.accepted or requested.heuristic is None or not _is_built_in(view):
         return
@@ -245,7 +252,9 @@ def _only_zoneward(view: ServiceView, configuration: Configuration) -> Iterator[
     if upstream.heuristic is None:
         manager = names.BUILT_IN_MANAGER
         message = f"{requested.accepted_detail}: {manager} writes the slices of the Service, and does not know it"
-        yield ONLY_ZONEWARD.finding(view.object, message)
+        same_zone = cluster.name_of(names.PREFER_SAME_ZONE)
+        fix = ONLY_ZONEWARD.fix.replace(names.PREFER_SAME_ZONE, same_zone)
+        yield ONLY_ZONEWARD.finding(view.object, message, fix=fix)
 
 
 def _is_built_in(view: ServiceView) -> bool:

@@ -1,0 +1,31 @@
+"""The version of Kubernetes that a cluster runs, as far as its Nodes say it, and what that version calls settings."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from zoneward.kube import names
+from zoneward.kube.objects import Node
+from zoneward.kube.proxy_programs import minor_version
+
+SAME_ZONE_SINCE: Final = 34
+"""The minor version whose API server takes ``PreferSameZone`` and ``PreferSameNode`` by default (KEP-3015 §
+Implementation History). Older ones refuse them. ``PreferClose`` means the same as ``PreferSameZone`` in all."""
+
+
+def kubernetes_minor(nodes: Iterable[Node]) -> int | None:
+    """The minor version of the newest kubelet, None where none is known. API servers are at least as new (version skew
+    policy).
+    """
+    kubelets = (node.status.node_info.kubelet_version for node in nodes if node.status and node.status.node_info)
+    return max((minor for each in kubelets if (minor := minor_version(each)) is not None), default=None)
+
+
+def setting_name(approach: str, kubernetes: int | None) -> str:
+    """What a cluster of this version calls an approach: ``PreferSameZone`` is ``PreferClose`` before 1.34."""
+    return names.PREFER_CLOSE if approach == names.PREFER_SAME_ZONE and is_too_new(approach, kubernetes) else approach
+
+
+def is_too_new(setting: str, kubernetes: int | None) -> bool:
+    """Whether an API server of this version is known to refuse a value of ``spec.trafficDistribution``."""
+    is_old = kubernetes is not None and kubernetes < SAME_ZONE_SINCE
+    return is_old and setting in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE)
