@@ -1,7 +1,7 @@
 """The forms that text in the API has: names, labels, keys and addresses, each with upstream's words for what is wrong.
 
 Every ``*_problems`` yields one message per broken rule, nothing for good text. Rules and words are those of Kubernetes'
-``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/util/validation/ip.go`` as of v1.36; lengths are in bytes.
+``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/util/validation/ip.go`` as of v1.37; lengths are in bytes.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Label selectors as ``kubectl -l`` takes them: grammar and words of ``k8s.io/apimachinery/pkg/labels`` (v1.36)."""
+"""Label selectors as ``kubectl -l`` takes them: grammar and words of ``k8s.io/apimachinery/pkg/labels`` (v1.37)."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """What an API server refuses: the rules for EndpointSlices and for ``spec.trafficDistribution``, as upstream has them.
 
 The rules are those of Kubernetes' ``pkg/apis/discovery/validation``, ``pkg/apis/core/validation`` and
-``k8s.io/apimachinery`` (v1.36, whose default gates include strict IP addresses and node hints), in upstream's order
+``k8s.io/apimachinery`` (v1.37, whose default gates include strict IP addresses and node hints), in upstream's order
 and words, oddities included: what is refused here is refused by a cluster, with the same reason.
 As upstream, an object is judged after defaulting: an absent port name counts as empty, an absent protocol is an error.
 
@@ -109,7 +109,7 @@ def validate_endpoint_slice_update(new: EndpointSlice, *, old: EndpointSlice) ->
         *free_metadata_errors(new.metadata),
         *content_errors(new),
         *endpoints,
-        *immutable("addressType", new.address_type, old.address_type),
+        *immutable_address_type(new.address_type, old.address_type),
     )
 
 
@@ -179,7 +179,7 @@ def endpoint_errors(
     """One endpoint, that stands at ``field`` of an EndpointSlice of this type."""
     addresses = endpoint.addresses or ()
     if not addresses:
-        yield error("FieldValueRequired", f"{field}.addresses", "must contain at least 1 address")
+        yield error("FieldValueRequired", f"{field}.addresses")
     elif len(addresses) > MAX_ADDRESSES:
         yield too_many(f"{field}.addresses", len(addresses), MAX_ADDRESSES)
     for index, address in enumerate(addresses):
@@ -329,17 +329,19 @@ def labels_errors(labels: Mapping[str, str], field: str) -> Iterator[FieldError]
 
 
 def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
-    """At most one owner is the controller, and no Event owns anything. Upstream's paths bear no index here."""
+    """At most one owner is the controller, and no Event owns anything."""
     field = "metadata.ownerReferences"
     controller = ""
-    for owner in owners:
-        if owner.api_version.endswith("/") or owner.api_version.count("/") > 1 or not owner.api_version:
-            yield from invalid(f"{field}.apiVersion", owner.api_version, ["version must not be empty"])
-        for part, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
+    for index, owner in enumerate(owners):
+        at = f"{field}[{index}]"
+        parts = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        for part, value in parts.items():
             if not value:
-                yield from invalid(f"{field}.{part}", value, ["must not be empty"])
+                yield error("FieldValueRequired", f"{at}.{part}", "must not be empty")
+        if owner.api_version.endswith("/") or owner.api_version.count("/") > 1:
+            yield from invalid(f"{at}.apiVersion", owner.api_version, ["must be <group>/<version> or <version>"])
         if owner.api_version.removeprefix("/") == "v1" and owner.kind == "Event":
-            yield from invalid(field, _as_written(owner), ["/v1, Kind=Event is disallowed from being an owner"])
+            yield from invalid(at, _as_written(owner), ["/v1, Kind=Event is disallowed from being an owner"])
         if owner.controller:
             this = f"{owner.kind}/{owner.name}"
             if controller:
@@ -383,6 +385,11 @@ def invalid(field: str, value: object, problems: Iterable[str]) -> Iterator[Fiel
 
 def immutable(field: str, new: object, old: object) -> Iterator[FieldError]:
     return invalid(field, new, () if new == old else ["field is immutable"])
+
+
+def immutable_address_type(new: object, old: object) -> Iterator[FieldError]:
+    """An EndpointSlice's ``addressType`` never changes. The declarative rule of v1.37 names no value."""
+    return invalid("addressType", None, () if new == old else ["field is immutable"])
 
 
 def not_supported(field: str, value: str, supported: Iterable[str]) -> FieldError:

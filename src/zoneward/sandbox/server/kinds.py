@@ -114,7 +114,7 @@ class Strategy:
         return bool(obj["metadata"].get("finalizers"))
 
 
-# --- metadata (upstream's ``k8s.io/apimachinery``, v1.36), but for finalizers -----------------------------------------
+# --- metadata (upstream's ``k8s.io/apimachinery``, v1.37), but for finalizers -----------------------------------------
 
 _FREE: Final = ("labels", "annotations", "ownerReferences")
 _GRACE: Final = "deletionGracePeriodSeconds"

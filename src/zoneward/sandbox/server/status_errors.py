@@ -1,4 +1,4 @@
-"""Answers other than success: codes, reasons and words are those of Kubernetes' ``k8s.io/apimachinery`` (v1.36)."""
+"""Answers other than success: codes, reasons and words are those of Kubernetes' ``k8s.io/apimachinery`` (v1.37)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Nodes, Pods, Leases and Namespaces: defaults, admission, the way they end, validation (kube-apiserver v1.36).
+"""Nodes, Pods, Leases and Namespaces: defaults, admission, the way they end, validation (kube-apiserver v1.37).
 
 Containers, volumes, resources and scheduling of Pods, and taints, resources and address ranges of Nodes are stored as
 they come: the sandbox does not validate them.

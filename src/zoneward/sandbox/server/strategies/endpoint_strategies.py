@@ -1,4 +1,4 @@
-"""EndpointSlices and Endpoints: defaults, gates, generations, validation (kube-apiserver v1.36).
+"""EndpointSlices and Endpoints: defaults, gates, generations, validation (kube-apiserver v1.37).
 
 The rules of EndpointSlices are in `zoneward.kube.validation`; an update is validated only where it changes something.
 """
@@ -17,7 +17,7 @@ from zoneward.kube.validation import (
     content_errors,
     endpoint_errors,
     error,
-    immutable,
+    immutable_address_type,
     invalid,
     not_supported,
     too_many,
@@ -88,7 +88,7 @@ class EndpointSliceStrategy(Strategy):
             # Endpoints that the old slice has are valid, in any place.
             known = old.get("endpoints") or () if type_ == before else ()
             yield from _endpoints(new, known={each["addresses"][0]: each for each in known if each.get("addresses")})
-        yield from immutable("addressType", type_, before)
+        yield from immutable_address_type(type_, before)
 
 
 def _without(part: Mapping[str, Any], name: str) -> Object:

@@ -1,6 +1,6 @@
 """Events, in two versions of one kind: ``v1``, in which they are stored, and ``events.k8s.io/v1``.
 
-The latter, which Zoneward writes, is validated as in ``pkg/apis/core/validation/events.go`` (v1.36). The checks get
+The latter, which Zoneward writes, is validated as in ``pkg/apis/core/validation/events.go`` (v1.37). The checks get
 Events in ``v1``'s form; messages of ``events.k8s.io`` name most fields as ``v1`` does, as those of kube-apiserver do.
 """
 

@@ -1,6 +1,6 @@
 """Services: defaults, cluster IPs and node ports, validation.
 
-``status`` is validated in full, as kube-apiserver v1.36 does (``pkg/apis/core/validation``); of ``spec`` only what
+``status`` is validated in full, as kube-apiserver v1.37 does (``pkg/apis/core/validation``); of ``spec`` only what
 keeps a Service usable. Addresses and ports are allocated in order, starting above the part that kube-apiserver keeps
 for clients that name theirs (KEP-3070, KEP-3668). The cluster is always dual-stack, IPv4 first. The address ranges are
 the default ones and those of the Services that were restored: files do not say which range their cluster has.
