@@ -100,6 +100,7 @@ def a_program(**queue: int) -> Any:
         queue=SimpleNamespace(depth=lambda: QueueDepth(**queue), longest_wait=lambda: 1.5),
         cache=SimpleNamespace(synced=synced),
         contested={("shop", f"s{number}") for number in range(4)},
+        services_without_stored_hints=2,
         unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
     )
     return SimpleNamespace(controller=controller, is_leader=True, watch_health=SimpleNamespace(trouble_seconds=0.25))

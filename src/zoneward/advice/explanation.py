@@ -40,6 +40,7 @@ _DECIDING: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.TOO_MANY_ZONES: ("zones-at-most", "hint-zones"),
     Reason.CLUSTER_WIDE_IS_BEST: ("best-sets",),
     Reason.BEING_DELETED: ("groups-of-deleted",),
+    Reason.HINTS_NOT_STORED: ("hints-stored",),
 }
 """The rules that did not pass where a decision ended with a reason."""
 _STALE: Final = "With slices as planned nothing is dropped: zoneward check shows how those in the cluster differ."

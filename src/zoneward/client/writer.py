@@ -154,6 +154,13 @@ class Writer:
         path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
         return _metadata(await self._send("PUT", path, encode_object(resource, obj)))
 
+    async def dry_run_update(self, resource: ApiResource[V], obj: V) -> V:
+        """The object as an API server would store it in place of the version that ``obj`` was made from."""
+        path = resource.path(namespace=obj.metadata.namespace, name=obj.metadata.name)
+        query = {**self._query, "dryRun": "All"}
+        body = await self._send("PUT", path, encode_object(resource, obj), query=query, metadata_only=False)
+        return _decoded(body, resource.struct)
+
     async def delete(self, resource: ApiResource[V], obj: V) -> None:
         """Delete exactly this: the same uid and, where it has one, version, or else Conflict. Gone already is well.
 
@@ -168,7 +175,7 @@ class Writer:
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
         path = resource.path(namespace=metadata.namespace, name=metadata.name)
         try:
-            await self._send("DELETE", path, _ENCODE(body), query={}, idempotent=True)
+            await self._send("DELETE", path, _ENCODE(body), query={}, idempotent=True, metadata_only=False)
         except NotFound:
             return
 
@@ -201,6 +208,7 @@ class Writer:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
         idempotent: bool = False,
+        metadata_only: bool = True,
     ) -> bytes:
         parameters = self._query if query is None else query
         return await self._with_limit(
@@ -213,7 +221,7 @@ class Writer:
                 idempotent=idempotent,
                 once=self._no_retries,
                 # Of the rest, which was sent, nothing is read.
-                metadata_only=method != "DELETE",
+                metadata_only=metadata_only,
                 may_send=lambda: self._may_write(self._limit),
                 timeout=self._limit,
             )

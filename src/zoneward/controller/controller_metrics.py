@@ -59,6 +59,8 @@ class ObservedController(Protocol):
     @property
     def contested(self) -> Collection[ObjectKey]: ...
     @property
+    def services_without_stored_hints(self) -> int: ...
+    @property
     def unreadable(self) -> Iterable[UnreadableObject]: ...
 
 
@@ -255,6 +257,11 @@ class ControllerMetrics:
             f"{OURS}contested_services",
             "Services that the built-in controller writes beside this one",
             lambda: len(controller.contested),
+        )
+        gauge(
+            f"{OURS}hints_not_stored_services",
+            "Services whose hints the API server did not store",
+            lambda: controller.services_without_stored_hints,
         )
         gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
 

@@ -39,6 +39,7 @@ from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
 from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
+from zoneward.controller.sync.dropped_hints import HintsProbe
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.reconciler import ServiceReconciler
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates
@@ -48,6 +49,7 @@ from zoneward.daemon.log import UnexpectedErrorLog
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition
+from zoneward.routing.configuration import StoredHints
 from zoneward.slices.plan import ServicePlan, plan_service
 
 _RECHECK_PERIOD: Final = 0.5
@@ -81,8 +83,17 @@ class EndpointSliceController:
         self.queue: Final = WorkQueue[ObjectKey](
             batching=options.batching, back_off=options.back_off, chance=options.random.random
         )
-        self._tracker = EndpointSliceTracker()
+        self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
         self._states = ServiceStates(self.cache, configuration=context.configuration)
+        self._hints_probe = HintsProbe(
+            self._states.dropped_hints,
+            cache=self.cache,
+            writer=context.writer,
+            leading=self._leading,
+            log=self._log,
+            manager=context.configuration.manager,
+            requeue=self.queue.add_all,
+        )
         if conflicts is None:
             conflicts = ConflictDetector(together=context.mode is Mode.TAKE_OVER)
         self._conflicts = conflicts
@@ -174,6 +185,7 @@ class EndpointSliceController:
                     self._start_worker(group.create_task(self._work(), name=f"worker {number}"))
                 self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
                 group.create_task(self._recheck(), name="rechecking Services")
+                group.create_task(self._hints_probe.run(), name="testing whether hints are stored")
                 if self._status_writer is not None:
                     group.create_task(self._status_writer.run(), name="writing conditions and Events")
                 if self._demand is not None:
@@ -263,7 +275,8 @@ class EndpointSliceController:
         self._refresh_nodes()
         sorted_slices = sorted(slices, key=lambda each: each.metadata.name)
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
-        cluster_state, trigger_time = self._states.cluster_state, self._states.trigger_times.time((namespace, name))
+        cluster_state = self._states.cluster_state_of((namespace, name))
+        trigger_time = self._states.trigger_times.time((namespace, name))
         return lambda: plan_service(
             with_effective_selector(service),
             pods=pods,
@@ -279,6 +292,11 @@ class EndpointSliceController:
         if key in self.contested:
             return False
         return self._reconciler.course(service, self.cache.slices_of(*key)) is AdoptionAction.SERVE
+
+    @property
+    def services_without_stored_hints(self) -> int:
+        """The number of Services whose hints the API server dropped."""
+        return len(self._states.dropped_hints)
 
     @property
     def unreadable(self) -> tuple[UnreadableObject, ...]:
@@ -337,6 +355,15 @@ class EndpointSliceController:
         for key in sorted(change.services):
             if self.queue.is_stale(key) and not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                 self.queue.wake(key)
+
+    def _hints_dropped(self, key: ObjectKey, stored: StoredHints) -> None:
+        """The API server stored a slice without some of its hints: plan its Service without them."""
+        if self._context.configuration.upstream:
+            return
+        known = self._states.dropped_hints
+        if known.stored_of(key) != "none" and known.set(key, stored):
+            self._log.warning("the API server dropped hints", service="/".join(key), stored=stored)
+            self.queue.add(key)
 
     def _note_sign_of_life(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         if (

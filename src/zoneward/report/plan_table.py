@@ -67,6 +67,7 @@ _SHORT_REASONS = {
     Reason.HINTS_WITHOUT_WEIGHTS: "hints lack weights",
     Reason.TOO_MANY_ZONES: "too many zones",
     Reason.BEING_DELETED: "being deleted",
+    Reason.HINTS_NOT_STORED: "hints not stored",
 }
 """A few words for one line; ``-o wide`` and the rules have the numbers."""
 

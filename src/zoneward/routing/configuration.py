@@ -30,6 +30,7 @@ Objective = Literal["score", "locality"]
 MissingCPU = Literal["count-nodes", "disable"]
 DemandSource = Literal["cpu", "nodes", "even", "file", "prometheus"]
 AutoHeuristic = Literal["ProportionalZoneCPU", "Balanced"]
+StoredHints = Literal["all", "zones", "none"]
 DefaultApproach = Literal["ClusterWide", "Subsetting", "Balanced"]
 Encoding = Literal["slice-groups", "hints"]
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
@@ -130,7 +131,7 @@ class Configuration:
 
     With ``upstream`` every decision is the one of current Kubernetes, where the proposals or Zoneward differ from it.
     With ``keep_built_in_label`` slices have the built-in controller's label, so that Zoneward keeps its slices as its
-    own.
+    own. ``stored_hints`` are the hints that the API server stores of those that are sent.
     """
 
     gates: FeatureGates = field(default_factory=FeatureGates)
@@ -142,6 +143,7 @@ class Configuration:
     max_endpoints_per_slice: int = DEFAULT_ENDPOINTS_PER_SLICE
     upstream: bool = False
     keep_built_in_label: bool = False
+    stored_hints: StoredHints = "all"
 
     @property
     def manager(self) -> str:

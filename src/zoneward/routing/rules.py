@@ -35,6 +35,7 @@ class Reason(StrEnum):
     TOO_MANY_ZONES = "TooManyZones"
     CLUSTER_WIDE_IS_BEST = "ClusterWideIsBest"
     BEING_DELETED = "BeingDeleted"
+    HINTS_NOT_STORED = "HintsNotStored"
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):

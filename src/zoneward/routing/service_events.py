@@ -23,6 +23,7 @@ DISABLED: Final = "TopologyAwareRoutingDisabled"
 SUBSETTING_ENABLED: Final = "TopologyAwareSubsettingEnabled"
 SUBSETTING_DISABLED: Final = "TopologyAwareSubsettingDisabled"
 NOT_ACCEPTED: Final = "TrafficDistributionNotAccepted"
+NOT_STORED: Final = "TrafficDistributionNotStored"
 UPSTREAM_ENABLED: Final = "TopologyAwareHintsEnabled"
 UPSTREAM_DISABLED: Final = "TopologyAwareHintsDisabled"
 
@@ -38,6 +39,7 @@ _MESSAGES: Final = {
     Reason.NO_READY_NODES: "No Nodes are ready",
     Reason.NO_READY_ENDPOINTS: "No Endpoints are ready",
     Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "externalTrafficPolicy is Local",
+    Reason.HINTS_NOT_STORED: "The API server does not store hints: its feature gate is off, or a webhook removes them",
 }
 _UPSTREAM_MESSAGES: Final = {
     Reason.TOO_FEW_ENDPOINTS: "Insufficient number of endpoints ({detail})",
@@ -106,6 +108,9 @@ def events_of(
                 events.append(_enabled(subject))
         elif previous.active or previous.reason != decision.reason:
             events.append(_disabled(subject, decision))
+    is_new = last.reason != Reason.HINTS_NOT_STORED
+    if subject is None and decision.reason is Reason.HINTS_NOT_STORED and decision.accepted is not None and is_new:
+        events.append(ServiceEvent("Warning", NOT_STORED, decision.message))
     if _has_new_unknown_value(decision, conditions) and all(
         event.message != decision.accepted_message for event in events
     ):

@@ -4,11 +4,12 @@ What a Service asks for is read in `zoneward.routing.request`. Each approach the
 in `zoneward.routing.hints_decision`, those for slice groups in `zoneward.routing.subsetting_decision`.
 """
 
+import dataclasses
 from dataclasses import replace
 
 from zoneward.kube.objects import Service
 from zoneward.routing import balanced_decision, hints_decision, subsetting_decision
-from zoneward.routing.algorithms.heuristics import BALANCED
+from zoneward.routing.algorithms.heuristics import BALANCED, Heuristic
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
@@ -38,6 +39,9 @@ def decide(
         if refusal is None:
             return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return context.build_inactive(refusal, context.request.refusal_detail)
+    not_stored = _refuse_hints_not_stored(context, heuristic)
+    if not_stored is not None:
+        return not_stored
     if heuristic is BALANCED:
         return balanced_decision.decide_sets(context)
     if heuristic.subsets:
@@ -52,6 +56,26 @@ def decide(
             else hints_decision.decide_balanced(context, heuristic)
         )
     return hints_decision.decide_own_zone(context, heuristic)
+
+
+def _refuse_hints_not_stored(context: DecisionContext, heuristic: Heuristic) -> Decision | None:
+    """The refusal of hints that the API server drops; of those for nodes, the hints for zones stay."""
+    configuration = context.configuration
+    stored = configuration.stored_hints
+    if stored == "all" or (heuristic.subsets and configuration.subsetting.encoding != "hints"):
+        return None
+    if stored == "none":
+        message = "the API server does not store hints: its feature gate is off, or a webhook removes them"
+        context.rules.record("hints-stored", False, message)
+        return context.build_inactive(Reason.HINTS_NOT_STORED, message)
+    if not heuristic.node_hints:
+        return None
+    decision = hints_decision.decide_own_zone(context, dataclasses.replace(heuristic, node_hints=False))
+    if not decision.active:
+        return decision
+    message = "the API server does not store hints for nodes: its feature gate is off, or a webhook removes them"
+    context.rules.record("hints-stored", False, message)
+    return context.build_inactive(Reason.HINTS_NOT_STORED, message, assignment=decision.assignment)
 
 
 def decide_without_selector(*, ready: int, managers: tuple[str, ...], rules: tuple[Rule, ...]) -> Decision:

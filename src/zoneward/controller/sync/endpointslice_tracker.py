@@ -5,11 +5,13 @@ compared (KEP-5504). A generation does not grow when only an annotation changes,
 annotation. Where a server's versions are not numbers the generation is compared; one that has not grown proves nothing.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 
 from zoneward.client.resources import object_key_of, owning_service_key
+from zoneward.controller.sync.dropped_hints import stored_hints
 from zoneward.kube.objects import EndpointSlice, ObjectKey, parse_resource_version
+from zoneward.routing.configuration import StoredHints
 
 _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 
@@ -17,13 +19,14 @@ _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 @dataclass(frozen=True, slots=True)
 class ExpectedSlice:
     """The state of one slice that the cache should show, or a later one. ``replaced`` is the version that our write
-    replaced; ``is_deleted``: the slice should be gone."""
+    replaced; ``is_deleted``: the slice should be gone. ``sent`` is the slice that we wrote, where it has hints."""
 
     name: str
     version: str | None = None
     generation: int | None = None
     replaced: str | None = None
     is_deleted: bool = False
+    sent: EndpointSlice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,14 @@ class EndpointSliceTracker:
     """What we wrote, by Service and by the slices' UIDs. Memory is freed with slices and Services.
 
     For each write call `write_started`, then `written` or `deletion_expected` with the answer, then `write_answered`;
-    call `observe` for every change of the cache.
+    call `observe` for every change of the cache. ``on_dropped_hints`` gets the Service of a slice that was stored
+    without some of the hints that we sent, and which were stored.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, on_dropped_hints: Callable[[ObjectKey, StoredHints], None] = lambda _service, _stored: None
+    ) -> None:
+        self._on_dropped_hints = on_dropped_hints
         self._expected: dict[ObjectKey, dict[str, ExpectedSlice]] = {}
         self._changes_during_write: dict[ObjectKey, list[_Change]] = {}
         """By the key of a slice that is being written, its changes in the cache since the write started."""
@@ -59,11 +66,13 @@ class EndpointSliceTracker:
         observed = [self.observe(old, new) for old, new in changes]
         return frozenset(service for each in observed if each.is_news for service in each.services)
 
-    def written(self, answer: EndpointSlice, *, replaced: str | None = None) -> None:
-        """A slice was created or updated, and the server answered with this."""
+    def written(self, answer: EndpointSlice, *, replaced: str | None = None, sent: EndpointSlice | None = None) -> None:
+        """A slice was created or updated, and the server answered with this. ``sent`` is what we wrote."""
         service, metadata = owning_service_key(answer), answer.metadata
         if service is not None:
-            expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, replaced)
+            if sent is not None and not any(endpoint.hints for endpoint in sent.endpoints or ()):
+                sent = None
+            expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, replaced, sent=sent)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def deletion_expected(self, slice_: EndpointSlice) -> None:
@@ -107,6 +116,8 @@ class EndpointSliceTracker:
         if changes is not None:
             changes.append((old, new))
             return SliceChange(_owners(old, new), is_news=False)
+        if new is not None:
+            self._compare_hints(new)
         owners = _owners(old, new)
         # A slice that was recreated under its name, or moved to another Service, is gone for its old Service.
         is_gone = old is not None and (
@@ -115,6 +126,19 @@ class EndpointSliceTracker:
         # Nothing is expected of what another process wrote, as before a restart: we did not delete it.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
         return SliceChange(owners, is_news or (new is not None and self.is_news(new)))
+
+    def _compare_hints(self, slice_: EndpointSlice) -> None:
+        """Compare a slice, as the cache shows our own write of it, with what was sent."""
+        expected, service = self._find(slice_), owning_service_key(slice_)
+        if expected is None or expected.sent is None or service is None:
+            return
+        if slice_.metadata.resource_version == expected.version:
+            stored = stored_hints(expected.sent, slice_)
+            if stored != "all":
+                self._on_dropped_hints(service, stored)
+        elif not _is_later(slice_, expected):
+            return
+        self._expected[service][slice_.metadata.uid] = replace(expected, sent=None)
 
     def is_news(self, slice_: EndpointSlice) -> bool:
         """Whether a slice is anything but what we wrote or older (upstream's ``ShouldSync``)."""

@@ -13,10 +13,11 @@ from typing import Final
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
+from zoneward.controller.sync.dropped_hints import DroppedHints
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import DEMAND_ANNOTATION, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, changes_demand, demand_of
 from zoneward.slices.cluster_state import ClusterState
@@ -56,6 +57,8 @@ class ServiceStates:
         self._states: dict[ObjectKey, _ServiceState] = {}
         self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
         self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
+        self.dropped_hints: Final = DroppedHints()
+        self._without_hints: dict[StoredHints, ClusterState] = {}
         self._zones_changed = self._demand_changed = self._parts_changed = False
         self._cluster_state = self._make_cluster_state({}, None)
 
@@ -155,6 +158,24 @@ class ServiceStates:
         """As of the last `refresh_nodes`."""
         return self._cluster_state
 
+    def cluster_state_of(self, key: ObjectKey) -> ClusterState:
+        """The same for one Service, whose hints the API server may drop."""
+        stored = self.dropped_hints.stored_of(key)
+        if stored == "all":
+            return self._cluster_state
+        found = self._without_hints.get(stored)
+        if (
+            found is None
+            or found.demand is not self._cluster_state.demand
+            or (
+                found.node_zones is not self._cluster_state.node_zones
+                or found.service_parts is not self._cluster_state.service_parts
+            )
+        ):
+            configuration = replace(self._configuration, stored_hints=stored)
+            found = self._without_hints[stored] = replace(self._cluster_state, configuration=configuration)
+        return found
+
     def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
             demand = demand_of(self._cache.nodes, self._configuration)
@@ -198,12 +219,14 @@ class ServiceStates:
         """A Service is gone, or is not ours."""
         self._states.pop(key, None)
         self._summaries.pop(key, None)
+        self.dropped_hints.forget(key)
         self.trigger_times.forget(key)
 
     def clear(self) -> None:
         """Another replica leads from now on."""
         for key in {*self._states, *self._summaries}:
             self.forget(key)
+        self.dropped_hints.clear()
 
     def _begin(self, key: ObjectKey, service: Service) -> _ServiceState:
         # Sorted by name, as an API server lists them: equal clusters give equal plans.
@@ -212,10 +235,10 @@ class ServiceStates:
         has_slices = any(is_own(each, self._configuration) for each in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
-        return _ServiceState(ServicePlanner(service, self._cluster_state, pods=pods, slices=slices))
+        return _ServiceState(ServicePlanner(service, self.cluster_state_of(key), pods=pods, slices=slices))
 
     def _apply_changes(self, key: ObjectKey, state: _ServiceState, service: Service) -> None:
-        state.service.update_cluster(self._cluster_state)
+        state.service.update_cluster(self.cluster_state_of(key))
         state.service.update_service(service)
         for pod_key, pod in state.pods.items():
             state.service.update_pod(pod_key, pod)

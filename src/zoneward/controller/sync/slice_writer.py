@@ -250,13 +250,13 @@ class SliceWriter:
             return None
         if write.operation is Operation.CREATE:
             metadata = await self._writer.create(SLICES, slice_)
-            self._tracker.written(EndpointSlice(metadata=metadata))
+            self._tracker.written(EndpointSlice(metadata=metadata), sent=slice_)
             return metadata.resource_version
         version = versions.get(slice_.metadata.name)
         if version is not None:
             slice_ = replace(slice_, metadata=replace(slice_.metadata, resource_version=version))
         metadata = await self._writer.update(SLICES, slice_)
-        self._tracker.written(EndpointSlice(metadata=metadata), replaced=slice_.metadata.resource_version)
+        self._tracker.written(EndpointSlice(metadata=metadata), replaced=slice_.metadata.resource_version, sent=slice_)
         return metadata.resource_version
 
     async def _read_back(self, service: ObjectKey, write: SliceWrite, outcome: WriteOutcome) -> "_ServerState | None":

@@ -1,0 +1,132 @@
+"""Services whose hints an API server did not store.
+
+An API server drops the field while its feature gate is off (TopologyAwareHints before 1.33,
+PreferSameTrafficDistribution before 1.35), and an admission webhook may remove it. The write succeeds, and the next
+sync would write the same again. Such a Service is planned without these hints, until a dry run shows that the API
+server stores them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import SLICES
+from zoneward.client.writer import Writer
+from zoneward.controller.leader.leader_elector import Leadership
+from zoneward.daemon.log import Log
+from zoneward.kube.names import MANAGED_BY_LABEL
+from zoneward.kube.objects import EndpointSlice, ForNode, ForZone, Hints, ObjectKey, identity
+from zoneward.routing.configuration import StoredHints
+
+PROBE_PERIOD: Final = 600.0
+"""Seconds between two dry runs in a namespace."""
+
+
+def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
+    """Which of the hints that were sent an API server stored."""
+    found: StoredHints = "all"
+    kept = {identity(endpoint): endpoint.hints for endpoint in stored.endpoints or ()}
+    for endpoint in sent.endpoints or ():
+        key, hints = identity(endpoint), endpoint.hints
+        if hints is None or key not in kept:
+            continue
+        other = kept[key]
+        if hints.for_zones and not (other and other.for_zones):
+            return "none"
+        if hints.for_nodes and not (other and other.for_nodes):
+            found = "zones"
+    return found
+
+
+class DroppedHints:
+    """What the API server stores of the hints of single Services, where that is not all."""
+
+    def __init__(self) -> None:
+        self._stored: dict[ObjectKey, StoredHints] = {}
+
+    def stored_of(self, service: ObjectKey) -> StoredHints:
+        return self._stored.get(service, "all")
+
+    def set(self, service: ObjectKey, stored: StoredHints) -> bool:
+        """Returns whether that is news."""
+        if self.stored_of(service) == stored:
+            return False
+        if stored == "all":
+            del self._stored[service]
+        else:
+            self._stored[service] = stored
+        return True
+
+    def by_namespace(self) -> dict[str, list[ObjectKey]]:
+        found: dict[str, list[ObjectKey]] = {}
+        for key in sorted(self._stored):
+            found.setdefault(key[0], []).append(key)
+        return found
+
+    def forget(self, service: ObjectKey) -> None:
+        self._stored.pop(service, None)
+
+    def clear(self) -> None:
+        self._stored.clear()
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
+class HintsProbe:
+    """Finds out by dry runs whether the API server stores hints again, one of a namespace at a time.
+
+    ``requeue`` gets the Services that may have other hints now.
+    """
+
+    def __init__(
+        self,
+        dropped: DroppedHints,
+        *,
+        cache: InformerCache,
+        writer: Writer,
+        leading: Leadership,
+        log: Log,
+        manager: str,
+        requeue: Callable[[Iterable[ObjectKey]], None],
+    ) -> None:
+        self._dropped, self._cache, self._writer, self._leading = dropped, cache, writer.once(), leading
+        self._log, self._manager, self._requeue = log, manager, requeue
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_PERIOD)
+            await self._leading.wait()
+            await self.probe()
+
+    async def probe(self) -> None:
+        """Ask for each namespace, and requeue its Services where the answer differs."""
+        for namespace, keys in self._dropped.by_namespace().items():
+            try:
+                stored = await self._ask(keys)
+            except CallFailed as error:
+                self._log.warning("failed to test whether hints are stored", namespace=namespace, error=str(error))
+                continue
+            changed = [key for key in keys if self._dropped.set(key, stored)]
+            if changed:
+                self._log.info("the API server stores other hints than before", namespace=namespace, hints=stored)
+                self._requeue(changed)
+
+    async def _ask(self, keys: Iterable[ObjectKey]) -> StoredHints:
+        for key in keys:
+            for each in self._cache.slices_of(*key):
+                is_own = (each.metadata.labels or {}).get(MANAGED_BY_LABEL) == self._manager
+                if is_own and each.endpoints and each.metadata.deletion_timestamp is None:
+                    sent = _with_hints(each)
+                    return stored_hints(sent, await self._writer.dry_run_update(SLICES, sent))
+        # Without any endpoints there is nothing to drop: the next write shows it.
+        return "all"
+
+
+def _with_hints(each: EndpointSlice) -> EndpointSlice:
+    hints = Hints(for_zones=(ForZone("zoneward"),), for_nodes=(ForNode("zoneward"),))
+    return replace(each, endpoints=tuple(replace(endpoint, hints=hints) for endpoint in each.endpoints or ()))
