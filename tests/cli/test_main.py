@@ -1,5 +1,6 @@
 """The command itself: help, wrong usage, starting fast, ending quietly."""
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -115,3 +116,21 @@ def test_no_command_names_a_value_that_the_cluster_refuses(
     out = result.out.replace("<wbr />", "")
     assert "PreferClose" in out
     assert "PreferSameZone" not in out
+
+
+def test_plugins_of_a_kubeconfig_work_where_the_parent_ignores_the_end_of_its_children(tmp_path: Path) -> None:
+    """The kernel would forget their exit status: asyncio said "Unknown child process", and the login failed."""
+    credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
+    login = {"apiVersion": "client.authentication.k8s.io/v1", "command": "echo", "args": [credential]}
+    kubeconfig = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"exec": login | {"interactiveMode": "Never"}}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+    command = [sys.executable, "-m", "zoneward", "plan", "--kubeconfig", str(tmp_path / "kubeconfig")]
+    code = f"import os, signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, {command})"
+    done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], check=False, capture_output=True, text=True)
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "the API server cannot be reached" in done.stderr

@@ -231,3 +231,11 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_served(options: tuple[str, ...], problem: str) -> None:
     assert problem in refused(*options)
+
+
+def test_pipe_is_no_certificate_and_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    begun = time.monotonic()
+    assert "it is not a regular file" in refused("--tls-certificate", pipe, "--tls-key", pipe)
+    assert time.monotonic() - begun < 5

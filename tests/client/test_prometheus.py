@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -199,6 +200,15 @@ async def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, text: str 
         file.write_text(text)
     found = await unavailable(PrometheusSettings(url="http://127.0.0.1:1", token_file=str(file)))
     assert "tokenFile: expected a " in found
+
+
+@pytest.mark.parametrize("field", ["token_file", "ca_file"])
+async def test_pipe_is_no_file_of_credentials_and_is_not_waited_for(tmp_path: Path, field: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    settings = PrometheusSettings(url="https://127.0.0.1:1", **{field: str(pipe)})  # type: ignore[arg-type]
+    async with asyncio.timeout(5):
+        assert f"{pipe}: it is not a regular file" in await unavailable(settings)
 
 
 async def test_the_authority_of_the_server_may_be_given(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``zoneward``, also installed as ``kubectl-zoneward``. Commands are imported when they are called."""
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -113,6 +114,8 @@ def main() -> None:
         from zoneward.cli.cluster_completion import begin_completion
 
         begin_completion()
+    # A parent that ignores SIGCHLD passes that on, and the kernel would then forget the exit status of every child.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -18,7 +18,7 @@ import yaml
 from zoneward.cli.output import atomic_file, print_line
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file
+from zoneward.kube.input_files import STDIN_NAME, expand, load, read_regular
 from zoneward.kube.yaml_documents import read_document
 from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
@@ -190,8 +190,8 @@ def _trust(options: "SandboxOptions") -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         for file in filter(None, (options.tls_certificate, options.tls_key)):
-            # OpenSSL would wait for a writer of a named pipe.
-            open_file(file).close()
+            # OpenSSL would wait for the writer of a pipe, for as long as there is none.
+            read_regular(file, most=0)
         context.load_cert_chain(options.tls_certificate, options.tls_key)
     except (OSError, ssl.SSLError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else error

@@ -19,12 +19,13 @@ import msgspec
 
 from zoneward import __version__
 from zoneward.client.api_errors import AnswerTooLarge, CallFailed
+from zoneward.client.auth.tls import authorities
 from zoneward.client.dialer import open_socket, proxy_for
 from zoneward.client.response_body import read_body
 from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import read_small
+from zoneward.kube.input_files import read_regular
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import PrometheusSettings
 
@@ -35,6 +36,7 @@ MAX_SERIES: Final = 300_000
 _LONGEST_ERROR: Final = 1 << 20
 _MOST_WARNINGS: Final = 3
 _LONGEST_TOKEN: Final = 1 << 16
+_LARGEST_CA: Final = 1 << 20
 OUTSIDE: Final = "external"
 """The zone of clients from outside the cluster, whom no node's proxy serves."""
 
@@ -157,7 +159,7 @@ class Prometheus:
 
     def _token(self, file: str) -> str:
         try:
-            token = read_small(file, most=_LONGEST_TOKEN).decode().strip()
+            token = read_regular(file, most=_LONGEST_TOKEN).decode().strip()
         except (OSError, ValueError) as error:
             problem = error.strerror if isinstance(error, OSError) else error
             raise self.unavailable(f"tokenFile: expected a readable file, got {file}: {problem}") from None
@@ -169,10 +171,12 @@ class Prometheus:
         if self.settings.ca_file is None:
             return True
         try:
-            return ssl.create_default_context(cafile=self.settings.ca_file)
+            pem = read_regular(self.settings.ca_file, most=_LARGEST_CA)
+            return ssl.create_default_context(cadata=authorities(pem))
         except (OSError, ValueError) as error:
+            problem = (error.strerror if isinstance(error, OSError) else None) or error
             raise self.unavailable(
-                f"caFile: expected certificates in PEM, got {self.settings.ca_file}: {error}"
+                f"caFile: expected certificates in PEM, got {self.settings.ca_file}: {problem}"
             ) from None
 
     def unavailable(self, problem: str) -> PrometheusUnavailable:

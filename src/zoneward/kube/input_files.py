@@ -80,6 +80,14 @@ def read_small(path: str | Path, *, most: int) -> bytes:
         return stream.read(most + 1)
 
 
+def read_regular(path: str | Path, *, most: int) -> bytes:
+    """As `read_small`, of a regular file, which is what tokens, keys and certificates are in: a pipe would be waited
+    for at each request, and a device may have no end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 -- on the way of every request
+        raise OSError(None, "it is not a regular file", str(path))
+    return read_small(path, most=most)
+
+
 def read_limited(file: str, *, what: str, most: int) -> bytes:
     """A file of at most so many MiB. Raises InputError; ``what`` is what the file should be."""
     try:

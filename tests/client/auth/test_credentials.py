@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -95,6 +95,20 @@ async def test_what_is_no_token_is_never_sent(tmp_path: Path) -> None:
         assert line == "kubeconfig.yaml: user u: tokenFile: expected a token, got something else"
     file.write_bytes(b" \n")
     assert await authorization(UserInfo(token_file=str(file))) is None
+
+
+async def test_pipe_is_no_file_of_credentials_and_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    begun = monotonic()
+    line = await refusal(credentials(UserInfo(token_file=pipe)).current())
+    assert line == f"kubeconfig.yaml: tokenFile: expected a readable file {pipe}, got: it is not a regular file"
+    pair = UserInfo(certificate=PemReference("client-certificate", data=b""), key=PemReference("client-key", path=pipe))
+    assert "client-key: expected a readable file" in await refusal(credentials(pair).current())
+    config = for_user(UserInfo(), ca=PemReference("certificate-authority", path=pipe))
+    with pytest.raises(InputError, match="certificate-authority: expected a readable file"):
+        TlsContexts(config).context(None)
+    assert monotonic() - begun < 5
 
 
 def script(tmp_path: Path, text: str) -> str:
@@ -247,6 +261,24 @@ async def test_a_plugin_ends_when_nobody_waits_for_it_any_more(tmp_path: Path) -
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert _ends(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("turns", range(1, 6))
+async def test_plugin_that_is_cancelled_while_it_starts_ends_with_all_that_it_started(
+    tmp_path: Path, turns: int
+) -> None:
+    file = tmp_path / "pid"
+    command = script(tmp_path, f'sleep 600 & echo $! > "{file}"; wait')
+    asking = asyncio.create_task(run(plugin(command)))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    # The event loop has no turn before the plugin, if it runs, has started another process, which holds its pipe.
+    sleep(0.3)
+    asking.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert not file.exists() or _ends(int(file.read_text()))
 
 
 def _ends(process: int) -> bool:

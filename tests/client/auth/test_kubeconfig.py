@@ -206,6 +206,15 @@ def test_without_any_context_the_service_account_of_the_pod_serves(tmp_path: Pat
         assert access.environment == environment
 
 
+def test_pipe_is_no_namespace_and_is_not_waited_for(service_account: str) -> None:
+    file = Path(service_account, "namespace")
+    file.unlink()
+    os.mkfifo(file)
+    assert told(environment=POD, service_account=service_account) == (
+        f"{file}: expected a readable file, got: it is not a regular file"
+    )
+
+
 def test_a_kubeconfig_goes_before_the_service_account(tmp_path: Path, service_account: str) -> None:
     pod: dict[str, Any] = {"environment": POD, "service_account": service_account}
     assert find(write(tmp_path / "f", config()), **pod).cluster.server == "https://one"

@@ -98,8 +98,8 @@ async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
 async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> asyncio.subprocess.Process:
     environment = {**access.environment, **dict(plugin.environment)}
     environment["KUBERNETES_EXEC_INFO"] = _info(plugin, access, interactive=interactive)
-    try:
-        return await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             plugin.command,
             *plugin.arguments,
             env=environment,
@@ -109,6 +109,14 @@ async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive:
             # Whatever it starts ends with it. At a terminal it has to stay where the keyboard is.
             start_new_session=not interactive,
         )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled itself, asyncio would end the plugin alone, and wait for ever for what it started.
+        with suppress(OSError, ValueError):
+            await _end(await starting, is_group=not interactive)
+        raise
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError)
         got = "no such command" if missing else (isinstance(error, OSError) and error.strerror) or str(error)
@@ -121,8 +129,9 @@ async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
         if is_group:
             # Also where the plugin itself is gone and something it started holds the pipe.
             os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        elif process.returncode is None:
+            # `Process.kill` would first ask for the exit status, which asyncio then misses: "Unknown child process".
+            os.kill(process.pid, signal.SIGKILL)
     # To the end of its pipes: only then asyncio lets go of them.
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_TIME_LIMIT):

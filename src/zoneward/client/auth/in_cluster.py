@@ -6,8 +6,11 @@ from typing import Final
 
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, PemReference, UserInfo
 from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import read_regular
 
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_LONGEST: Final = 1 << 10
+"""Bytes; the name of a namespace has 63."""
 
 
 def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ClientConfig | None:
@@ -36,8 +39,9 @@ def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVIC
 
 def _namespace(file: Path) -> str:
     try:
-        return file.read_text().strip() or "default"
+        return read_regular(file, most=_LONGEST).decode().strip() or "default"
     except FileNotFoundError:
         return "default"
     except (OSError, ValueError) as error:
-        raise InputError(str(file), f"expected a readable file, got: {error}") from None
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(str(file), f"expected a readable file, got: {problem}") from None

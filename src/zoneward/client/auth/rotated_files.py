@@ -4,7 +4,7 @@ import os
 
 from zoneward.client.auth.client_config import PemReference
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import read_small
+from zoneward.kube.input_files import read_regular
 
 _LARGEST = 1 << 20
 
@@ -27,7 +27,7 @@ class RotatedFile:
             status = os.stat(self._path)  # noqa: PTH116 -- on the way of every request
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
             if seen != self._seen:
-                data = read_small(self._path, most=_LARGEST)[:_LARGEST]
+                data = read_regular(self._path, most=_LARGEST)[:_LARGEST]
                 self._seen, self._bytes = seen, data
         except (OSError, ValueError) as error:
             if self._bytes is None:

@@ -62,7 +62,7 @@ class TlsContexts:
 
     def _new(self, ca: bytes | None, certificate: ClientCertificate | None) -> ssl.SSLContext:
         try:
-            context = ssl.create_default_context(cadata=_authorities(ca))
+            context = ssl.create_default_context(cadata=None if ca is None else authorities(ca))
         except (ssl.SSLError, ValueError) as error:
             raise InputError(
                 self._source, self._place, f"expected certificates in PEM, got {_problem(error)}"
@@ -91,10 +91,9 @@ class TlsContexts:
             raise InputError(self._source, certificate.place, f"{expected}, got {_problem(error)}") from None
 
 
-def _authorities(pem: bytes | None) -> str | None:
-    """The certificates alone: the ssl module takes ASCII, and files have comments. None: the system's authorities."""
-    if pem is None:
-        return None
+def authorities(pem: bytes) -> str:
+    """The certificates alone: the ssl module takes ASCII, and files have comments. Raises ValueError where there are
+    none."""
     blocks = PEM_CERTIFICATE.findall(pem)
     if not blocks:
         raise ValueError("none")
