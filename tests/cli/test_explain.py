@@ -1,10 +1,12 @@
 import html
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from tests.builders.objects import a_node, a_pod, a_service
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.report.explain_json import ExplanationView
@@ -156,3 +158,92 @@ def test_without_connections_or_slices_nothing_is_compared(zoneward: Commands) -
     search = json.loads(zoneward(*given, "shop/search", "-o", "json").out)["families"][0]["measured"]
     assert (search["predictedInZone"], search["deviatingNodes"]) == (None, [])
     assert "nothing is predicted" in zoneward(*given, "shop/search").out
+
+
+# --- workloads and volumes --------------------------------------------------------------------------------------------
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def a_database() -> list[dict[str, Any]]:
+    """Four Pods of a StatefulSet, three of them in zone a, where their volumes are bound; the first one leads."""
+    zones = ["a", "a", "a", "b"]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1", "controller": True}
+    found: list[dict[str, Any]] = [a_node(f"n-{zone}", zone) for zone in "abc"]
+    labels = {"app": "db"}
+    found.append(a_service("db", namespace="shop", selector=labels, distribution="PreferSameZone"))
+    for ordinal, zone in enumerate(zones):
+        name = f"db-{ordinal}"
+        role = {"role": "replica" if ordinal else "master"}
+        pod = a_pod(name, node=f"n-{zone}", ips=[f"10.1.0.{ordinal + 1}"], namespace="shop", labels=labels | role)
+        pod["metadata"]["ownerReferences"] = [owner]
+        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+        volume = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+        claim = {"name": f"data-{name}", "namespace": "shop"}
+        found += [
+            pod,
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"pv-{ordinal}"}, "spec": volume},
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": claim,
+                "spec": {"volumeName": f"pv-{ordinal}"},
+            },
+        ]
+    template = {"metadata": {"labels": labels}, "spec": {}}
+    spec = {"replicas": 4, "template": template, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+    meta = {"name": "db", "namespace": "shop"}
+    return [*found, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}]
+
+
+def explained(zoneward: Commands, *words: str | Path) -> dict[str, Any]:
+    document = json.loads(zoneward("explain", "-q", *words, "-o", "json").out)
+    msgspec.convert(document, ExplanationView)
+    (family,) = document["families"]
+    return dict(family)
+
+
+def saved(objects: list[dict[str, Any]], file: Path) -> Path:
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return file
+
+
+@pytest.mark.parametrize("anonymize", [(), ("--anonymize",)], ids=["as it is", "anonymized"])
+def test_a_snapshot_keeps_what_limits_fixes(zoneward: Commands, tmp_path: Path, anonymize: tuple[str, ...]) -> None:
+    written = saved(a_database(), tmp_path / "cluster.json")
+    copy = tmp_path / "copy.json"
+    assert zoneward("snapshot", "-q", "-f", written, "--to", copy, *anonymize).status == 0
+    service = json.loads(zoneward("plan", "-q", "-f", copy, "-o", "json").out)["decisions"][0]["service"]
+    family = explained(zoneward, "-f", copy, service)
+    (reason,) = family["limits"]
+    assert "looks like a database" in reason
+    assert "role=master" in reason
+    assert not [fix for fix in family["fixes"] if fix["pods"] or fix["kind"] in ("move-pods", "spread")]
+    # Without a leader, the volumes still keep the Pods where they are.
+    objects = json.loads(copy.read_text())["items"]
+    for each in objects:
+        each["metadata"].get("labels", {}).pop("role", None)
+    family = explained(zoneward, "-f", saved(objects, tmp_path / "plain.json"), service)
+    (reason,) = family["limits"]
+    assert reason.endswith("the volumes of 4 Pods are bound to their zones: no fix moves these Pods")
+    assert not [fix for fix in family["fixes"] if fix["kind"] == "move-pods"]
+    assert family["notChecked"] == [
+        {"what": "autoscalers", "reason": "there are no HorizontalPodAutoscalers in the snapshot"}
+    ]
+
+
+def test_what_fixes_were_not_checked_against_is_in_every_output(zoneward: Commands, tmp_path: Path) -> None:
+    kinds = ("Service", "Node", "Pod")
+    objects = [each for each in a_database() if each["kind"] in kinds]
+    for each in objects:
+        each["metadata"].get("labels", {}).pop("role", None)
+    file = saved(objects, tmp_path / "cluster.json")
+    family = explained(zoneward, "-f", file, "db")
+    assert [each["what"] for each in family["notChecked"]] == [
+        "replicas, node affinity and volumes of the Pods",
+        "autoscalers",
+    ]
+    for form in ("text", "html"):
+        out = " ".join(zoneward("explain", "-q", "-f", file, "db", "-o", form).out.split())
+        assert "not checked for fixes that change Pods: replicas, node affinity" in out.replace("Not", "not")
+        assert "; volumes not checked" in out

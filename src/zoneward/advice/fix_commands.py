@@ -16,7 +16,7 @@ from zoneward.advice.workloads import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Workl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import Service
-from zoneward.kube.workload_objects import replicas_of
+from zoneward.kube.workload_objects import StatefulSet, replicas_of
 from zoneward.routing.rules import counted
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -125,6 +125,11 @@ def _workload_notes(fix: Fix, given: ServiceInput, address_type: str) -> Iterato
     own = sum(runs(pod) and given.is_of_workload(pod) for pod in given.pods)
     if own < total:
         yield f"{workload.resource} has {own} of the {total} Pods; others stay as they are"
+    if fix.may_be_bound:
+        yield "not checked: whether volumes of these Pods can be mounted in other zones"
+    template = workload.object
+    if isinstance(template, StatefulSet) and template.spec.volume_claim_templates and fix.pods > 0:
+        yield "each new Pod gets volumes of its own, which start empty"
     unselected = unselected_pods(given)
     if unselected:
         yield (

@@ -79,7 +79,8 @@ class Fix:
 
     ``wherever``: of more or fewer Pods only the number counts, and any other zones do as well. ``among``: zones of
     which every one will do for the labelled Nodes. ``ways``: how many even spreads there are, each verified; the
-    ``family`` is the worst of them. ``workload`` owns the Pods; None where the input does not say.
+    ``family`` is the worst of them. ``workload`` owns the Pods; None where the input does not say. ``may_be_bound``: it
+    moves Pods whose volumes may be bound to their zones; the input does not say.
     """
 
     kind: FixKind
@@ -91,6 +92,7 @@ class Fix:
     setting: str | None = None
     threshold: str | None = None
     workload: Workload | None = None
+    may_be_bound: bool = False
 
     @property
     def pods(self) -> int:
@@ -246,14 +248,14 @@ class _FixSearch:
 
     def _counts(self, service: Service | None) -> CountSearch:
         def suffices(pods: PodChanges) -> bool:
-            return self._expected(pods, service) is not None
+            return self._limits.allows(pods) and self._expected(pods, service) is not None
 
         replicas = self._trials.replicas
         total = sum(replicas.by_zone.values())
         demand = self._given.cluster_state.demand
         return CountSearch(
             pods=replicas.by_zone,
-            zones=[zone for zone in replicas.zones if zone in demand.weight_of],
+            zones=[zone for zone in replicas.zones if zone in demand.weight_of and zone not in self._limits.closed],
             demand=demand.weight_of,
             suffices=suffices,
             limit=400 if total <= _SMALL else 100 if total <= _MEDIUM else 20,
@@ -292,7 +294,7 @@ class _FixSearch:
         It is the way in which the least traffic stays in its zone; of few Pods, every way is verified.
         """
         for extra in range(_MOST_SPREAD + 1):
-            ways = search.spread(extra)
+            ways = [way for way in search.spread(extra) if self._limits.allows(way)]
             shares = [self._expected(pods, service) if pods or patch else None for pods in ways]
             if not ways or None in shares:
                 continue
@@ -403,7 +405,8 @@ class _FixSearch:
         if family is None or not self._aim.is_met(family):
             return None
         needs: tuple[Needs, ...] = () if self._built_in_agrees(changed) else ("controller",)
-        return Fix(kind, change, family, needs, workload=self._given.workload)
+        may_be_bound = self._limits.may_be_bound and change.moved_pods > 0
+        return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
     def _built_in_agrees(self, changed: ServiceInput) -> bool:
         """Whether the controller that is at work would put it into force: the built-in one, if ours has no slice."""

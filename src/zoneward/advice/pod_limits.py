@@ -3,13 +3,24 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from zoneward.advice.changed_cluster import NO_ZONE
+from zoneward.advice.schedulable_zones import SchedulableZones, claims_of, keeps_together
 from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
+from zoneward.kube import workload_objects
 from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.leader_labels import leader_label
 from zoneward.kube.objects import Pod
+from zoneward.kube.workload_objects import StatefulSet, replicas_of
+from zoneward.routing.rules import counted
 from zoneward.slices.endpoints import FINISHED_PHASES
+
+_MOST_ORDINALS: Final = 10_000
+"""Claims of one StatefulSet that are looked up."""
+_MORE_ORDINALS: Final = 500
+"""Claims that earlier Pods may have left behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,50 +31,88 @@ class Unchecked:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodLimits:
-    """Which changes of Pods are possible. ``scales``: whether their number may change, or their zones. ``movable``
-    counts the Pods in each zone that may leave it. ``reasons`` are sentences about what is not possible.
+    """Which changes of Pods are possible.
+
+    ``scales``: whether their number or their zones may change at all; ``can_shrink``: whether Pods may be removed.
+    ``closed`` are zones in which no new Pod can run. ``movable`` counts the Pods in each zone that may leave it.
+    ``next_zones`` are the zones of the next Pods of a StatefulSet, each empty where nothing decides it. ``reasons``
+    are sentences about what is not possible. ``may_be_bound``: the Pods are those of a StatefulSet, and nothing says
+    whether their volumes can be mounted in other zones.
     """
 
     scales: bool
     can_shrink: bool
+    closed: frozenset[str]
     movable: Mapping[str, int]
+    next_zones: tuple[str, ...] = ()
+    may_be_bound: bool = False
     reasons: tuple[str, ...] = ()
     unchecked: tuple[Unchecked, ...] = ()
+
+    def allows(self, pods: Mapping[str, int]) -> bool:
+        """Whether the claims that earlier Pods left behind let these Pods run where they should."""
+        decided = Counter(self.next_zones[: max(0, sum(pods.values()))])
+        return all(pods.get(zone, 0) >= count for zone, count in decided.items() if zone)
 
 
 def pod_limits(given: ServiceInput, address_type: str) -> PodLimits:
     """The limits for one address family of a Service."""
     workload = given.workload
-    refusals = tuple(_refusals(given, workload)) if workload is not None else ()
-    scaled_by = workload.autoscaler if workload is not None else None
-    reasons = list(refusals)
-    if scaled_by is not None and workload is not None:
-        name = scaled_by.metadata.name
-        reasons.append(f"horizontalpodautoscaler/{name} sets the replicas of {workload.resource}: no fix removes Pods")
+    refusals = tuple(_refusals(given, workload))
+    places = _Places(given)
+    reasons = [*refusals]
+    if not refusals:
+        reasons += places.reasons
+    if not refusals and workload is not None and workload.autoscaler is not None:
+        scaler = f"horizontalpodautoscaler/{workload.autoscaler.metadata.name}"
+        reasons.append(f"{scaler} sets the replicas of {workload.resource}: no fix removes Pods")
     return PodLimits(
         scales=not refusals,
-        can_shrink=scaled_by is None and (workload is None or workload.kind != "StatefulSet"),
-        movable=_movable(given, address_type),
+        can_shrink=workload is None or (workload.autoscaler is None and workload.kind != "StatefulSet"),
+        closed=frozenset(places.closed),
+        movable=places.movable(_own_pods(given, address_type)),
+        next_zones=places.next_zones,
+        may_be_bound=workload is not None
+        and workload.kind == "StatefulSet"
+        and (workload.object is None or places.unknown_claim is not None),
         reasons=tuple(reasons),
-        unchecked=tuple(_unchecked(given, workload)),
+        unchecked=tuple(_unchecked(given, workload, places)),
     )
 
 
-def _refusals(given: ServiceInput, workload: Workload) -> Iterator[str]:
+def _refusals(given: ServiceInput, workload: Workload | None) -> Iterator[str]:
     """Why no other number of Pods and no other zones for them are a fix."""
-    if not workload.scales:
-        yield f"{workload.resource} has no replicas to set"
-    elif workload.object is not None and not makes(workload.object, effective_selector(given.service) or {}):
+    resource = workload.resource if workload is not None else "the workload"
+    if workload is not None and not workload.scales:
+        yield f"{resource} has no replicas to set"
+    elif workload is not None and workload.object is not None and not makes(workload.object, _selector(given)):
         yield (
-            f"the Pod template of {workload.resource} does not have the labels that the Service selects: "
-            f"new Pods would not serve it"
+            f"the Pod template of {resource} does not have the labels that the Service selects: "
+            "new Pods would not serve it"
+        )
+    leaders = [(pod, label) for pod in _pods_of_workload(given) if (label := leader_label(pod.metadata.labels))]
+    if len(leaders) == 1:
+        pod, label = leaders[0]
+        yield (
+            f"{resource} looks like a database: Pod {pod.metadata.name} alone leads ({label}). "
+            "Other Pods do not take its load, so no fix changes Pods"
         )
 
 
-def _movable(given: ServiceInput, address_type: str) -> Mapping[str, int]:
-    """Pods of other workloads stay where they are."""
+def _selector(given: ServiceInput) -> Mapping[str, str]:
+    return effective_selector(given.service) or {}
+
+
+def _pods_of_workload(given: ServiceInput) -> Iterator[Pod]:
+    """Also those that the Service does not select, as it may select the leader alone."""
+    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in (*given.namespace_pods, *given.pods)}
+    return (pod for pod in pods.values() if runs(pod) and given.is_of_workload(pod))
+
+
+def _own_pods(given: ServiceInput, address_type: str) -> Mapping[str, int]:
+    """Pods of the workload that the Service selects, by zone. Pods of other workloads stay where they are."""
     if not given.cluster_state.pods_known:
         return given.replicas(address_type).by_zone
     zones = given.cluster_state.node_zones
@@ -82,17 +131,95 @@ def unselected_pods(given: ServiceInput) -> int:
     if given.workload is None:
         return 0
     selected = {(pod.metadata.namespace, pod.metadata.name) for pod in given.pods}
-    return sum(
-        (pod.metadata.namespace, pod.metadata.name) not in selected and runs(pod) and given.is_of_workload(pod)
-        for pod in given.namespace_pods
-    )
+    return sum((pod.metadata.namespace, pod.metadata.name) not in selected for pod in _pods_of_workload(given))
 
 
-def _unchecked(given: ServiceInput, workload: Workload | None) -> Iterator[Unchecked]:
+# --- node affinity and volumes ----------------------------------------------------------------------------------------
+
+
+class _Places:
+    """Where Pods of the workload can run, where the input has it."""
+
+    def __init__(self, given: ServiceInput) -> None:
+        self.closed: set[str] = set()
+        self.next_zones: tuple[str, ...] = ()
+        self.reasons: list[str] = []
+        self.unknown_claim: str | None = None
+        """A claim of which nothing says where its volume can be mounted."""
+        self._bound: Counter[str] = Counter()
+        self._stays = False
+        workload = given.workload
+        if workload is None or workload.object is None:
+            return
+        objects, state = given.objects, given.cluster_state
+        zones = SchedulableZones(state.demand.zones, nodes=given.nodes, claims=objects.claims, volumes=objects.volumes)
+        template = workload.object
+        together = keeps_together(template)
+        if together:
+            self._stays = True
+            self.reasons.append(f"{workload.resource}: its required pod affinity keeps all of its Pods {together}")
+            present = {state.node_zones.get(pod.spec.node_name) for pod in given.pods if given.is_of_workload(pod)}
+            self.closed.update(zone for zone in zones.zones if zone not in present)
+        by_nodes = zones.closed_by_nodes(template)
+        for closed in (*((by_nodes,) if by_nodes else ()), *zones.closed_by_shared_claims(template)):
+            self.closed.update(closed.zones)
+            self.reasons.append(f"{workload.resource}: {closed.reason}")
+        self._read_claims(workload, template, zones)
+
+    def _read_claims(self, workload: Workload, template: workload_objects.Workload, zones: SchedulableZones) -> None:
+        replicas, namespace = replicas_of(template), template.metadata.namespace
+        has_own = isinstance(template, StatefulSet) and bool(template.spec.volume_claim_templates)
+        bound = 0
+        for ordinal in range(min(replicas, _MOST_ORDINALS) if has_own else 1):
+            claims = claims_of(template, ordinal=ordinal)
+            for claim in claims:
+                if self.unknown_claim is None and not zones.knows_claim(namespace, claim):
+                    self.unknown_claim = claim
+            open_ = _open_zones(zones, namespace, claims) if has_own else None
+            if open_ is not None:
+                bound += 1
+                self._bound.update(open_)
+        if bound:
+            bound_to = f"the volumes of {counted(bound, 'Pod')} are bound to their zones"
+            self.reasons.append(f"{workload.resource}: {bound_to}: no fix moves these Pods")
+        if has_own:
+            following = (
+                _open_zones(zones, namespace, claims_of(template, ordinal=ordinal))
+                for ordinal in range(replicas, replicas + _MORE_ORDINALS)
+            )
+            next_zones = [open_[0] if open_ is not None and len(open_) == 1 else "" for open_ in following]
+            while next_zones and not next_zones[-1]:
+                next_zones.pop()
+            self.next_zones = tuple(next_zones)
+            if next_zones:
+                left = counted(len(list(filter(None, next_zones))), "Pod")
+                self.reasons.append(f"{workload.resource}: claims of earlier Pods decide the zone of the next {left}")
+
+    def movable(self, pods: Mapping[str, int]) -> Mapping[str, int]:
+        """How many of these Pods, by zone, may leave it."""
+        if self._stays:
+            return {}
+        return {zone: max(0, count - self._bound[zone]) for zone, count in pods.items()}
+
+
+def _open_zones(zones: SchedulableZones, namespace: str, claims: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The zones in which all of these claims can be mounted; None where that is every zone, or not known."""
+    closed: set[str] = set()
+    for claim in claims:
+        found = zones.closed_by_claim(namespace, claim)
+        closed.update(found[1] if found is not None else ())
+    return tuple(zone for zone in zones.zones if zone not in closed) if closed else None
+
+
+def _unchecked(given: ServiceInput, workload: Workload | None, places: _Places) -> Iterator[Unchecked]:
     lacking = given.objects.lacking
     resource = (workload or UNKNOWN_WORKLOAD).resource
     if workload is None or workload.object is None:
         reason = "the input does not say what owns the Pods" if workload is None else f"the input has no {resource}"
-        yield Unchecked("the replicas and the Pod template of the workload", lacking.get("workloads", reason))
+        what = "replicas, node affinity and volumes of the Pods"
+        yield Unchecked(what, lacking.get("workloads", reason))
+    elif places.unknown_claim is not None:
+        reason = f"the input does not have claim {places.unknown_claim} or its volume"
+        yield Unchecked("volumes of the Pods", lacking.get("volumes", reason))
     if (workload is None or workload.autoscaler is None) and "autoscalers" in lacking:
         yield Unchecked("autoscalers", lacking["autoscalers"])

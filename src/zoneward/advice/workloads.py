@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from zoneward.advice.findings.codes import Need
-from zoneward.kube import workload_objects
+from zoneward.kube import names, workload_objects
 from zoneward.kube.objects import Pod
 from zoneward.kube.workload_objects import (
     HorizontalPodAutoscaler,
@@ -143,7 +143,7 @@ def _with_objects(workload: Workload, namespace: str, objects: WorkloadObjects) 
 def owner_of(pod: Pod) -> Owner | None:
     """The workload of one Pod, or None where nothing names it as objects are named."""
     owner = _named_owner(pod)
-    if owner is None:
+    if owner is None or (owner[0], owner[2]) == names.ANONYMIZED_OWNER:
         return None
     patterns = _KIND, _NAME, _VERSION
     return owner if all(map(re.Pattern.fullmatch, patterns, owner)) else None

@@ -51,6 +51,8 @@ BUILT_IN_MANAGER: Final = "endpointslice-controller.k8s.io"
 
 # Ours.
 DOMAIN: Final = "zoneward.dev"
+ANONYMIZED_OWNER: Final = ("Owner", "example.com/v1")
+"""Kind and apiVersion of an owner in an anonymized snapshot whose own kind says too much."""
 MANAGER: Final = "endpointslice-controller.zoneward.dev"
 APPROACH_ANNOTATION: Final = "zoneward.dev/approach"
 """On an EndpointSlice: ``<approach>/<heuristic>`` in force when it was written. Absent: cluster-wide."""

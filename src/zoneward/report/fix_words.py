@@ -33,10 +33,9 @@ def describe_fix(fix: Fix) -> str:
 
 
 def describe_cost(fix: Fix) -> str:
-    """What it takes, in Pods."""
-    if fix.pods:
-        return f"{fix.pods:+d} {'Pod' if abs(fix.pods) == 1 else 'Pods'}"
-    return "no more Pods"
+    """What it takes, in Pods, and what nobody checked."""
+    cost = f"{fix.pods:+d} {'Pod' if abs(fix.pods) == 1 else 'Pods'}" if fix.pods else "no more Pods"
+    return f"{cost}; volumes not checked" if fix.may_be_bound else cost
 
 
 def describe_result(fix: Fix) -> str:

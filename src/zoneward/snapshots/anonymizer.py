@@ -17,6 +17,7 @@ import msgspec
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
 from zoneward.kube.demand_text import parse_demand
+from zoneward.kube.leader_labels import ACTIVE_LABELS, ROLE_LABELS
 from zoneward.kube.objects import (
     Affinity,
     Condition,
@@ -85,7 +86,12 @@ _LABEL_NAMES: Final[Mapping[str, NameKind]] = {
     **dict.fromkeys(public_values.REGION_LABELS, "region"),
 }
 """Labels whose values name something."""
-_OWNERS: Final[dict[str, NameKind]] = {"Service": "service", "Endpoints": "service", "Node": "node"}
+_OWNERS: Final[dict[str, NameKind]] = {
+    **dict.fromkeys(("Service", "Endpoints"), "service"),
+    "Node": "node",
+    "DaemonSet": "owner",
+    "StatefulSet": "workload",
+}
 """Endpoints have the name of their Service."""
 
 
@@ -173,6 +179,10 @@ class _Anonymizer:
             return value
         if key == names.OS_LABEL and value in ("linux", names.WINDOWS):
             return value
+        if (key in ROLE_LABELS and value.lower() in public_values.ROLES) or (
+            key in ACTIVE_LABELS and value in ("true", "false")
+        ):
+            return value
         return self._name(_LABEL_NAMES.get(key, "value"), value)
 
     def _annotations(self, annotations: dict[str, str] | None) -> dict[str, str] | None:
@@ -249,9 +259,11 @@ class _Anonymizer:
 
     def _owner(self, owner: OwnerReference) -> OwnerReference:
         kind = _OWNERS.get(owner.kind)
+        anonymized_kind, anonymized_version = names.ANONYMIZED_OWNER
+        known_version = "apps/v1" if kind in ("owner", "workload") else "v1"
         return OwnerReference(
-            api_version="v1" if kind else "example.com/v1",
-            kind=owner.kind if kind else "Owner",
+            api_version=known_version if kind else anonymized_version,
+            kind=owner.kind if kind else anonymized_kind,
             name=self._name(kind or "owner", owner.name),
             uid=self._name("uid", owner.uid),
             controller=owner.controller,

@@ -6,7 +6,7 @@ A domain like ``kubernetes.io`` makes nothing harmless: people name things under
 import re
 from typing import Final
 
-from zoneward.kube import names, quantity
+from zoneward.kube import leader_labels, names, quantity
 from zoneward.kube.objects import Allocatable, Number
 from zoneward.kube.validation import ADDRESS_TYPES, PROTOCOLS
 
@@ -28,9 +28,12 @@ KEPT_KEYS: Final = frozenset(
         names.PROXY_NAME_LABEL,
         names.OS_LABEL,
         *names.NODE_EXCLUDED_LABELS,
+        *leader_labels.ROLE_LABELS,
+        *leader_labels.ACTIVE_LABELS,
     }
 )
 """Labels that something depends on. Of the others, what decisions ask for is whether they are there and equal."""
+ROLES: Final = leader_labels.LEADERS | leader_labels.FOLLOWERS
 MANAGERS: Final = frozenset({names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"})
 """Who manages a slice decides what happens to it, where it is a controller that is known."""
 
