@@ -33,6 +33,8 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no range of Services": ((*PRINTED[1:], "--service-cidr", "10.96"), ("--service-cidr", "10.96")),
     "too many audits": ((*PRINTED[1:], "--audit-period", "1s"), ("--audit-period", "10s", "1s")),
     "no entries": ((*PRINTED[1:], "--max-service-entries", "0"), ("--max-service-entries", "at least 1")),
+    "no entries of a namespace": ((*PRINTED[1:], "--max-namespace-entries", "0"), ("--max-namespace-entries",)),
+    "no entries at all": ((*PRINTED[1:], "--max-entries", "0"), ("--max-entries", "at least 1")),
     "a zone of an address": ((*PRINTED[1:], "--service-cidr", "fe80::%x/64"), ("--service-cidr", "fe80::%x/64")),
     "no name of interfaces": ((*PRINTED[1:], "--pod-interface-prefix", 'a" }'), ("--pod-interface-prefix", 'a" }')),
     "a long name of interfaces": ((*PRINTED[1:], "--pod-interface-prefix", "a" * 16), ("--pod-interface-prefix",)),
@@ -115,6 +117,15 @@ def test_a_service_that_is_too_large_is_left_out_and_named(zoneward: Commands) -
     assert result.status == 0
     assert service in result.err
     assert len(result.out) < len(all_.out)
+
+
+@pytest.mark.parametrize("option", ["--max-namespace-entries", "--max-entries"])
+def test_services_beyond_a_budget_are_left_out_and_named(zoneward: Commands, option: str) -> None:
+    result = zoneward(*PRINTED, option, "4")
+    assert result.status == 0
+    assert "is left out: " in result.err
+    assert f"expected at most 4 ({option}); older Services come first" in result.err
+    assert len(result.out) < len(zoneward(*PRINTED).out)
 
 
 def test_hostile_values_are_told_and_printed_in_no_rule(zoneward: Commands, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,13 +13,14 @@ from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
 
 from zoneward.client.backoff import Backoff
 from zoneward.daemon.metrics import histogram_totals
-from zoneward.kube.objects import ObjectKey
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier, ProxierHandlers
 from zoneward.proxy.proxy_metrics import ProxyMetrics
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 MOST = 20
 """Entries of one Service."""
@@ -46,8 +48,9 @@ class Table:
 class Here:
     """A node's loop with tables of this kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: EntryBudget | None = None) -> None:
         self.time = 0.0
+        self.set_aside: list[tuple[ObjectKey, str]] = []
         self.left_out: list[ObjectKey] = []
         self.after: list[tuple[ObjectKey, NodeService | None, NodeService | None]] = []
         self.too_large: list[tuple[ObjectKey, str]] = []
@@ -61,9 +64,11 @@ class Here:
         self.loop: Proxier = Proxier(
             self.known,
             metrics=self.metrics,
+            budget=budget,
             handlers=ProxierHandlers(
                 on_programmed=lambda *each: self.after.append(each),
                 on_too_large=lambda service, error: self.too_large.append((service, str(error))),
+                on_set_aside=lambda *each: self.set_aside.append(each),
                 on_conflict=lambda *each: self.lost.append(each),
                 on_selection_failed=lambda service, _why: self.left_out.append(service),
             ),
@@ -95,8 +100,8 @@ class Here:
 
 
 @asynccontextmanager
-async def running_proxier() -> AsyncIterator[Here]:
-    here = Here()
+async def running_proxier(budget: EntryBudget | None = None) -> AsyncIterator[Here]:
+    here = Here(budget)
     async with in_background(here.loop.run()):
         yield here
 
@@ -181,7 +186,7 @@ async def test_an_error_in_one_service_does_not_hold_up_others(monkeypatch: pyte
             return found(key)
 
         monkeypatch.setattr(here.known, "node_services", served)
-        monkeypatch.setattr("zoneward.proxy.proxier.BACKOFF", Backoff(initial=SOON, cap=300.0))
+        monkeypatch.setattr("zoneward.proxy.proxier.BACKOFF", Backoff(initial=20 * SOON, cap=300.0))
         here.loop.service_changed(mail)
         await here.selected()
         assert list(here.table.waiting) == [CART]
@@ -280,6 +285,43 @@ async def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoint
         assert here.loop.pending_since() is None
         assert await with_endpoints(6, "10.0.0.3", "10.0.0.4") == ["10.0.0.3", "10.0.0.4"]
         assert not here.loop.too_large
+
+
+# --- Services that exceed a budget ------------------------------------------------------------------------------------
+
+
+def named(name: str, number: int, created: str, **spec: Any) -> Service:
+    """A Service without endpoints: 2 entries, and one for each external IP."""
+    address = f"10.96.1.{number}"
+    one = service(2 if spec else 1, clusterIP=address, clusterIPs=[address], **spec)
+    return replace(one, metadata=replace(one.metadata, name=name, creation_timestamp=created))
+
+
+async def test_the_youngest_services_beyond_a_budget_are_not_programmed_until_there_is_room() -> None:
+    async with running_proxier(EntryBudget(most=100, most_of_namespace=6)) as here:
+        await here.programmed()
+        old, young = named("old", 1, "2026-01-01T00:00:00Z"), named("young", 2, "2026-01-02T00:00:00Z")
+        here.known.services.put(young)
+        here.known.services.put(old)
+        await turned()
+        # CART does not say how old it is, so it is the youngest, and has 3 entries.
+        assert {key: served is not None for key, served in here.table.done().services.items()} == {
+            ("shop", "young"): True,
+            ("shop", "old"): True,
+            CART: False,
+        }
+        assert here.loop.set_aside == {CART: "namespace"}
+        assert here.set_aside == [(CART, here.loop.budget.reason(CART))]
+        assert here.loop.budget.used == 4
+        here.known.services.put(named("old", 1, "2026-01-01T00:00:00Z", externalIPs=["198.51.100.1"]))
+        await turned()
+        assert list(here.table.done().services) == [("shop", "old")]
+        here.known.services.retain_only({CART, ("shop", "young")})
+        await turned()
+        done = here.table.done().services
+        assert (done["shop", "old"], done[CART] is not None) == (None, True)
+        assert not here.loop.set_aside
+        assert len(here.set_aside) == 1
 
 
 async def test_a_service_that_is_refused_at_once_is_not_pending() -> None:

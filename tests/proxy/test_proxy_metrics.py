@@ -18,6 +18,7 @@ from zoneward.proxy.measure.connection_totals import ZoneTotal
 from zoneward.proxy.model.node_service import Backend
 from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
 from zoneward.routing.selection.endpoint_selection import SelectionRule
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
@@ -39,6 +40,7 @@ def a_program() -> Any:
         loop=SimpleNamespace(
             node_services=lambda family: services[family],
             too_large={},
+            budget=EntryBudget(most=10, most_of_namespace=5),
             conflicts={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
         ),
         tables={

@@ -37,6 +37,14 @@ def test_a_service_that_is_too_large_is_counted_logged_and_reported() -> None:
     assert (event, fields["service"]) == ("a Service could not be programmed", "shop/cart")
 
 
+def test_a_service_that_exceeds_a_budget_is_logged_and_reported() -> None:
+    scene = Scene()
+    scene.reporter.service_set_aside(("shop", "cart"), "older Services come first")
+    assert scene.events == [("cart", "ServiceNotProgrammed", "older Services come first")]
+    ((event, fields),) = scene.log.told
+    assert (event, fields["service"]) == ("a Service is not programmed", "shop/cart")
+
+
 def test_conflicts_and_omitted_values_are_logged_and_reported_until_all_is_well() -> None:
     scene, cart = Scene(), ("shop", "cart")
     scene.reporter.addresses_contested("ip", cart, ("10.96.0.10 of kube-system/kube-dns", "2 more"))

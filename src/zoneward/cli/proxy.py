@@ -22,6 +22,8 @@ _OPTION_NAMES: Final = {
     "proxy.serviceCIDRs": "--service-cidr",
     "proxy.auditPeriod": "--audit-period",
     "proxy.maxServiceEntries": "--max-service-entries",
+    "proxy.maxNamespaceEntries": "--max-namespace-entries",
+    "proxy.maxEntries": "--max-entries",
 }
 
 
@@ -102,6 +104,20 @@ _OPTION_NAMES: Final = {
     metavar="N",
     help="Number of entries that one Service may have: for each of its ports, its addresses and"
     " its endpoints. A Service with more is not programmed. 250000 by default.",
+)
+@click.option(
+    "--max-namespace-entries",
+    type=int,
+    metavar="N",
+    help="Number of entries that all Services of one namespace may have. The youngest of those that exceed it are not"
+    " programmed. 400000 by default.",
+)
+@click.option(
+    "--max-entries",
+    type=int,
+    metavar="N",
+    help="Number of entries that all Services may have. The youngest of those that exceed it are not programmed. 750000"
+    " by default.",
 )
 @click.option(
     "--count-connections/--no-count-connections",

@@ -25,9 +25,10 @@ from zoneward.proxy.ruleset.difference import diff_rulesets
 from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
 from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within, set_entries
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, proxy_name_of
+from zoneward.routing.selection.entry_budget import EntryBudget
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
@@ -99,7 +100,8 @@ def _node_services(
 ) -> dict[Family, dict[ObjectKey, NodeService]]:
     """What the node serves. What is left out, and why, is printed on standard error."""
     this = ProxyNode(name=node.metadata.name, zone=node_zone(node))
-    wanted: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
+    wanted: dict[ObjectKey, Mapping[Family, NodeService]] = {}
+    budget = EntryBudget(most=settings.max_entries, most_of_namespace=settings.max_namespace_entries)
     for service in snapshot.services:
         if proxy_name_of(service) != settings.proxy_name:
             continue
@@ -118,17 +120,25 @@ def _node_services(
         except ServiceTooLarge as error:
             _print_note(f"{where} is left out: {error}")
             continue
-        for family, each in every.items():
-            wanted[family].append(each)
+        key = service.metadata.namespace, service.metadata.name
+        wanted[key] = every
+        set_entries(budget, key, every)
         for what in left_out:
             _print_note(f"{where}: {what}: left out")
+    for key in [key for key in wanted if budget.set_aside(key) is not None]:
+        _print_note(f"Service {'/'.join(key)} is left out: {budget.reason(key)}")
+        del wanted[key]
     own = node_port_addresses(options, node)
     all_node_addresses(
         node, left_out=lambda each: _print_note(f"Node {this.name}: {each!r} is no IP address: left out")
     )
     return {
-        family: resolve_ownership(some, node_addresses=own.get(family, frozenset()), on_conflict=_print_note)
-        for family, some in wanted.items()
+        family: resolve_ownership(
+            [every[family] for every in wanted.values() if family in every],
+            node_addresses=own.get(family, frozenset()),
+            on_conflict=_print_note,
+        )
+        for family in FAMILIES
     }
 
 

@@ -21,7 +21,14 @@ from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.model.owned_services import OwnedServices
 from zoneward.proxy.proxy_metrics import ProxyMetrics
-from zoneward.proxy.ruleset.service_size import ServiceTooLarge, keep_endpoints
+from zoneward.proxy.ruleset.service_size import (
+    MAX_NAMESPACE_ENTRIES,
+    MAX_NODE_ENTRIES,
+    ServiceTooLarge,
+    keep_endpoints,
+    set_entries,
+)
+from zoneward.routing.selection.entry_budget import EntryBudget, ExceededLimit
 
 GATHERED: Final = 0.05
 """Seconds for which changes are gathered where they come too fast: a transaction costs more than a change in it."""
@@ -47,13 +54,15 @@ class ProxierHandlers:
 
     ``on_programmed`` gets each Service whose rules in a family are in the kernel: as it was there before, and is now.
     ``on_too_large`` gets a Service that is too large, once, and why: it keeps what it had, but for endpoints that are
-    gone. ``on_conflict`` gets what other Services own of all that one asks for, each time that this changes
+    gone. ``on_set_aside`` gets a Service that exceeds the budget of its namespace or of the node, and why: it is not
+    programmed. ``on_conflict`` gets what other Services own of all that one asks for, each time that this changes
     (`OwnedServices.conflicts`). ``on_selection_failed`` gets each Service whose endpoints could not be selected, and
     why.
     """
 
     on_programmed: Callable[[ServiceKey, NodeService | None, NodeService | None], None] = lambda *_: None
     on_too_large: Callable[[ServiceKey, ServiceTooLarge], None] = lambda *_: None
+    on_set_aside: Callable[[ServiceKey, str], None] = lambda _service, _why: None
     on_conflict: Callable[[Family, ServiceKey, tuple[str, ...]], None] = lambda *_: None
     on_selection_failed: Callable[[ServiceKey, str], None] = lambda _service, _why: None
 
@@ -69,6 +78,7 @@ class Proxier:
         cache: NodeCache,
         *,
         metrics: ProxyMetrics,
+        budget: EntryBudget | None = None,
         log: Log | None = None,
         handlers: ProxierHandlers | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -77,6 +87,7 @@ class Proxier:
     ) -> None:
         self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
         self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
+        self.budget: Final = budget or EntryBudget(most=MAX_NODE_ENTRIES, most_of_namespace=MAX_NAMESPACE_ENTRIES)
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
         self._started_at = now()
@@ -99,6 +110,8 @@ class Proxier:
         """Of these, in a row."""
         self.too_large: Final[dict[ServiceKey, ServiceTooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
+        self.set_aside: Final[dict[ServiceKey, ExceededLimit]] = {}
+        """Services that are not programmed, because they exceed a budget."""
         self.all_selected: Final = asyncio.Event()
         """Set once all Services that were listed are set in the tables; it stays set."""
 
@@ -207,6 +220,8 @@ class Proxier:
             self.too_large.pop(service, None)
         self.failed_selections.discard(service)
         self._failures.pop(service, None)
+        if not self._fits(service, found):
+            found = {}
         for family in self.tables:
             self._set_in_family(family, self._owned[family].set_service(service, found.get(family)), since)
         if not any(service in some for some in self._in_flight.values()):
@@ -223,6 +238,19 @@ class Proxier:
             for family, owned in self._owned.items()
             if (requested := owned.requested(service)) is not None
         }
+
+    def _fits(self, service: ServiceKey, families: Mapping[Family, NodeService]) -> bool:
+        """Whether a Service is within the budgets; others that no longer are, or are again, are selected again."""
+        for other in sorted(set_entries(self.budget, service, families) - {service}):
+            self.service_changed(other)
+        before, limit = self.set_aside.get(service), self.budget.set_aside(service)
+        if limit is None:
+            self.set_aside.pop(service, None)
+            return True
+        self.set_aside[service] = limit
+        if limit != before:
+            self._handlers.on_set_aside(service, self.budget.reason(service))
+        return False
 
     def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
         """Serve Services like this from now on, in one family."""

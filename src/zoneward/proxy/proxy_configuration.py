@@ -23,7 +23,7 @@ from zoneward.kube.input_error import ConfigurationError
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import family_of_address
 from zoneward.proxy.ruleset.nft_commands import quote
-from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
+from zoneward.proxy.ruleset.service_size import MAX_NAMESPACE_ENTRIES, MAX_NODE_ENTRIES, MAX_SERVICE_ENTRIES
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"
@@ -58,6 +58,8 @@ class ProxyConfiguration:
     proxy_name: str | None = None
     audit_period: float = 900.0
     max_service_entries: int = MAX_SERVICE_ENTRIES
+    max_namespace_entries: int = MAX_NAMESPACE_ENTRIES
+    max_entries: int = MAX_NODE_ENTRIES
     count_connections: bool = True
     lease_namespace: str | None = None
     listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
@@ -84,10 +86,13 @@ class ProxyConfiguration:
             raise ConfigurationError(
                 f"{SECTION}.masqueradeBit: expected a number from 0 to {_MOST_BIT}, got {self.masquerade_bit}"
             )
-        if self.max_service_entries < 1:
-            raise ConfigurationError(
-                f"{SECTION}.maxServiceEntries: expected at least 1, got {self.max_service_entries}"
-            )
+        for key, number in (
+            ("maxServiceEntries", self.max_service_entries),
+            ("maxNamespaceEntries", self.max_namespace_entries),
+            ("maxEntries", self.max_entries),
+        ):
+            if number < 1:
+                raise ConfigurationError(f"{SECTION}.{key}: expected at least 1, got {number}")
         if not self.audit_period >= _LEAST_AUDIT:
             raise ConfigurationError(
                 f"{SECTION}.auditPeriod: expected at least {_LEAST_AUDIT:g}s, got {self.audit_period:g}s"
@@ -169,6 +174,8 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "serviceProxyName": ("proxy_name", read_name),
     "auditPeriod": ("audit_period", read_duration),
     "maxServiceEntries": ("max_service_entries", read_number),
+    "maxNamespaceEntries": ("max_namespace_entries", read_number),
+    "maxEntries": ("max_entries", read_number),
     "countConnections": ("count_connections", read_boolean),
     "leaseNamespace": ("lease_namespace", read_name),
     "listen": ("listen", read_listen_address),

@@ -19,6 +19,7 @@ from zoneward.proxy.measure.connection_totals import ZoneTotal
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"
@@ -33,6 +34,8 @@ class ObservedProxier(Protocol):
     def conflicts(self) -> Mapping[Family, Collection[object]]: ...
     @property
     def too_large(self) -> Mapping[ServiceKey, ServiceTooLarge]: ...
+    @property
+    def budget(self) -> EntryBudget: ...
     def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]: ...
 
 
@@ -120,6 +123,14 @@ class ProxyMetrics:
                 }
             ),
             by_family,
+        )
+        gauge(f"{OURS}entries", "Entries of all Services that are programmed", lambda: loop.budget.used)
+        gauge(f"{OURS}entries_limit", "The most that there may be", lambda: loop.budget.most)
+        gauge(
+            f"{OURS}set_aside_services",
+            "Services that are not programmed, because their namespace or the node has too many entries",
+            lambda: loop.budget.counts(),
+            ["limit"],
         )
         gauge(
             f"{OURS}contested_services",

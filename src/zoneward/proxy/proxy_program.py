@@ -59,6 +59,7 @@ from zoneward.proxy.ruleset.ruleset_options import (
     ruleset_options,
 )
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 HEALTH_LIMIT: Final = 60.0
 """Seconds that a change may wait for the kernel before this proxy is unhealthy: kube-proxy's figure."""
@@ -136,7 +137,7 @@ class ProxyProgram:
         settings, gates, log = self._settings, self._configuration.gates, self._log
         self.watch_health = WatchHealth(transport, clock=self._clock)
         self._programmed = ProgrammedVersion()
-        self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self.loop.pending_since(family))
+        self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=self._waiting_since)
         self._health.set_node_eligible(is_node_eligible(self._own))
         self.node_cache = NodeCache(
             self._node,
@@ -163,10 +164,12 @@ class ProxyProgram:
         self.loop = Proxier(
             self.node_cache,
             metrics=self._metrics,
+            budget=EntryBudget(most=settings.max_entries, most_of_namespace=settings.max_namespace_entries),
             log=log,
             handlers=ProxierHandlers(
                 on_programmed=self._on_service_programmed,
                 on_too_large=self._reporter.service_too_large,
+                on_set_aside=self._reporter.service_set_aside,
                 on_conflict=self._reporter.addresses_contested,
                 on_selection_failed=self._reporter.selection_failed,
             ),
@@ -380,7 +383,7 @@ class ProxyProgram:
     def _programmed_version(self) -> Any:
         refused = {service for table in self.tables.values() for service in table.refused_services}
         unreadable = {_service_of(found) for found in self.node_cache.unreadable if found.resource.kind != NODES.kind}
-        left_out = self.loop.failed_selections | self.loop.too_large.keys() | unreadable
+        left_out = self.loop.failed_selections | self.loop.too_large.keys() | self.loop.set_aside.keys() | unreadable
         return self._programmed.current(is_pending=self.loop.is_pending, refused=refused | left_out)
 
     def _owner_reference(self) -> OwnerReference | None:
@@ -388,6 +391,14 @@ class ProxyProgram:
         if node is None or not node.metadata.uid:
             return None
         return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node.metadata.uid)
+
+    def _waiting_since(self, family: Family) -> float | None:
+        """As `Proxier.pending_since`; at the start, which may take more than a minute where there is much to program,
+        since the last transaction: a restart would begin again."""
+        since = self.loop.pending_since(family)
+        if since is None or self._has_started:
+            return since
+        return max(since, self._health.last_programmed(family) or since)
 
     def _kernel_check(self) -> str | None:
         if not self._has_started:

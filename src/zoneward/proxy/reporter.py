@@ -51,6 +51,11 @@ class ProxyReporter:
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._record(service, NOT_PROGRAMMED, why)
 
+    def service_set_aside(self, service: ServiceKey, why: str) -> None:
+        """A Service exceeds the budget of its namespace or of the node."""
+        self._log.error("a Service is not programmed", service="/".join(service), error=why)
+        self._record(service, NOT_PROGRAMMED, why)
+
     def addresses_contested(self, family: Family, service: ServiceKey, what: tuple[str, ...]) -> None:
         """What a Service asks for and other Services own; nothing: it has all of it by now."""
         if what:

@@ -22,7 +22,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode, node_services, selection_document
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule, select_endpoints
 
 HTTP = ServicePort(name="http", port=80, node_port=30_080)
 HTTPS = ServicePort(name="https", port=443)
@@ -180,6 +180,27 @@ def test_a_port_is_served_by_endpoints_of_its_own_name_and_protocol() -> None:
     served = [[each.address for each in port.cluster_endpoints] for port in found.ports]
     assert served == [["10.0.0.1"], ["10.0.0.2"], []]
     assert [port.has_any_endpoints for port in found.ports] == [True, True, False]
+
+
+def test_ports_with_the_same_slices_share_their_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {"a": 8080, "b": 8080, "c": 9090, "d": None}
+    ports = tuple(EndpointPort(name=name, port=number) for name, number in numbers.items())
+    slices = [structs.a_slice(name, an_endpoint(f"10.0.0.{name}"), ports=ports) for name in "12"]
+    selections: list[int] = []
+
+    def select(endpoints: Sequence[Endpoint], **about: Any) -> Any:
+        selections.append(len(endpoints))
+        return select_endpoints(endpoints, **about)
+
+    monkeypatch.setattr("zoneward.proxy.model.node_service.select_endpoints", select)
+    spec_ports = tuple(ServicePort(name=name, port=number) for number, name in enumerate(numbers, start=80))
+    a, b, c, d = in_v4(a_service(ports=spec_ports), *slices).ports
+    assert a.cluster_endpoints is b.cluster_endpoints
+    assert [(each.address, each.port) for each in a.cluster_endpoints] == [("10.0.0.1", 8080), ("10.0.0.2", 8080)]
+    assert [(each.address, each.port) for each in c.cluster_endpoints] == [("10.0.0.1", 9090), ("10.0.0.2", 9090)]
+    assert (d.cluster_endpoints, d.has_any_endpoints) == ((), False)
+    # Once for the ports with valid numbers, once for the other.
+    assert selections == [2, 0]
 
 
 def test_clients_of_udp_keep_every_endpoint_that_serves() -> None:

@@ -59,6 +59,10 @@ class ProxyHealth:
         """The kernel took a transaction."""
         self._updated[family] = now
 
+    def last_programmed(self, family: Family) -> float | None:
+        """When the kernel took the last transaction of a family; None: it took none."""
+        return self._updated.get(family)
+
     def set_node_eligible(self, eligible: bool) -> None:
         """Record what `is_node_eligible` says of the Node; until then it is not."""
         self._eligible = eligible

@@ -389,7 +389,7 @@ class TableSyncer:
 
     async def _repair_rules(self, state: RulesetState) -> None:
         """Write the rules of those chains again that do not have the rules that their names say."""
-        expected = state.full_ruleset()
+        expected = state.declarations()
         live = await read_rules(self._kernel, self._family, self._table)
         wrong = await find_wrong_chains(
             self._kernel, self._family, self._table, live=live, chains=expected.chains, sets=expected.sets

@@ -20,6 +20,7 @@ from zoneward.routing.selection.address_ownership import Port
 from zoneward.routing.selection.endpoint_selection import (
     LOCAL,
     Consumer,
+    EndpointSelection,
     SelectionRule,
     endpoints_of_port,
     honored_hints,
@@ -174,40 +175,46 @@ def node_services(
         weights = usable_zone_weights(
             own, hints, on_invalid=lambda name: left_out(f"weights of zones on EndpointSlice {show(name)} are invalid")
         )
+
+        selections: dict[_PortShape, _Selection] = {}
+        shared: dict[tuple[_PortShape, tuple[int, ...], bool], _PortBackends] = {}
         for port in spec_ports:
-            targets: dict[int, Backend] = {}
-            found: list[Endpoint] = []
-            some = by_port.get((port.name, port.protocol), ())
-            for address, endpoint in endpoints_of_port(some, port.name, protocol=port.protocol, node=node.name).items():
-                target = _target(address, endpoint, family, node.name)
-                if target is None:
-                    left_out(f"endpoint {show(address)} is no {ADDRESS_TYPES[family]} address with a port")
-                else:
-                    targets[id(endpoint)] = target
-                    found.append(endpoint)
-            chosen = select_endpoints(
-                found,
-                policies=policies,
-                honored=hints,
-                node=node.name,
-                zone=node.zone,
-                groups=groups,
-                zone_weights=weights,
-            )
-            healthy |= {targets[id(each)].address for each in found if targets[id(each)].is_local and is_ready(each)}
+            port_slices = by_port.get((port.name, port.protocol), ())
+            shape, numbers = _port_shape(port_slices)
+            is_udp = port.protocol == "UDP"
+            selection = selections.get(shape)
+            if selection is None:
+                targets, usable = _targets(port, port_slices, numbers, family, node.name, left_out)
+                chosen = select_endpoints(
+                    usable,
+                    policies=policies,
+                    honored=hints,
+                    node=node.name,
+                    zone=node.zone,
+                    groups=groups,
+                    zone_weights=weights,
+                )
+                selection = selections[shape] = _Selection(usable, targets, chosen)
+                healthy |= {
+                    address for address, _, is_local in map(selection.target, filter(is_ready, usable)) if is_local
+                }
+            there = shared.get((shape, numbers, is_udp))
+            if there is None:
+                there = shared[shape, numbers, is_udp] = selection.backends(numbers, is_udp=is_udp)
+            chosen = selection.chosen
             ports.append(
                 NodeServicePort(
                     name=port.name,
                     protocol=PROTOCOLS[port.protocol],
                     port=port.port,
                     node_port=_node_port(port, left_out),
-                    cluster_endpoints=tuple(targets[id(each)] for each in chosen.cluster or ()),
-                    local_endpoints=tuple(targets[id(each)] for each in chosen.local or ()),
+                    cluster_endpoints=there.cluster,
+                    local_endpoints=there.local,
                     weights=chosen.weights,
                     has_any_endpoints=chosen.has_any,
                     selection_rule=chosen.rule,
                     affinity_seconds=affinity,
-                    serving_endpoints=_serving(port.protocol, found, targets),
+                    serving_endpoints=there.serving,
                 )
             )
         yield NodeService(
@@ -321,18 +328,78 @@ def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tupl
     }
 
 
-def _target(text: str, endpoint: Endpoint, family: Family, node: str) -> Backend | None:
-    address, _, port = text.rpartition(":")
-    found = parse_address(address[1:-1] if address.startswith("[") else address)
-    if found is None or family_of_address(found) != family or not _is_port(number := int(port)):
-        return None
-    return Backend(found, number, endpoint.node_name == node)
+_PortShape = tuple[tuple[int, int | None], ...]
+"""By slice of a port: the identity of its endpoints, and which of the port's numbers it has; None: none that is valid.
+Ports of one shape use the same endpoints."""
 
 
-def _serving(protocol: str, found: Iterable[Endpoint], targets: Mapping[int, Backend]) -> tuple[Backend, ...]:
-    if protocol != "UDP":
-        return ()
-    return tuple(targets[id(each)] for each in found if is_ready(each) or is_serving(each))
+def _port_shape(slices: Iterable[EndpointSlice]) -> tuple[_PortShape, tuple[int, ...]]:
+    """The shape of a port of which these are the slices (`slices_by_port`), and its different numbers."""
+    places: dict[int, int] = {}
+    shape: list[tuple[int, int | None]] = []
+    for each in slices:
+        (port,) = each.ports or ()
+        is_valid = port.port is not None and _is_port(port.port)
+        shape.append((id(each.endpoints), places.setdefault(port.port or 0, len(places)) if is_valid else None))
+    return tuple(shape), tuple(places)
+
+
+@dataclass(frozen=True, slots=True)
+class _PortBackends:
+    cluster: tuple[Backend, ...]
+    local: tuple[Backend, ...]
+    serving: tuple[Backend, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What ports of one shape use. ``targets``: by the identity of an endpoint, its address, which of the port's
+    numbers it has, and whether it is on this node."""
+
+    endpoints: Sequence[Endpoint]
+    targets: Mapping[int, tuple[str, int, bool]]
+    chosen: EndpointSelection
+
+    def target(self, endpoint: Endpoint) -> tuple[str, int, bool]:
+        return self.targets[id(endpoint)]
+
+    def backends(self, numbers: Sequence[int], *, is_udp: bool) -> _PortBackends:
+        """The endpoints of a port with these numbers."""
+        made: dict[int, Backend] = {}
+        for key, (address, place, is_local) in self.targets.items():
+            made[key] = Backend(address, numbers[place], is_local)
+        return _PortBackends(
+            *(
+                tuple(made[id(each)] for each in endpoints)
+                for endpoints in (
+                    self.chosen.cluster or (),
+                    self.chosen.local or (),
+                    [each for each in self.endpoints if is_ready(each) or is_serving(each)] if is_udp else (),
+                )
+            )
+        )
+
+
+def _targets(
+    port: ServicePort,
+    slices: Iterable[EndpointSlice],
+    numbers: Sequence[int],
+    family: Family,
+    node: str,
+    left_out: OnLeftOut,
+) -> tuple[dict[int, tuple[str, int, bool]], list[Endpoint]]:
+    """The targets of a port as `_Selection` has them, and its endpoints, without those with an invalid address."""
+    targets: dict[int, tuple[str, int, bool]] = {}
+    usable: list[Endpoint] = []
+    for text, endpoint in endpoints_of_port(slices, port.name, protocol=port.protocol, node=node).items():
+        written, _, number = text.rpartition(":")
+        address = parse_address(written[1:-1] if written.startswith("[") else written)
+        if address is None or family_of_address(address) != family:
+            left_out(f"endpoint {show(text)} is no {ADDRESS_TYPES[family]} address with a port")
+        else:
+            targets[id(endpoint)] = address, numbers.index(int(number)), endpoint.node_name == node
+            usable.append(endpoint)
+    return targets, usable
 
 
 def _affinity(service: Service, left_out: OnLeftOut) -> int | None:

@@ -34,7 +34,8 @@ class RulesetState:
     """`start`, `set_service` each Service, `remove_leftovers`; then `set_service` those that change. The changes that
     each of them returns have to be applied in turn.
 
-    ``present``: the table as it is in the kernel; None: there is none.
+    ``present``: the table as it is in the kernel; None: there is none. `start` takes over its elements, and they
+    become fewer as Services ask for them: two copies of a large table would not fit into memory.
     """
 
     def __init__(self, family: Family, table: str, options: RulesetOptions, *, present: Ruleset | None = None) -> None:
@@ -43,7 +44,9 @@ class RulesetState:
         self._base_chains: Final = base_chains(family, options)
         self._services: dict[ServiceKey, ServiceRuleset] = {}
         self._shared: Counter[str] = Counter()
-        self._owners: dict[tuple[str, str], ServiceKey] = {}
+        self._owners: dict[str, dict[str, ServiceKey]] = {}
+        """By set or map, and key: the Service whose value the kernel has. No tuple for each element: there may be
+        hundreds of thousands."""
         self._contenders: dict[tuple[str, str], dict[ServiceKey, str]] = {}
         """All who ask for an element that several ask for, with the value that each wants."""
         self._present = present
@@ -87,7 +90,9 @@ class RulesetState:
         found, self._present = self._present, None
         changes = diff_rulesets(found, base)
         if found is not None and not changes.creates_table:
-            self._leftovers = {name: dict(some) for name, some in found.elements.items()}
+            self._leftovers = {
+                name: some if isinstance(some, dict) else dict(some) for name, some in found.elements.items()
+            }
             self._leftover_chains = set(found.chains) - set(self._base_chains)
             self._leftover_sets = set(found.sets) - set(self._base_sets)
             nothing: frozenset[str] = frozenset()
@@ -141,21 +146,25 @@ class RulesetState:
         """Names that are no longer needed; those of the kernel as it was found may still be in use there."""
         return frozenset(name for name in names if name not in there)
 
-    def full_ruleset(self) -> Ruleset:
-        """The whole table, as it would be loaded into a kernel that has none."""
+    def declarations(self) -> Ruleset:
+        """The whole table without its elements."""
         sets: dict[str, SetDeclaration] = dict(self._base_sets)
         chains = dict(self._base_chains) | self._chains(sorted(self._shared))
+        for service in sorted(self._services):
+            sets.update(self._services[service].sets)
+            chains.update(self._services[service].chains)
+        return Ruleset(family=self._family, table=self._table, sets=sets, chains=chains, elements={})
+
+    def full_ruleset(self) -> Ruleset:
+        """The whole table, as it would be loaded into a kernel that has none."""
         elements: dict[str, dict[str, str]] = {}
         for service in sorted(self._services):
-            rules = self._services[service]
-            sets.update(rules.sets)
-            chains.update(rules.chains)
-            for name, some in rules.elements.items():
+            for name, some in self._services[service].elements.items():
                 kept = elements.setdefault(name, {})
                 for key, value in some.items():
                     # The first by name has it.
                     kept.setdefault(key, value)
-        return Ruleset(family=self._family, table=self._table, sets=sets, chains=chains, elements=elements)
+        return replace(self.declarations(), elements=elements)
 
     def _chains(self, names: list[str]) -> dict[str, Chain]:
         return {name: shared_chain(name, self._family) for name in names}
@@ -166,15 +175,13 @@ class RulesetState:
         """What becomes of the kernel's elements when a Service no longer asks for some, and asks for others."""
         removed: dict[str, dict[str, str]] = {}
         added: dict[str, dict[str, str]] = {}
-        owners = self._owners
         for name, some in less.items():
-            again: Mapping[str, str] = more.get(name, {})
+            owners, again = self._owners[name], more.get(name, {})
             for key, value in some.items():
-                element = name, key
-                if owners[element] == service:
+                if owners[key] == service:
                     removed.setdefault(name, {})[key] = value
                 if key not in again:
-                    self._release(service, element, added)
+                    self._release(service, (name, key), added)
         for name, some in more.items():
             for key, value in some.items():
                 self._claim(service, (name, key), value, removed, added)
@@ -198,14 +205,15 @@ class RulesetState:
                 del added[name]
 
     def _release(self, service: ServiceKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
-        owner, others = self._owners[element], self._contenders.get(element)
+        name, key = element
+        owners, others = self._owners[name], self._contenders.get(element)
         if others is None:
-            del self._owners[element]
+            del owners[key]
             return
         del others[service]
-        if owner == service:
-            next_owner = self._owners[element] = min(others)
-            added.setdefault(element[0], {})[element[1]] = others[next_owner]
+        if owners[key] == service:
+            next_owner = owners[key] = min(others)
+            added.setdefault(name, {})[key] = others[next_owner]
         if len(others) == 1:
             del self._contenders[element]
 
@@ -218,19 +226,20 @@ class RulesetState:
         added: dict[str, dict[str, str]],
     ) -> None:
         name, key = element
-        owner = self._owners.get(element)
+        owners = self._owners.setdefault(name, {})
+        owner = owners.get(key)
         others = self._contenders.get(element)
         if others is not None:
             others[service] = value
         if owner is None or owner == service:
-            self._owners[element] = service
+            owners[key] = service
             added.setdefault(name, {})[key] = value
             return
         if others is None:
             there = self._services[owner].elements[name][key]
             others = self._contenders[element] = {owner: there, service: value}
         if service < owner:
-            self._owners[element] = service
+            owners[key] = service
             if others[owner] != value:
                 removed.setdefault(name, {})[key] = others[owner]
                 added.setdefault(name, {})[key] = value

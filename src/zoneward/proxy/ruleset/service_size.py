@@ -14,14 +14,21 @@ from zoneward.proxy.model.node_service import (
     NodeServicePort,
     OnLeftOut,
     ProxyNode,
+    ServiceKey,
     node_services,
 )
 from zoneward.proxy.ruleset.endpoint_slots import slots_per_endpoint
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import Consumer, SelectionRule, port_key
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
+MAX_NAMESPACE_ENTRIES: Final = 400_000
+"""By default, of all Services of a namespace in both families: half of what a node may have."""
+MAX_NODE_ENTRIES: Final = 750_000
+"""By default, of all Services in both families: 60,000 Services with 10 endpoints each. An entry takes up to 600 bytes
+when the proxy starts with its rules in the kernel; all of them fit into the memory limit of the DaemonSet."""
 _OF_A_CHAIN: Final = 20
 """Entries that the kernel takes in the time of one chain with its rules."""
 ServiceParts = tuple[NodeService, ...]
@@ -130,6 +137,14 @@ def count_entries(service: NodeService) -> int:
     """
     addresses = 1 + len(service.external_ips) + len(service.load_balancer_ips)
     return 1 + sum(addresses + _size(port) for port in service.ports)
+
+
+def set_entries(budget: EntryBudget, service: ServiceKey, families: Mapping[Family, NodeService]) -> set[ServiceKey]:
+    """Record the entries of a Service in all its families; none: it is gone. Returns the Services that are set aside
+    from now on, or no longer are."""
+    entries = sum(map(count_entries, families.values())) if families else None
+    creation_timestamp = next((each.creation_timestamp for each in families.values()), "")
+    return budget.set_entries(service, entries, creation_timestamp=creation_timestamp)
 
 
 def _size(port: NodeServicePort) -> int:

@@ -1,0 +1,79 @@
+"""Services that do not fit into a namespace's or a node's budget are set aside: the youngest, in any order."""
+
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.selection.entry_budget import EntryBudget
+
+MOST: Final = 20
+OF_NAMESPACE: Final = 12
+NAMES: Final = tuple((namespace, name) for namespace in "abc" for name in "xyz")
+
+
+def a_budget() -> EntryBudget:
+    return EntryBudget(most=MOST, most_of_namespace=OF_NAMESPACE)
+
+
+def set_aside(budget: EntryBudget) -> dict[ObjectKey, str]:
+    return {key: limit for key in NAMES if (limit := budget.set_aside(key)) is not None}
+
+
+def test_the_oldest_services_of_a_namespace_fit_and_others_are_not_affected() -> None:
+    budget = a_budget()
+    assert budget.set_entries(("a", "x"), 8, creation_timestamp="2026-01-02T00:00:00Z") == set()
+    assert budget.set_entries(("b", "x"), 5, creation_timestamp="2026-01-03T00:00:00Z") == set()
+    assert budget.set_entries(("a", "y"), 8, creation_timestamp="2026-01-01T00:00:00Z") == {("a", "x")}
+    assert set_aside(budget) == {("a", "x"): "namespace"}
+    # A younger one that is small enough fits.
+    assert budget.set_entries(("a", "z"), 4, creation_timestamp="2026-01-04T00:00:00Z") == set()
+    assert budget.used == 17
+    assert budget.reason(("a", "x")) == (
+        "the Services of its namespace come to 20 entries, expected at most 12 (--max-namespace-entries);"
+        " older Services come first"
+    )
+    assert budget.set_entries(("a", "y"), None) == {("a", "x")}
+    assert set_aside(budget) == {}
+    assert budget.used == 17
+
+
+def test_all_namespaces_together_have_a_budget_too() -> None:
+    budget = a_budget()
+    for number, namespace in enumerate("abc"):
+        budget.set_entries((namespace, "x"), 8, creation_timestamp=f"2026-01-0{number + 1}T00:00:00Z")
+    assert set_aside(budget) == {("c", "x"): "node"}
+    assert (budget.used, budget.counts()) == (16, {"namespace": 0, "node": 1})
+    assert "expected at most 20 (--max-entries)" in budget.reason(("c", "x"))
+    assert budget.set_entries(("a", "x"), 3, creation_timestamp="2026-01-01T00:00:00Z") == {("c", "x")}
+    assert set_aside(budget) == {}
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES), st.none() | st.integers(0, 15), st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-02"])
+    ),
+    max_size=20,
+)
+
+
+@given(steps=steps, data=st.data())
+def test_any_order_of_changes_ends_alike_and_within_the_limits(
+    steps: list[tuple[ObjectKey, int | None, str]], data: st.DataObject
+) -> None:
+    budget, last, aside = a_budget(), dict[ObjectKey, tuple[int, str]](), dict[ObjectKey, str]()
+    for key, entries, creation in steps:
+        changed = budget.set_entries(key, entries, creation_timestamp=creation)
+        last.pop(key, None)
+        if entries is not None:
+            last[key] = entries, creation
+        before, aside = aside, set_aside(budget)
+        assert changed >= before.keys() ^ aside.keys()
+    again = a_budget()
+    for key in data.draw(st.permutations(sorted(last))):
+        again.set_entries(key, last[key][0], creation_timestamp=last[key][1])
+    assert set_aside(again) == aside
+    fitting = {key: entries for key, (entries, _) in last.items() if key not in aside}
+    assert budget.used == again.used == sum(fitting.values()) <= MOST
+    assert all(sum(each for key, each in fitting.items() if key[0] == of) <= OF_NAMESPACE for of in "abc")
