@@ -28,7 +28,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, demands_of
 from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
@@ -55,8 +55,10 @@ def cluster_state(
 ) -> ClusterState:
     configuration = configuration if configuration is not None else Configuration()
     nodes = tuple(nodes)
+    demand, cpu_demand = demands_of(nodes, configuration)
     return ClusterState(
-        demand=demand_of(nodes, configuration),
+        demand=demand,
+        cpu_demand=cpu_demand,
         node_zones={node.metadata.name: node_zone(node) for node in nodes},
         configuration=configuration,
         pods_known=pods_known,

@@ -20,7 +20,7 @@ def input_of(cluster: Cluster, *objects: WorkloadObject, others: Iterable[Pod] =
         cluster.nodes,
         cluster.pods,
         cluster.slices,
-        cluster.cluster_state,
+        cluster.cluster_state.for_service(cluster.service),
         namespace_pods=(*cluster.pods, *others),
         objects=WorkloadObjects.of(objects, lacking=more.pop("lacking", None)),
         **more,

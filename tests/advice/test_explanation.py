@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from tests.advice.inputs import input_of
 from tests.builders.structs import a_service, nodes_in, pods_in
@@ -7,6 +8,7 @@ from tests.properties.random_clusters import clusters, examples
 from zoneward.advice.explanation import deciding_rule, explain_service
 from zoneward.advice.node_proxies import same_proxy_everywhere
 from zoneward.advice.proxy_kinds import ZONEWARD_PROXY
+from zoneward.kube import names
 from zoneward.routing.rules import Reason
 
 NOBODY_DECIDES = {Reason.NOT_ASKED_FOR, Reason.BEING_DELETED}
@@ -47,3 +49,22 @@ def test_what_the_built_in_controller_would_refuse_is_said_while_it_is_at_work()
     assert before.planned.decision.active
     assert before.built_in == "service.kubernetes.io/topology-mode: 'zoneward.dev/Balanced' is not a known value"
     assert after.built_in is None
+
+
+def test_hints_of_the_built_in_controller_by_cpu_are_shown_where_zoneward_decides_by_another_demand() -> None:
+    cluster = Cluster(
+        service=a_service("Auto", annotations={names.DEMAND_ANNOTATION: "a=70%,b=30%"}),
+        nodes=nodes_in({"a": 1, "b": 1}),
+        pods=pods_in({"a": 7, "b": 3}),
+    )
+    proxies = same_proxy_everywhere(cluster.nodes, ZONEWARD_PROXY)
+    (before,) = explain_service(input_of(cluster), node_proxies=proxies).families
+    assert before.planned.traffic is not None
+    assert before.planned.traffic.max_overload == pytest.approx(0)
+    assert before.built_in is None
+    assert before.built_in_traffic is not None
+    assert before.built_in_traffic.max_overload == pytest.approx(0.4)
+    (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
+    assert after.built_in_traffic is None, "Zoneward's controller is at work"
+    without = cluster.with_(service=a_service("Auto"))
+    assert explain_service(input_of(without), node_proxies=proxies).families[0].built_in_traffic is None

@@ -63,6 +63,16 @@ def test_a_service_that_asks_for_nothing_needs_a_setting_that_users_know() -> No
     assert found[0].change.service_patch == {"spec": {"trafficDistribution": "PreferSameZone"}}
 
 
+def test_a_setting_needs_zonewards_controller_where_by_cpu_it_would_not_do() -> None:
+    """By CPU, Auto lets the Pods of each zone serve their own zone alone: those of zone a would be 40 % above fair."""
+    service = a_service(annotations={names.DEMAND_ANNOTATION: "a=70%,b=30%"})
+    cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=pods_in({"a": 10, "b": 10}))
+    found = find_fixes(input_of(cluster), "IPv4")
+    assert [fix.needs for fix in found if fix.kind == "setting"] == [("controller",)]
+    evenly = cluster.with_(service=a_service())
+    assert [fix.needs for fix in find_fixes(input_of(evenly), "IPv4") if fix.kind == "setting"] == [()]
+
+
 def test_an_unknown_value_gives_way_to_a_setting_with_all_other_settings_gone() -> None:
     service = a_service("auto-zone", old="nonsense")
     found = find_fixes(input_of(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2}))), "IPv4")

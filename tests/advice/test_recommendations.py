@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.builders.structs import a_service, nodes_in, pods_in
@@ -12,7 +13,7 @@ from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.advice.recommendations import ClusterAbilities, Recommendation, abilities_of, best_of, recommend
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.configuration import Configuration, DemandSettings, SubsettingSettings
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.rules import Reason
 from zoneward.slices.comparison import COMPARED, ComparedApproach, ServiceComparison
@@ -186,6 +187,24 @@ def test_now_is_what_the_slices_do_and_not_what_the_service_asks_for() -> None:
     assert found.now.slices == 1
     assert found.comparison.requested.traffic is not None
     assert found.comparison.requested.traffic.in_zone == pytest.approx(1)
+
+
+def test_the_controller_that_manages_the_slices_decides_by_its_own_demand() -> None:
+    """Kubernetes' own knows nothing but CPU, by which three Pods are too few for zone a."""
+    even = Configuration(demand=DemandSettings(source="even"))
+    nodes = nodes_in({"a": 8, "b": 2, "c": 2})
+    cluster = Cluster(
+        service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 1, "b": 1, "c": 1}), configuration=even
+    )
+    found = recommended(cluster)
+    candidate = found.candidate("ProportionalZoneCPU")
+    assert candidate is not None
+    assert (candidate.active, candidate.reason) == (False, Reason.OVERLOAD)
+    assert msgspec.structs.replace(candidate, approach="") == found.comparison.requested
+    assert found.best == "PreferSameZone"
+    zonewards = recommended(cluster.settled())
+    assert zonewards.best == "ProportionalZoneCPU"
+    assert zonewards.comparison.requested.active
 
 
 def test_slices_of_the_built_in_controller_do_not_mean_that_zonewards_runs() -> None:

@@ -123,9 +123,12 @@ def test_what_is_neither_a_source_nor_a_file_is_told_in_one_line(zoneward: Comma
 
 
 def test_current_kubernetes_decides_by_cpu(zoneward: Commands) -> None:
-    result = zoneward("plan", "--sample", "--compat", "upstream", "--demand", "even")
-    assert result.status == 2
-    assert "--demand: expected cpu with --compat upstream: Kubernetes decides by CPU" in result.err
+    arguments = ("-q", "--sample", "--compat", "upstream", "shop/search", "-o", "json")
+    (by_cpu,) = json.loads(zoneward("plan", *arguments).out)["decisions"]
+    (even,) = json.loads(zoneward("plan", *arguments, "--demand", "even").out)["decisions"]
+    assert [each["demand"] for each in even["zones"].values()] == pytest.approx([1 / 3] * 3, abs=1e-5)
+    assert (even["allocation"], even["reason"]) == (by_cpu["allocation"], by_cpu["reason"])
+    assert even["maxOverload"] != by_cpu["maxOverload"]
 
 
 def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
@@ -144,7 +147,11 @@ def test_what_a_service_says_wins(zoneward: Commands, tmp_path: Path) -> None:
         } == {"rule": "demand-annotation", "passed": True}
     upstream = zoneward("plan", "-q", "-f", file, "shop/search", "-o", "json", "--compat", "upstream")
     (decision,) = json.loads(upstream.out)["decisions"]
-    assert decision["zones"]["eu-central-1a"]["demand"] < 0.5, "Kubernetes does not read it"
+    assert decision["zones"]["eu-central-1a"]["demand"] == pytest.approx(0.7), "traffic starts there all the same"
+    plain = zoneward("plan", "-q", "--sample", "shop/search", "-o", "json", "--compat", "upstream")
+    (by_cpu,) = json.loads(plain.out)["decisions"]
+    assert decision["allocation"] == by_cpu["allocation"], "Kubernetes does not read it"
+    assert decision["maxOverload"] > by_cpu["maxOverload"]
     (explained,) = json.loads(zoneward("explain", "-q", "-f", file, "shop/search", "-o", "json").out)["families"]
     assert {zone: each["demand"] for zone, each in explained["planned"]["zones"].items()} == pytest.approx(PARTS)
     (compared,) = json.loads(zoneward("compare", "-q", "-f", file, "shop/search", "-o", "json").out)["services"]

@@ -114,6 +114,7 @@ def test_prices_of_pairs_come_from_the_configuration(zoneward: Commands, tmp_pat
         (("--only", "locl"), "did you mean 'local'"),
         (("--without-zone", "eu-central-1a"), "--without-zone: expected a cluster as it is"),
         (("-o", "yaml"), "Invalid value for '-o'"),
+        (("--compat", "upstream", "--demand", "even"), "--demand: expected none with --compat upstream: Kubernetes"),
     ],
 )
 def test_a_mistake_is_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
@@ -121,6 +122,55 @@ def test_a_mistake_is_one_line(zoneward: Commands, arguments: tuple[str, ...], e
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert expected in done.err
     assert "\x1b" not in done.err
+
+
+AUTO: Final = ("shop/search", "--only", "Auto,Balanced")
+
+
+def settings_of(found: dict[str, Any]) -> dict[str, Any]:
+    (service,) = found["services"]
+    return {each["approach"]: each for each in service["settings"]}
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Path:
+    """Documents by which most connections to shop/search start in one zone."""
+    file = tmp_path / "far.jsonl"
+    lines = [json.loads(line) for line in BYTES.read_bytes().splitlines()]
+    for line in lines:
+        factor = 20 if line["zone"] == "eu-central-1c" else 1
+        line["services"] = [
+            {**each, "zones": {zone: number * factor for zone, number in each["zones"].items()}}
+            for each in line["services"]
+            if each["service"] == "search"
+        ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def test_the_built_in_controller_decides_by_cpu_and_zonewards_by_what_was_measured(
+    zoneward: Commands, slices: Path, far: Path
+) -> None:
+    """The slices are Zoneward's in one case, and in the other nobody's."""
+    built_in, own = (settings_of(document(zoneward, *more, *AUTO, measured=far)) for more in ((), ("-f", slices)))
+    assert built_in["ProportionalZoneCPU"]["active"], "by CPU no endpoint is overloaded"
+    assert built_in["ProportionalZoneCPU"]["overloads"], "by the traffic that was measured some are"
+    assert not own["ProportionalZoneCPU"]["overloads"]
+    assert built_in["Balanced"] == {**own["Balanced"], "needs": "controller"}
+
+
+def test_the_demand_that_is_chosen_decides_and_the_measured_one_weighs(zoneward: Commands, far: Path) -> None:
+    measured, cpu, even = (
+        document(zoneward, *AUTO, *more, measured=far) for more in ((), ("--demand", "cpu"), ("--demand", "even"))
+    )
+    assert measured["total"]["now"] == cpu["total"]["now"] == even["total"]["now"]
+    found = [settings_of(each) for each in (measured, cpu, even)]
+    auto = [each["ProportionalZoneCPU"] for each in found]
+    assert auto[0] == auto[1] == auto[2], "the built-in controller knows no demand but CPU"
+    balanced = [each["Balanced"] for each in found]
+    assert balanced[0]["maxOverload"] < min(balanced[1]["maxOverload"], balanced[2]["maxOverload"])
+    by_cpu, evenly = (document(zoneward, *FEW, "--demand", demand)["services"] for demand in ("cpu", "even"))
+    assert by_cpu != evenly
 
 
 def test_reported_as_kubernetes_decides_auto_is_active(zoneward: Commands) -> None:

@@ -19,6 +19,7 @@ from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Reason
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan
 
 _DECIDING: Final[Mapping[Reason, tuple[str, ...]]] = {
@@ -59,12 +60,13 @@ class FamilyExplanation:
     """One address family of a Service.
 
     ``now`` is None where no slices are known. ``deciding`` is the index of the rule that decided. ``built_in`` says why
-    the built-in controller, which is the one at work, gives no hints where Zoneward would. ``aim`` is what the
-    ``fixes`` reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and
-    ``unchecked`` what such changes depend on and the input does not have; both empty where no fix is looked for, and
-    ``unchecked`` where no fix changes Pods. ``load_change`` is None where the cluster was not changed, or no
-    endpoint has traffic before or after. ``measured`` is None where nothing was. ``drops_now`` and ``would_drop``: what
-    proxies drop with the slices in force, and with those that are planned.
+    the built-in controller, which is the one at work, gives no hints where Zoneward would; ``built_in_traffic`` is what
+    comes of the hints that it gives by CPU, where Zoneward decides by another demand. ``aim`` is what the ``fixes``
+    reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and ``unchecked``
+    what such changes depend on and the input does not have; both empty where no fix is looked for, and ``unchecked``
+    where no fix changes Pods. ``load_change`` is None where the cluster was not changed, or no endpoint has traffic
+    before or after. ``measured`` is None where nothing was. ``drops_now`` and ``would_drop``: what proxies drop with
+    the slices in force, and with those that are planned.
     """
 
     now: CurrentTraffic | None
@@ -77,6 +79,7 @@ class FamilyExplanation:
     unchecked: tuple[Unchecked, ...] = ()
     load_change: LoadChange | None = None
     measured: HonoredTraffic | None = None
+    built_in_traffic: ExpectedTraffic | None = None
     drops_now: DroppedTraffic | None = None
     would_drop: DroppedTraffic | None = None
 
@@ -175,11 +178,13 @@ def _family(
         drops_now = replace(drops_now, fix=_STALE)
     fixes = find_fixes(given, family.address_type)
     limits = pod_limits(given, family.address_type)
+    built_in = _as_built_in(given, family)
+    state = family.cluster_state
     return FamilyExplanation(
         now=now,
         planned=family,
         deciding=deciding_rule(family),
-        built_in=_built_in(given, family),
+        built_in=built_in.decision.message if built_in is not None and not built_in.decision.active else None,
         aim=aim.about if aim is not None else None,
         fixes=tuple(VerifiedFix(fix, steps_of(fix, given, family.address_type)) for fix in fixes),
         limits=limits.reasons if aim is not None and not aim.only_served else (),
@@ -188,6 +193,9 @@ def _family(
         measured=measured if measured is not None and measured.nodes else None,
         drops_now=drops_now,
         would_drop=would_drop,
+        built_in_traffic=built_in.traffic
+        if built_in is not None and built_in.decision.active and state.decision_demand() is not state.by_cpu
+        else None,
     )
 
 
@@ -232,8 +240,8 @@ def _last(decision: Decision, rules: tuple[str, ...], *, passed: bool) -> int | 
     return others[-1] if others and not passed else None
 
 
-def _built_in(given: ServiceInput, family: FamilyPlan) -> str | None:
+def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
+    """What the built-in controller does, where it is at work and Zoneward's approach would be active."""
     if not family.decision.active or given.cluster_state.configuration.upstream or runs_zoneward(given):
         return None
-    upstream = given.as_upstream().family(family.address_type)
-    return None if upstream is None or upstream.decision.active else upstream.decision.message
+    return given.as_upstream().family(family.address_type)

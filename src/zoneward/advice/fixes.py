@@ -126,7 +126,9 @@ class Aim:
             return True
         if not family.decision.active or family.void_hints is not None:
             return False
-        return self._suffices(family.decision, traffic.in_zone, traffic.max_overload)
+        state = family.cluster_state
+        by_other = state.decision_demand() != state.demand
+        return self._suffices(family.decision, traffic.in_zone, traffic.max_overload, by_other=by_other)
 
     def expected_in_zone(self, decision: Decision) -> float | None:
         """By the decision alone, with proxies that honor all of it: the share of traffic in its zone, or None where the
@@ -148,9 +150,10 @@ class Aim:
             in_zone = max(in_zone, sum(self.demand.share(zone) * shares[zone].get(zone, 0.0) for zone in shares))
         return in_zone if self._suffices(decision, in_zone, measures[MAX_OVERLOAD]) else None
 
-    def _suffices(self, decision: Decision, in_zone: float, overload: float) -> bool:
+    def _suffices(self, decision: Decision, in_zone: float, overload: float, *, by_other: bool = False) -> bool:
+        """``by_other``: it was decided by another demand than that of its traffic, and so its threshold holds there."""
         heuristic = HEURISTICS[decision.heuristic or ""]
-        has_limit = not heuristic.balances and not heuristic.node_hints
+        has_limit = not heuristic.node_hints and (by_other or not heuristic.balances)
         return in_zone > self.more_than + 1e-9 and overload < (
             self.threshold - Fraction(1, 10**9) if has_limit else inf
         )
@@ -409,11 +412,13 @@ class _FixSearch:
         return Fix(kind, change, family, needs, workload=self._given.workload, may_be_bound=may_be_bound)
 
     def _built_in_agrees(self, changed: ServiceInput) -> bool:
-        """Whether the controller that is at work would put it into force: the built-in one, if ours has no slice."""
+        """Whether the controller that is at work would meet the aim: the built-in one, if ours has no slice. It decides
+        by CPU, and traffic starts where it does.
+        """
         if changed.cluster_state.configuration.upstream or runs_zoneward(self._given):
             return True
         family = changed.as_upstream().family(self._address_type)
-        return family is not None and family.decision.active
+        return family is not None and self._aim.is_met(family)
 
 
 def _in_zone(fix: Fix) -> float:

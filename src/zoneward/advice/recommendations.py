@@ -16,8 +16,9 @@ from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import traffic_now
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import BALANCED, BUILT_IN_HEURISTICS, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.slices.cluster_state import ClusterState
@@ -64,7 +65,7 @@ class ClusterAbilities:
         if approach in _SINCE:
             since = _SINCE[approach]
             return f"1.{since}" if self.kubernetes is not None and self.kubernetes < since else None
-        if approach in (NO_APPROACH, PROPORTIONAL_ZONE_CPU.name):
+        if approach == NO_APPROACH or approach in BUILT_IN_HEURISTICS:
             return None
         if HEURISTICS[approach].subsets and not self.slice_groups:
             return PROXY
@@ -134,10 +135,12 @@ def recommend(
 ) -> tuple[Recommendation, ...]:
     """Compare the ``approaches`` for one Service (`compare_service`, also for the ``memo``), with what is in force now.
 
+    The approaches that Kubernetes knows are decided by the demand of the controller that manages the Service's slices.
     Where the cluster was changed, ``unchanged`` is the same Service as it was read: what is in force is of that, and
     loads are compared with it. ``flows``: with those between zones.
     """
     slices = tuple(slices)
+    built_in = is_built_in(service, slices, cluster_state.configuration, abilities)
     compared = compare_service(
         service,
         approaches=approaches,
@@ -145,6 +148,7 @@ def recommend(
         slices=slices,
         cluster_state=cluster_state,
         taken=taken,
+        built_in=built_in,
         flows=flows,
         memo=memo,
     )
@@ -159,6 +163,7 @@ def recommend(
             slices=unchanged.slices,
             cluster_state=unchanged.cluster_state,
             taken=unchanged.taken,
+            built_in=built_in,
         )
         compared = with_load_changes(compared, before)
     found = []
@@ -171,6 +176,18 @@ def recommend(
             )
         )
     return tuple(found)
+
+
+def is_built_in(
+    service: Service, slices: Iterable[EndpointSlice], configuration: Configuration, abilities: ClusterAbilities
+) -> bool:
+    """Whether the built-in controller decides about a Service: it manages the slices, or nothing says who does and
+    Zoneward's controller does not run.
+    """
+    managers = {(each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) for each in slices}
+    if configuration.manager in managers or has_selector_annotation(service):
+        return False
+    return names.BUILT_IN_MANAGER in managers or not abilities.controller
 
 
 def best_of(comparison: ServiceComparison, abilities: ClusterAbilities, *, with_controller: bool = False) -> str | None:

@@ -17,7 +17,7 @@ from zoneward.advice.workloads import Workload, WorkloadObjects, owner_of, workl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import cpu_demand_of, demands_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
@@ -133,19 +133,22 @@ class ServiceInput:
                 slices = replicas.changed(change.pods)
         if change.zone_of_node:
             nodes = tuple(_labelled(node, change.zone_of_node) for node in nodes)
+            demand, cpu_demand = demands_of(nodes, state.configuration)
             state = dataclasses.replace(
                 state,
-                demand=demand_of(nodes, state.configuration),
+                demand=demand,
+                cpu_demand=cpu_demand,
+                decided_by=None,
                 node_zones={node.metadata.name: node_zone(node) for node in nodes},
             ).for_service(service)
         return dataclasses.replace(self, service=service, nodes=nodes, pods=pods, slices=slices, cluster_state=state)
 
     def as_upstream(self) -> "ServiceInput":
-        """The same, decided as the built-in controller does."""
+        """The same, decided as the built-in controller does. Traffic starts where it did."""
         state = self.cluster_state
         configuration = state.configuration.as_upstream()
-        demand = demand_of(self.nodes, configuration)
-        state = dataclasses.replace(state, demand=demand, configuration=configuration)
+        cpu_demand = cpu_demand_of(self.nodes, configuration)
+        state = dataclasses.replace(state, cpu_demand=cpu_demand, configuration=configuration)
         return dataclasses.replace(self, cluster_state=state)
 
 

@@ -55,7 +55,7 @@ class Trials:
         return decide(
             service or self._given.service,
             self._endpoints.index,
-            demand=state.demand,
+            demand=state.decision_demand(),
             in_force=self._in_force,
             configuration=state.configuration,
         )

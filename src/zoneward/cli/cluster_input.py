@@ -48,17 +48,16 @@ class ConfigurationFile:
 
 def load_configuration(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--demand`` and ``--compat``. Raises InputError with the file and
-    the field, or a usage error.
+    the field.
     """
     configuration = Configuration() if options.config is None else read_configuration(options.config).configuration
-    if options.upstream:
-        if options.demand not in (None, "cpu"):
-            raise click.UsageError("--demand: expected cpu with --compat upstream: Kubernetes decides by CPU")
-        return configuration.as_upstream()
     if options.demand is not None:
         from zoneward.cli.demand_option import choose_demand
 
-        return replace(configuration, demand=choose_demand(options.demand, configuration.demand))
+        configuration = replace(configuration, demand=choose_demand(options.demand, configuration.demand))
+    if options.upstream:
+        # Kubernetes decides by CPU, and traffic starts where it does.
+        return replace(configuration.as_upstream(), demand=configuration.demand)
     return configuration
 
 

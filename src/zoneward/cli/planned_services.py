@@ -19,7 +19,7 @@ from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import demands_of
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.rules import counted
 from zoneward.slices.cluster_state import ClusterState
@@ -124,8 +124,10 @@ def build_cluster_state(
     service_parts: ServiceParts = NO_PARTS,
 ) -> ClusterState:
     """What the plans of all Services depend on, from the Nodes and their proxies, and what is known of demand."""
+    demand, cpu_demand = demands_of(nodes, configuration)
     return ClusterState(
-        demand=demand_of(nodes, configuration),
+        demand=demand,
+        cpu_demand=cpu_demand,
         node_zones=node_zones,
         configuration=configuration,
         pods_known=pods_known,

@@ -77,6 +77,8 @@ def command(
     from zoneward.cli.compared_services import read_request
 
     options.changes.refuse("expected a cluster as it is: traffic was measured in this one")
+    if options.upstream and options.demand is not None:
+        raise click.UsageError("--demand: expected none with --compat upstream: Kubernetes decides by CPU")
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     prices = _prices(options, price_per_gb, charge)
@@ -85,7 +87,7 @@ def command(
     assert measured is not None, "there is at least one document"
     request = read_request(options, chosen_approaches(only, options))
     _check(request.selected, prices, measured, options)
-    request, notes = _with_demand(request, measured)
+    request, notes = _with_demand(request, measured, options)
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
     totals = ReportTotals()
     report = _report(request, prices, measured, totals)
@@ -154,26 +156,33 @@ def _check(selected: "SelectedServices", prices: "Prices", measured: "MeasuredFl
 
 
 def _with_demand(
-    request: "ComparisonRequest", measured: "MeasuredFlows"
+    request: "ComparisonRequest", measured: "MeasuredFlows", options: Options
 ) -> "tuple[ComparisonRequest, tuple[str, ...]]":
-    """The Services that were measured, with their demand; and notes on the others."""
+    """The Services that were measured, with their demand; and notes on the others.
+
+    Zoneward decides by the demand that options or the configuration choose, else by the measured one, as its controller
+    can.
+    """
     from zoneward.routing.rules import counted, listed
 
     selected = request.selected
-    parts = measured.demand_parts(selected.cluster_state.demand)
+    state = selected.cluster_state
+    parts = measured.demand_parts(state.by_cpu)
     services = tuple(each for each in selected.services if (each.metadata.namespace, each.metadata.name) in parts)
     notes = []
     known = {(each.metadata.namespace, each.metadata.name) for each in selected.snapshot.services}
     unknown = tuple(f"{namespace}/{name}" for namespace, name in sorted(parts.keys() - known))
     if unknown:
         notes.append(f"{counted(len(unknown), 'measured Service')} not in the input, and left out: {listed(unknown)}")
-    zones = {each.zone for each in selected.cluster_state.demand.nodes}
+    zones = {each.zone for each in state.demand.nodes}
     strange = tuple(sorted({zone for own in parts.values() for zone in own} - zones))
     if strange:
         notes.append(f"measured zones without a ready Node, where nothing is predicted: {listed(strange)}")
     if len(services) < len(selected.services):
         notes.append(f"{counted(len(selected.services) - len(services), 'Service')} without measured traffic left out")
-    state = replace(selected.cluster_state, service_parts=parts)
+    settings = state.configuration.demand
+    is_chosen = options.demand is not None or settings.source != "cpu" or bool(settings.zones)
+    state = replace(state, measured_parts=parts, service_parts=state.service_parts if is_chosen else parts)
     return replace(request, selected=replace(selected, cluster_state=state, services=services), flows=True), tuple(
         notes
     )
@@ -189,7 +198,7 @@ def _report(
         services=(),
         totals=totals,
         measured=measured,
-        coverage=Coverage.of(measured, request.selected.cluster_state.demand),
+        coverage=Coverage.of(measured, request.selected.cluster_state.by_cpu),
         prices=prices,
         node_traffic={},
     )

@@ -51,9 +51,17 @@ class ExplainedNowView(JsonView, frozen=True, gc=False):
     proxies: dict[str, int]
 
 
+class BuiltInTrafficView(JsonView, frozen=True, gc=False):
+    """The traffic that follows from the hints of the built-in controller."""
+
+    in_zone_traffic: float
+    max_overload: float
+
+
 class ExplainedPlanView(JsonView, frozen=True, gc=False):
     """What Zoneward would decide; ``dropped`` is null where nothing would be. ``built_in`` is why the built-in
-    controller gives no hints where Zoneward would.
+    controller gives no hints where Zoneward would; ``built_in_traffic`` is what comes of its hints where it decides by
+    CPU and Zoneward by another demand.
 
     ``load`` is absent where no option changes the input; it is null where no endpoint has traffic before or after.
     """
@@ -68,6 +76,7 @@ class ExplainedPlanView(JsonView, frozen=True, gc=False):
     dropped: DroppedView | None
     zones: dict[str, ExplainedZoneView]
     built_in: str | None
+    built_in_traffic: BuiltInTrafficView | None
     load: LoadView | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -184,6 +193,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
             dropped=_dropped(family.would_drop),
             zones=_zones(traffic),
             built_in=family.built_in,
+            built_in_traffic=_built_in_traffic(family.built_in_traffic),
             load=load_view(family.load_change) if explanation.is_changed else msgspec.UNSET,
         ),
         rules=tuple(
@@ -196,6 +206,12 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
         not_checked=tuple(UncheckedView(each.what, each.reason) for each in family.unchecked),
         bypassed_by=explanation.bypassed_by,
         measured=_measured(family.measured) if explanation.is_measured else msgspec.UNSET,
+    )
+
+
+def _built_in_traffic(traffic: ExpectedTraffic | None) -> BuiltInTrafficView | None:
+    return (
+        None if traffic is None else BuiltInTrafficView(round_share(traffic.in_zone), round_share(traffic.max_overload))
     )
 
 

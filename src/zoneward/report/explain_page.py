@@ -6,7 +6,12 @@ from typing import Final
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
-from zoneward.report.explain_text import describe_dropped, describe_load_change, describe_measured
+from zoneward.report.explain_text import (
+    describe_built_in,
+    describe_dropped,
+    describe_load_change,
+    describe_measured,
+)
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_limits, describe_result
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
 from zoneward.report.traffic_page import NODES_STYLE, nodes_of_service
@@ -87,8 +92,9 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         for place, rule in enumerate(decision.rules)
     ]
     yield table(("rule", "passed", "detail"), [rows], label="Rules of the decision", class_="rules")
-    if family.built_in is not None:
-        yield tag("p", f"The built-in controller gives no hints: {family.built_in}.")
+    built_in = describe_built_in(family)
+    if built_in is not None:
+        yield tag("p", f"{built_in[:1].upper()}{built_in[1:]}.")
     yield tag("h2", "The smallest fixes")
     if family.dropped is not None and not family.fixes:
         yield tag("p", family.dropped.fix)

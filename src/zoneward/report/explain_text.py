@@ -230,8 +230,18 @@ def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
         yield Text(f"{mark}{name}{details[0]}", style)
         yield from (Text(" " * indent + line, style) for line in details[1:])
     yield from _wrapped(f"so: {decision.message}", width, 6, "bold")
+    built_in = describe_built_in(family)
+    if built_in is not None:
+        yield from _wrapped(built_in, width, 6, "yellow")
+
+
+def describe_built_in(family: FamilyExplanation) -> str | None:
+    """What the built-in controller, which is the one at work, decides otherwise; None where that is nothing."""
     if family.built_in is not None:
-        yield from _wrapped(f"the built-in controller gives no hints: {family.built_in}", width, 6, "yellow")
+        return f"the built-in controller gives no hints: {family.built_in}"
+    if family.built_in_traffic is not None:
+        return f"the built-in controller decides by CPU: {_totals(family.built_in_traffic)}"
+    return None
 
 
 def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:

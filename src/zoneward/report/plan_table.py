@@ -394,7 +394,7 @@ def _served(
         why = _why_ignored(tuple(kind for kind, _ in ignoring), whole=whole)
         return Text("all zones", "yellow").append(f": {why}", "default")
     goes_to = _DESTINATIONS.get(heuristic, f"zone groups: {heuristic}")
-    if heuristic == "ProportionalZoneCPU" and family.cluster_state.demand.unit != "milliCPU":
+    if heuristic == "ProportionalZoneCPU" and family.cluster_state.decision_demand().unit != "milliCPU":
         goes_to = "zones by their demand"
     elif decision.reason is Reason.ENDPOINT_WITHOUT_ZONE:
         goes_to = "its own node, else all"

@@ -158,7 +158,7 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
 
     Parts of zones without a ready Node count for nothing: nobody sends from there. Where all are such, CPU counts.
     """
-    cpu = compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu)
+    cpu = cpu_demand_of(nodes, configuration)
     settings = configuration.demand
     if settings.zones:
         return in_parts(cpu, dict(settings.zones))
@@ -168,6 +168,18 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
         # The CPU of Nodes does not matter any more, and so it does not matter where it is missing.
         return replace(cpu.by_count, without_cpu=())
     return cpu
+
+
+def cpu_demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
+    """Demand of a cluster by CPU, whatever is configured: Kubernetes knows no other."""
+    return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu)
+
+
+def demands_of(nodes: Iterable[Node], configuration: Configuration) -> tuple[Demand, Demand | None]:
+    """Demand of a cluster as it is configured, and that of CPU where it is another one."""
+    nodes = tuple(nodes)
+    demand, by_cpu = demand_of(nodes, configuration), cpu_demand_of(nodes, configuration)
+    return demand, None if demand == by_cpu else by_cpu
 
 
 def in_parts(demand: Demand, parts: Mapping[str, Fraction], *, unit: DemandUnit = "parts") -> Demand:

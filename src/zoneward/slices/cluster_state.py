@@ -18,6 +18,9 @@ from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_de
 class ClusterState:
     """Nodes, demand and settings, for the plans of all Services.
 
+    ``demand`` is where traffic starts: predictions are weighed by it, and Zoneward decides by it unless ``decided_by``
+    is set. The built-in controller knows nothing but CPU.
+
     ``node_zones`` has every Node that exists, with its zone or None; the mapping never changes, a new one replaces it.
     ``pods_known`` is off where a snapshot holds no Pods: endpoints then come from its slices. ``consumer`` is the kind
     of proxy that traffic is predicted for; nodes with a proxy of another kind are in ``consumer_by_node``.
@@ -34,18 +37,39 @@ class ClusterState:
     """That of Services with the label ``service-proxy-name``."""
     service_parts: Mapping[ObjectKey, Mapping[str, Fraction]] = field(default_factory=lambda: MappingProxyType({}))
     """Parts of zones in the traffic of Services for which it is known, as in their annotation, which wins."""
+    measured_parts: Mapping[ObjectKey, Mapping[str, Fraction]] = field(default_factory=lambda: MappingProxyType({}))
+    """The same where only predictions are to be weighed by them, and no controller decides by them."""
+    cpu_demand: Demand | None = None
+    """The demand of CPU, where ``demand`` is another one."""
+    decided_by: Demand | None = None
+    """The demand by which Zoneward decides about the one Service that this state is for."""
 
     def for_service(self, service: Service) -> "ClusterState":
-        """The same with the demand of a Service that says where its traffic starts, or of which it is known.
-
-        Kubernetes reads neither.
-        """
-        if self.configuration.upstream:
+        """The same with the demand of a Service that says where its traffic starts, or of which it is known."""
+        if self.decided_by is not None:
             return self
-        if (own := demand_parts(service)) is not None:
-            return replace(self, demand=in_parts(self.demand, own))
-        known = self.service_parts.get((service.metadata.namespace, service.metadata.name))
-        return self if known is None else replace(self, demand=in_parts(self.demand, known, unit="figures"))
+        key = service.metadata.namespace, service.metadata.name
+        own, known, measured = demand_parts(service), self.service_parts.get(key), self.measured_parts.get(key)
+        decided_by = self.demand
+        if own is not None:
+            decided_by = in_parts(self.demand, own)
+        elif known is not None:
+            decided_by = in_parts(self.demand, known, unit="figures")
+        elif measured is None:
+            return self
+        demand = decided_by if measured is None else in_parts(self.by_cpu, measured, unit="figures")
+        return replace(self, demand=demand, decided_by=decided_by, cpu_demand=self.by_cpu)
+
+    @property
+    def by_cpu(self) -> Demand:
+        """The demand of CPU."""
+        return self.cpu_demand or self.demand
+
+    def decision_demand(self, *, built_in: bool = False) -> Demand:
+        """The demand by which a controller decides: Zoneward's, or with ``built_in`` that of Kubernetes."""
+        if built_in or self.configuration.upstream:
+            return self.by_cpu
+        return self.decided_by or self.demand
 
     def consumers_of(self, service: Service) -> tuple[ConsumerDemand, ...]:
         """Demand by the kind of proxy that reads the slices of a Service where it starts."""

@@ -13,7 +13,9 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.kube.zone_weights import format_zone_weights
 from zoneward.routing import score
+from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand
 from zoneward.routing.request.approach import requested_approach
 from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
 from zoneward.routing.rules import Reason, RuleLog
@@ -130,12 +132,14 @@ def compare_service(
     slices: Iterable[EndpointSlice],
     cluster_state: ClusterState,
     taken: Container[str] = (),
+    built_in: bool = False,
     flows: bool = False,
     memo: ComparisonMemo | None = None,
 ) -> tuple[ServiceComparison, ...]:
     """Plan a Service once with each of the ``approaches`` (`COMPARED`), and once as it is.
 
-    Returns a comparison for each address family; none for a Service that has no slices at all. ``flows``: with those
+    Returns a comparison for each address family; none for a Service that has no slices at all. ``built_in``: the
+    built-in controller decides about the approaches that it knows, by the demand of CPU. ``flows``: with those
     between zones. A ``memo`` of the same cluster state, and of comparisons with flows or of those without, spares what
     was computed for Services that are alike.
     """
@@ -151,11 +155,20 @@ def compare_service(
             existing = collected.existing[endpoints.address_type]
             shape = shape_of(service, endpoints, existing, own_state)
             planner = _FamilyPlanner(
-                endpoints, existing, own_state, (taken, by_name), memo, flows=flows, names_matter=shape is None
+                endpoints,
+                existing,
+                own_state,
+                (taken, by_name),
+                memo,
+                built_in=built_in,
+                flows=flows,
+                names_matter=shape is None,
             )
-            known = memo.approaches(as_if_requested(service, NO_APPROACH, own_state.configuration), shape)
+            asking_for_none = as_if_requested(service, NO_APPROACH, own_state.configuration)
+            known = memo.approaches(asking_for_none, shape, built_in=built_in)
             candidates = list(planner.compare_all(service, approaches, known))
-            requested = planner.compare_requested(service, candidates, memo.approaches(service, shape))
+            known = memo.approaches(service, shape, built_in=built_in)
+            requested = planner.compare_requested(service, candidates, known)
             families[endpoints.address_type] = [requested, *candidates]
     else:
         configuration = own_state.configuration
@@ -217,6 +230,7 @@ class _FamilyPlanner:
         taken: Sequence[Container[str]],
         memo: ComparisonMemo,
         *,
+        built_in: bool,
         flows: bool,
         names_matter: bool,
     ) -> None:
@@ -224,6 +238,7 @@ class _FamilyPlanner:
         self._existing = existing
         self._cluster_state = cluster_state
         self._taken = taken
+        self._built_in = built_in
         self._flows = flows
         self._has_others = bool(existing.replaced_and_others()[1])
         self._names_matter = names_matter
@@ -279,7 +294,7 @@ class _FamilyPlanner:
         decision = decide(
             service,
             self._endpoints.index,
-            demand=state.demand,
+            demand=self._decision_demand(service),
             in_force=self._existing.in_force,
             configuration=state.configuration,
         )
@@ -308,6 +323,13 @@ class _FamilyPlanner:
                 else self._traffic_of_new(decision, placed, service)
             )
         return _compared(approach, decision, numbers[key], self._traffic[read], flows=self._flows)
+
+    def _decision_demand(self, service: Service) -> Demand:
+        state = self._cluster_state
+        if not self._built_in or state.by_cpu is state.decision_demand():
+            return state.decision_demand()
+        heuristic = requested_approach(service, state.configuration, RuleLog()).heuristic
+        return state.decision_demand(built_in=heuristic is None or heuristic.name in BUILT_IN_HEURISTICS)
 
     def _plan(self, decision: Decision, service: Service) -> FamilyPlan:
         return plan_decision(decision, self._endpoints, self._existing, service, self._cluster_state, taken=self._taken)

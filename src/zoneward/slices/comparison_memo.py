@@ -85,11 +85,11 @@ class ComparisonMemo:
         """Of slices that are all new, by how many endpoints share them."""
         self._found: dict[Hashable, _Found] = {}
 
-    def approaches(self, service: Service, shape: FamilyShape | None) -> KnownApproaches:
+    def approaches(self, service: Service, shape: FamilyShape | None, *, built_in: bool) -> KnownApproaches:
         """Those of a Service that asks for this and has a ``shape``; the caller adds what is missing."""
         if shape is None:
             return KnownApproaches(service, ready={}, groups={}, nodes=None)
-        settings = _settings(service, self.cluster_state)
+        settings = _settings(service, self.cluster_state), built_in
         return KnownApproaches(
             service,
             ready=self._of(settings, shape.ready),

@@ -132,7 +132,7 @@ class DemandTrial:
 
     @cached_property
     def _in_force(self) -> list[tuple[ServiceEndpoints, Decision, _MeasuresByProxy]]:
-        demand = self._cluster_state.for_service(self._service).demand
+        demand = self._cluster_state.for_service(self._service).decision_demand()
         decisions = ((endpoints, self._decide(endpoints, demand)) for endpoints in self._families)
         return [(endpoints, decision, self._measure(decision, endpoints)) for endpoints, decision in decisions]
 

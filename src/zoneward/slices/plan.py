@@ -195,7 +195,7 @@ def plan_family(
     decision = decide(
         service,
         endpoints.index,
-        demand=own.demand,
+        demand=own.decision_demand(),
         in_force=existing.in_force,
         configuration=cluster_state.configuration,
     )

@@ -48,7 +48,7 @@ from zoneward.kube.workload_objects import (
     WeightedPodAffinityTerm,
     WorkloadMeta,
 )
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource
 
 CONTROL_PLANE: Final = names.NODE_EXCLUDED_LABELS[0]
 EVEN: Final = dict.fromkeys(ZONES, 4)
@@ -188,6 +188,16 @@ def test_a_node_that_does_not_count_for_demand_needs_no_zone() -> None:
 def test_zones_are_skewed_from_the_threshold_that_hints_start_below() -> None:
     assert not found(a_view(nodes=nodes_in({"a": 119, "b": 90, "c": 91})), "ZW103")
     assert found(a_view(nodes=nodes_in({"a": 120, "b": 90, "c": 90})), "ZW103")
+
+
+@pytest.mark.parametrize("source", ["cpu", "even"])
+def test_a_node_without_cpu_is_named_whatever_demand_zoneward_decides_by(source: DemandSource) -> None:
+    nodes = (*NODES[:2], a_node("node-c", "c", cpu=None))
+    message = only(
+        a_view(nodes=nodes, configuration=Configuration(demand=DemandSettings(source=source))), "ZW104"
+    ).message
+    assert ("nodes are counted" in message) is (source == "cpu")
+    assert message.endswith("the built-in controller gives no hints")
 
 
 def test_a_proxy_finding_of_a_service_names_what_is_ignored_on_how_many_nodes() -> None:

@@ -35,9 +35,12 @@ def node_findings(view: ClusterView) -> Iterator[Finding]:
         message = f"{counted(len(demand.nodes), 'node')}, all in zone {demand.zones[0]}"
         yield ONE_ZONE.finding(CLUSTER, message)
     yield from _skew(view, demand)
-    for name in demand.without_cpu:
-        then = "nodes are counted instead of CPU, in all zones" if demand.unit == "nodes" else "Auto gives no hints"
-        message = f"no status.allocatable.cpu above 0: {then}; the built-in controller gives no hints"
+    by_cpu = view.cluster_state.by_cpu
+    then = ""
+    if by_cpu is demand:
+        then = "nodes are counted instead of CPU, in all zones; " if demand.unit == "nodes" else "Auto gives no hints; "
+    for name in by_cpu.without_cpu:
+        message = f"no status.allocatable.cpu above 0: {then}the built-in controller gives no hints"
         yield NODE_WITHOUT_CPU.finding(FindingObject("Node", "", name), message)
 
 

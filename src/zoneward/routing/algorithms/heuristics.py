@@ -74,6 +74,12 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
 }
 
 
+BUILT_IN_HEURISTICS: Final = frozenset(
+    each.name for each in (PROPORTIONAL_ZONE_CPU, PREFER_SAME_ZONE, PREFER_SAME_NODE)
+)
+"""Those that Kubernetes' own controller has, too."""
+
+
 def find_heuristic(value: str) -> Heuristic | None:
     """The heuristic behind ``<domain>/<heuristic>`` (KEP-4444 § Implementation specific heuristics), or None.
 
