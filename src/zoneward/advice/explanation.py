@@ -88,6 +88,14 @@ class FamilyExplanation:
         """What comes before everything else about the Service."""
         return dropped_first(self.drops_now, self.would_drop)
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether traffic goes the same way now and as planned, in a cluster that no option changes."""
+        now, planned = self.now.traffic if self.now is not None else None, self.planned.traffic
+        if now is None or planned is None or self.load_change is not None:
+            return False
+        return now.zones == planned.zones and now.max_overload == planned.max_overload
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:

@@ -72,7 +72,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         else:
             yield tag("p", f"{describe_measured(family.measured)}.")
             yield from nodes_of_service(family.measured, "this Service")
-    if planned is not None and now is not None and planned.zones == now.zones and family.load_change is None:
+    if family.changes_nothing:
         yield tag("h2", "Planned")
         yield tag("p", "The same.")
     elif planned is not None:

@@ -1,10 +1,11 @@
 """The picture of ``explain``: zones as they use endpoints now, the endpoints by their zone, and on the right the same
-zones as they would use them.
+zones as they would use them. Zones and endpoints once where nothing changes, or only one of both is known.
 
 One SVG for pages and as a file of its own: narrow enough for a telephone, with colours for light and dark in it.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from zoneward.advice.dropped_traffic import format_dropped
@@ -14,7 +15,7 @@ from zoneward.report.plan_table import short_names
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 
 _WIDTH: Final = 480
-_BOX, _HEIGHT, _GAP = 124, 66, 16
+_BOX, _GAP = 124, 16
 _LEFT, _MIDDLE, _RIGHT = 6, (_WIDTH - _BOX) // 2, _WIDTH - 6 - _BOX
 _TOP, _FOOTER = 66, 56
 _TITLE: Final = 34
@@ -25,6 +26,8 @@ COLOURS: Final = 6
 _LONGEST: Final = 11
 """Characters of a zone's name."""
 _TOO_MUCH: Final = 0.2
+_MANY_TIMES: Final = 10.0
+"""Loads from which on a box says how many times a fair one they are: percents would be too wide."""
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'Liberation Sans', sans-serif"
 _ZONE_STYLES: Final = "\n".join(
     f".flows .z{each} {{ stroke: var(--z{each}); }} .flows text.z{each} {{ fill: var(--z{each}); stroke: none; }}"
@@ -40,6 +43,7 @@ PICTURE_STYLE: Final = (
 }
 .flows text { fill: var(--ink); font-size: 14px; }
 .flows .name { font-size: 15px; font-weight: 600; }
+.flows .load { font-size: 12.5px; }
 .flows .soft { fill: var(--soft); }
 .flows .high { fill: var(--high); font-weight: 600; }
 .flows .end { text-anchor: end; }
@@ -95,13 +99,49 @@ def picture_element(explanation: Explanation, family: FamilyExplanation) -> Mark
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where boxes stand. ``is_single``: zones are on the left and endpoints on the right; else endpoints are in the
+    middle, with a line more for their two loads.
+    """
+
+    is_single: bool
+
+    @property
+    def height(self) -> int:
+        return 66 if self.is_single else 84
+
+    @property
+    def endpoints(self) -> int:
+        """The left edge of the boxes of endpoints."""
+        return _RIGHT if self.is_single else _MIDDLE
+
+    def top(self, place: int) -> int:
+        return _TOP + place * (self.height + _GAP)
+
+    def bottom(self, zones: int) -> int:
+        return self.top(max(1, zones) - 1) + self.height
+
+
 def picture_height(family: FamilyExplanation) -> int:
-    return _TOP + max(1, len(_zones(family))) * (_HEIGHT + _GAP) - _GAP + _FOOTER
+    return _Layout(_only_state(family) is not None).bottom(len(_zones(family))) + _FOOTER
+
+
+def _only_state(family: FamilyExplanation) -> tuple[str, ExpectedTraffic | None] | None:
+    """What to show in place of both states, with its title; None where they differ."""
+    now, planned = family.now.traffic if family.now is not None else None, family.planned.traffic
+    if family.changes_nothing:
+        return "now, and planned the same", planned
+    if now is None:
+        return "planned; now is not known", planned
+    return ("now; nothing is planned", now) if planned is None else None
 
 
 def family_picture(explanation: Explanation, family: FamilyExplanation) -> Markup:
     """What stands inside of an SVG element of `_WIDTH` and `picture_height`."""
     zones = _zones(family)
+    only = _only_state(family)
+    layout = _Layout(only is not None)
     names = dict(zip(zones, short_names(zones), strict=True))
     now = family.now.traffic if family.now is not None else None
     planned = family.planned.traffic
@@ -110,25 +150,32 @@ def family_picture(explanation: Explanation, family: FamilyExplanation) -> Marku
     if len(explanation.families) > 1:
         title += f" {family.planned.address_type}"
     parts = [svg_text(_LEFT, 22, cut_middle(title, 56), "name")]
-    parts.append(svg_text(_LEFT, 52, "now", "soft"))
-    parts.append(svg_text(_WIDTH // 2, 52, "endpoints and load", "soft middle"))
-    parts.append(svg_text(_RIGHT + _BOX, 52, "planned", "soft end"))
-    parts += _flows(zones, now, _LEFT + _BOX, _MIDDLE)
-    parts += _flows(zones, planned, _RIGHT, _MIDDLE + _BOX)
+    if only is not None:
+        sides = [(_LEFT, "", only[1])]
+        parts.append(svg_text(_LEFT, 52, only[0], "soft"))
+        parts.append(svg_text(_RIGHT + _BOX, 52, "endpoints and load", "soft end"))
+        parts += _flows(zones, only[1], _LEFT + _BOX, _RIGHT, layout)
+    else:
+        sides = [(_LEFT, "", now), (_RIGHT, " end", planned)]
+        parts.append(svg_text(_LEFT, 52, "now", "soft"))
+        parts.append(svg_text(_WIDTH // 2, 52, "endpoints and load", "soft middle"))
+        parts.append(svg_text(_RIGHT + _BOX, 52, "planned", "soft end"))
+        parts += _flows(zones, now, _LEFT + _BOX, _MIDDLE, layout)
+        parts += _flows(zones, planned, _RIGHT, _MIDDLE + _BOX, layout)
     for place, zone in enumerate(zones):
         colour = f"z{place % COLOURS}"
         name = cut_middle(names[zone], _LONGEST) or "no zone"
-        for x, traffic in ((_LEFT, now), (_RIGHT, planned)):
-            parts += _client_box(x, _top(place), colour, name, traffic.zones.get(zone) if traffic else None)
-        parts += _endpoint_box(
-            _top(place), colour, name, [traffic.zones.get(zone) if traffic else None for traffic in (now, planned)]
-        )
-    bottom = _top(max(1, len(zones)) - 1) + _HEIGHT
-    for x, anchor, traffic in ((_LEFT, "", now), (_RIGHT + _BOX, " end", planned)):
+        for x, _, traffic in sides:
+            parts += _client_box(x, place, layout, colour, name, traffic.zones.get(zone) if traffic else None)
+        states = [traffic.zones.get(zone) if traffic else None for _, _, traffic in sides]
+        parts += _endpoint_box(place, layout, colour, name, states)
+    bottom = layout.bottom(len(zones))
+    for x, anchor, traffic in sides:
         first, second = _results(traffic)
         high = " high" if traffic is not None and traffic.dropped else ""
-        parts.append(svg_text(x, bottom + 26, first, f"name{anchor}{high}"))
-        parts.append(svg_text(x, bottom + 46, second, f"soft{anchor}"))
+        at = x + _BOX if anchor else x
+        parts.append(svg_text(at, bottom + 26, first, f"name{anchor}{high}"))
+        parts.append(svg_text(at, bottom + 46, second, f"soft{anchor}"))
     return joined(parts)
 
 
@@ -137,12 +184,12 @@ def _zones(family: FamilyExplanation) -> list[str]:
     return sorted({zone for traffic in traffics if traffic is not None for zone in traffic.zones})
 
 
-def _top(place: int) -> int:
-    return _TOP + place * (_HEIGHT + _GAP)
-
-
-def _client_box(x: int, top: int, colour: str, name: str, zone: ExpectedZoneTraffic | None) -> Iterator[Markup]:
-    yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="6", class_=colour)
+def _client_box(
+    x: int, place: int, layout: _Layout, colour: str, name: str, zone: ExpectedZoneTraffic | None
+) -> Iterator[Markup]:
+    top = layout.top(place)
+    yield tag("rect", x=str(x), y=str(top), width=str(_BOX), height=str(layout.height), rx="6", class_=colour)
+    top += (layout.height - 66) // 2
     yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
     if zone is None:
         yield svg_text(x + 9, top + 40, "not known", "soft")
@@ -153,19 +200,27 @@ def _client_box(x: int, top: int, colour: str, name: str, zone: ExpectedZoneTraf
         yield svg_text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays", "" if zone.in_zone else "soft")
 
 
-def _endpoint_box(top: int, colour: str, name: str, states: list[ExpectedZoneTraffic | None]) -> Iterator[Markup]:
+def _endpoint_box(
+    place: int, layout: _Layout, colour: str, name: str, states: list[ExpectedZoneTraffic | None]
+) -> Iterator[Markup]:
     located = next((state.located for state in reversed(states) if state is not None), 0)
-    yield tag("rect", x=str(_MIDDLE), y=str(top), width=str(_BOX), height=str(_HEIGHT), rx="22", class_=colour)
+    top, left = layout.top(place), layout.endpoints
+    middle = left + _BOX // 2
+    yield tag("rect", x=str(left), y=str(top), width=str(_BOX), height=str(layout.height), rx="22", class_=colour)
     words = "1 endpoint" if located == 1 else f"{located} endpoints"
-    yield svg_text(_WIDTH // 2, top + 20, words, "middle" if located else "soft middle")
-    yield svg_text(_WIDTH // 2, top + 38, f"in {name}", f"name middle {colour}")
-    for x, anchor, state in ((_MIDDLE + 14, "", states[0]), (_MIDDLE + _BOX - 14, " end", states[1])):
+    yield svg_text(middle, top + 20, words, "middle" if located else "soft middle")
+    yield svg_text(middle, top + 38, f"in {name}", f"name middle {colour}")
+    rows = (("", 57),) if layout.is_single else (("now ", 56), ("planned ", 73))
+    for (label, y), state in zip(rows, states, strict=True):
         if state is not None and state.load is not None:
             high = "high" if state.load - 1 > _TOO_MUCH else "soft"
-            yield svg_text(x, top + 57, _above_fair(state.load - 1), f"{high}{anchor}")
+            size = " load" if label else ""
+            yield svg_text(middle, top + y, f"{label}{load_text(state.load)}", f"{high} middle{size}")
 
 
-def _flows(zones: list[str], traffic: ExpectedTraffic | None, start: int, end: int) -> Iterator[Markup]:
+def _flows(
+    zones: list[str], traffic: ExpectedTraffic | None, start: int, end: int, layout: _Layout
+) -> Iterator[Markup]:
     """A line from each zone to the endpoints that it uses, as thick as the traffic. Lines do not overlap at their
     ends."""
     if traffic is None:
@@ -179,8 +234,8 @@ def _flows(zones: list[str], traffic: ExpectedTraffic | None, start: int, end: i
         arriving[zone] = -sum(width for (_, end_zone), width in widths.items() if end_zone == zone) / 2
     bend = (start + end) / 2
     for (zone, place), width in widths.items():
-        y = _top(place_of[zone]) + _HEIGHT / 2 + leaving[zone] + width / 2
-        to = _top(place_of[place]) + _HEIGHT / 2 + arriving[place] + width / 2
+        y = layout.top(place_of[zone]) + layout.height / 2 + leaving[zone] + width / 2
+        to = layout.top(place_of[place]) + layout.height / 2 + arriving[place] + width / 2
         leaving[zone] += width
         arriving[place] += width
         yield tag(
@@ -209,9 +264,21 @@ def _results(traffic: ExpectedTraffic | None) -> tuple[str, str]:
 
 
 def _described(family: FamilyExplanation) -> str:
+    only = _only_state(family)
+    if only is not None:
+        title, traffic = only
+        return f"Zones and endpoints. {title.capitalize()}: {_result_text(traffic)}."
     now = family.now.traffic if family.now is not None else None
-    parts = [", ".join(filter(None, _results(traffic))) for traffic in (now, family.planned.traffic)]
-    return f"Zones, endpoints, zones. Now: {parts[0]}. Planned: {parts[1]}."
+    return f"Zones, endpoints, zones. Now: {_result_text(now)}. Planned: {_result_text(family.planned.traffic)}."
+
+
+def _result_text(traffic: ExpectedTraffic | None) -> str:
+    return ", ".join(filter(None, _results(traffic)))
+
+
+def load_text(load: float) -> str:
+    """What a box shows of a load: how far it is from a fair one, or a multiple where percents are too wide."""
+    return _above_fair(load - 1) if load < _MANY_TIMES else f"\N{MULTIPLICATION SIGN}{load:.0f}"
 
 
 def _above_fair(overload: float) -> str:

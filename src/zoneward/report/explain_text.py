@@ -97,8 +97,7 @@ def _tables(family: FamilyExplanation, *, width: int, color: bool) -> str:
         parts.append(render_text(_zone_table(traffic, width), color=color, width=width))
     if planned is None:
         return "".join(parts)
-    same = traffic is not None and _totals(planned) == _totals(traffic) and planned.zones == traffic.zones
-    if same and family.load_change is None:
+    if family.changes_nothing:
         parts.append(render_text(Text("PLANNED", "bold").append("  the same", "default"), color=color, width=width))
     else:
         load = describe_load_change(family)
