@@ -4,11 +4,13 @@ What holds after any order of events, failures and restarts is in `tests.control
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 import pytest
+from tests.builders.objects import a_node
 from tests.client.recording import until
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import (
@@ -41,6 +43,7 @@ Object = dict[str, Any]
 Work = Callable[[Place, EndpointSliceController], Coroutine[Any, Any, None]]
 KEY = ("default", "cart")
 AUTO = {names.TOPOLOGY_MODE_ANNOTATION: "Auto"}
+IN_ZONE_A = {names.ZONE_LABEL: "a"}
 MARK = {SELECTOR_ANNOTATION: '{"app": "cart"}'}
 
 
@@ -95,6 +98,32 @@ async def test_slices_follow_pods_and_services_and_a_second_controller_finds_not
     place.missing.clear()
     assert place.slices() == []
     assert (len(controller._states), len(controller._tracker), len(controller.metrics.totals)) == (0, 0, 0)
+
+
+async def test_a_new_node_has_two_minutes_to_get_its_zone() -> None:
+    """Its hints are removed afterwards, without any event, and come back with the label."""
+    later = 0.0
+    async with a_place() as place:
+        fill(place, annotations=AUTO)
+
+        def hinted() -> bool:
+            return all(one.hints for each in place.slices() for one in each.endpoints or ())
+
+        async with at_work(place, wall_clock=lambda: time.time() + later) as controller:
+            await settle(place, controller)
+            assert hinted()
+            place.store.create(place.registry.kinds["nodes"], "", a_node("node-x", zone=None))
+            await settle(place, controller)
+            assert hinted()
+            later = 100.0
+            await asyncio.sleep(0.2)
+            await settle(place, controller)
+            assert hinted()
+            later = 125.0
+            await until(lambda: not hinted())
+            await settle(place, controller)
+            place.change("nodes", "", "node-x", lambda old: old | {"metadata": old["metadata"] | {"labels": IN_ZONE_A}})
+            await until(hinted)
 
 
 # --- Services that are not like most ----------------------------------------------------------------------------------

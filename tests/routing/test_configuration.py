@@ -61,6 +61,7 @@ DESIGN: Final[dict[str, Any]] = {
         "missingCPU": "count-nodes",
         "inZoneTolerance": 0.1,
         "auto": "ProportionalZoneCPU",
+        "newNodeGrace": "2m",
     },
     "subsetting": {
         "algorithm": "local",

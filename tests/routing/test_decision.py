@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
-from tests.clusters import Cluster, decided_hints, hinted_zones, only_family
+from tests.clusters import Cluster, decided_hints, hinted_zones, only_family, written
 
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
@@ -71,6 +72,10 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         "3 endpoints for 2 zones: any split would put too much on some zone",
     ),
     Reason.ENDPOINT_WITHOUT_ZONE: (without_zone(AUTO), "1 endpoint without zone (lost)"),
+    Reason.HINTS_NOT_STORED: (
+        AUTO.with_(configuration=Configuration(stored_hints="none")),
+        "the API server does not store hints: its feature gate is off, or a webhook removes them",
+    ),
     Reason.NO_SELECTOR: (
         AUTO.with_(service=a_service("Auto", selects=False)),
         "no selector: its EndpointSlices are managed by others",
@@ -185,6 +190,50 @@ def test_an_endpoint_without_a_zone_voids_hints_for_zones() -> None:
     failed = [(rule.rule, rule.passed) for rule in decision.rules if rule.rule.startswith("endpoint-")]
     assert failed == [("endpoint-zones", False), ("endpoint-nodes", True)]
     assert all(hint is not None and hint.for_nodes for hint in decided_hints(decision))
+
+
+SINCE: Final = "2026-01-01T10:00:00Z"
+NEWER: Final = "2026-01-01T10:00:01Z"
+
+
+def with_node_without_zone(cluster: Cluster, *, created: str | None) -> Cluster:
+    node = a_node("node-x", None, cpu=None)
+    node = replace(node, metadata=replace(node.metadata, creation_timestamp=created))
+    return cluster.with_(nodes=(*cluster.nodes, node))
+
+
+@pytest.mark.parametrize("created", [NEWER, SINCE, "2026-01-01T09:59:59Z", "soon", None])
+def test_a_new_node_without_a_zone_voids_no_hints_and_adds_nothing_to_demand(created: str | None) -> None:
+    """Nor does it lack CPU. As upstream, no Node is new."""
+    new = AUTO.with_(configuration=Configuration(nodes_new_since=SINCE))
+    cluster = with_node_without_zone(new, created=created)
+    decision = decided(cluster)
+    assert decision.active is (created == NEWER)
+    assert decision.reason is (Reason.ENABLED if created == NEWER else Reason.NODE_WITHOUT_ZONE)
+    assert (cluster.cluster_state.demand.weight_of == {"a": 4000, "b": 4000}) is (created == NEWER)
+    (rule,) = (rule for rule in decision.rules if rule.rule == "node-zones")
+    assert rule.passed is (created == NEWER)
+    assert "without zone label (node-x)" in rule.detail
+    upstream = cluster.with_(configuration=cluster.configuration.as_upstream())
+    assert not decided(upstream).active
+
+
+def test_a_service_between_the_thresholds_gets_its_hints_back_after_a_node_without_a_zone() -> None:
+    """Five endpoints for two zones: one of them is 25 % above fair."""
+    between = AUTO.settled().with_(pods=pods_in({"a": 3, "b": 2}))
+    assert not decided(between.with_(slices=())).active
+    settled = between.settled()
+    assert decided(settled).active
+    suspended = with_node_without_zone(settled, created=None).settled()
+    assert (decided(suspended).active, decided(suspended).in_force) == (False, None)
+    assert set(hinted_zones(suspended.slices)) == set()
+    assert not written(suspended.plan())
+    back = suspended.with_(nodes=settled.nodes)
+    assert decided(back).active
+    assert "in force until something was unknown: kept below 30 %" in [rule.detail for rule in decided(back).rules]
+    # Any other reason removes the memory.
+    few = suspended.with_(nodes=settled.nodes, pods=pods_in({"a": 1})).settled()
+    assert not decided(few.with_(pods=between.pods)).active
 
 
 def test_endpoints_that_are_not_ready_are_not_counted_and_have_the_hint_of_their_zone() -> None:

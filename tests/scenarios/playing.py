@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ _PROMPT: Final = Batching(writes_per_second=1000)
 """Steps that follow each other at once are not what pauses are for."""
 _HURRIED: Final = Batching(writes_per_second=60, longest=0.2)
 """Nobody waits on a sandbox as long as a real cluster is spared."""
+_AGE: Final = 3600.0
 _NUMBERS = count(1)
 
 
@@ -70,6 +72,8 @@ class Play:
             leading=self._leading,
             status_writer=self.status_writer,
             batching=self.batching,
+            # Nodes of a scenario are no longer new: what it expects is what stays.
+            wall_clock=lambda: time.time() + _AGE,
         )
         self._leading.set()
         self.controller = await self._working.enter_async_context(working)

@@ -1,8 +1,9 @@
 """What ``adopt`` and ``release`` share: their options, the Service, and how each step is reported or shown."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
 from zoneward.kube.safe_text import printable
+from zoneward.kube.time_text import time_text
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
@@ -116,7 +118,9 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
     if configuration.keep_built_in_label:
         problem = f"expected false for `{direction.command}`, got true: the labels must show which slices are ours"
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
-    known_demand = know_demand(find_demand(configuration))
+    known_demand = know_demand(
+        find_demand(replace(configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)))
+    )
     access, key = _find_service(service, options)
     print_notes(options, known_demand.notes)
     name = "/".join(key)

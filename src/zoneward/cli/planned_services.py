@@ -1,5 +1,6 @@
 """The selected Services of a snapshot and their plans."""
 
+import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,7 @@ from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import ConfigMap, DaemonSet, Node, ObjectKey, ProxyPod, Service, node_zone
+from zoneward.kube.time_text import time_text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
 from zoneward.routing.request.what_if import as_if_requested
@@ -170,7 +172,13 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
 
     Raises InputError or a usage error.
     """
-    found_demand = find_demand(load_configuration(options))
+    configuration = load_configuration(options)
+    if not (options.files or options.sample):
+        # A snapshot shows Nodes as they were at a time that is not known: none of them is new.
+        configuration = replace(
+            configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
+        )
+    found_demand = find_demand(configuration)
     snapshot = load_snapshot(options, workloads=workloads)
     known_demand = know_demand(
         found_demand,

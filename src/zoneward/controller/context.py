@@ -1,5 +1,7 @@
 """What all parts of one controller share, as the ControllerContext of kube-controller-manager."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -41,6 +43,7 @@ class ControllerContext:
     figures: FiguresSource | None = None
     metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
     log: Log = field(default_factory=SilentLog)
+    wall_clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

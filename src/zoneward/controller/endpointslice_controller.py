@@ -84,7 +84,7 @@ class EndpointSliceController:
             batching=options.batching, back_off=options.back_off, chance=options.random.random
         )
         self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
-        self._states = ServiceStates(self.cache, configuration=context.configuration)
+        self._states = ServiceStates(self.cache, configuration=context.configuration, wall_clock=context.wall_clock)
         self._hints_probe = HintsProbe(
             self._states.dropped_hints,
             cache=self.cache,
@@ -417,6 +417,8 @@ class EndpointSliceController:
             await asyncio.sleep(_RECHECK_PERIOD)
             await self._leading.wait()
             now = asyncio.get_running_loop().time()
+            if self._states.expire_grace():
+                self._refresh_nodes()
             while self._unreported:
                 _, found = self._unreported.popitem()
                 if self._status_writer is not None:

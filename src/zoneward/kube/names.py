@@ -55,6 +55,8 @@ ANONYMIZED_OWNER: Final = ("Owner", "example.com/v1")
 """Kind and apiVersion of an owner in an anonymized snapshot whose own kind says too much."""
 MANAGER: Final = "endpointslice-controller.zoneward.dev"
 APPROACH_ANNOTATION: Final = "zoneward.dev/approach"
+SUSPENDED_PREFIX: Final = "Suspended/"
+"""Before the approach of slices that have no hints for the moment, because something about Nodes is unknown."""
 """On an EndpointSlice: ``<approach>/<heuristic>`` in force when it was written. Absent: cluster-wide."""
 ZONES_ANNOTATION: Final = "zoneward.dev/zones"
 """On an EndpointSlice that several zones consume: all of them, with weights where they differ (``a=0.75,b=0.25``)."""

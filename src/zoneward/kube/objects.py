@@ -61,6 +61,7 @@ class NodeMeta(_Object, frozen=True, gc=False):
     name: str = ""
     labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
 
 
 class PodMeta(_Object, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any, Final, Literal, get_args
 
 from zoneward.kube import names
+from zoneward.kube.durations import duration_between
 from zoneward.kube.formats import label_value_problems
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.prometheus_settings import PrometheusSettings, read_prometheus_settings
@@ -36,6 +37,7 @@ Encoding = Literal["slice-groups", "hints"]
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 _HIGHEST_COST: Final = 10**9
 _DEMAND_EXPECTED: Final = "a number from 0 to 1e9: only their ratios matter"
+_GRACE: Final = duration_between(0, 3600, "from 0s to 1h")
 _COST_EXPECTED: Final = "a number from 0 to 1e9"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
@@ -85,6 +87,8 @@ class HintsSettings:
     Hints start strictly below ``start_threshold`` and are kept strictly below ``keep_threshold`` (KEP-2433 § Overload).
     Hints that are kept may leave ``in_zone_tolerance`` less of the traffic in its zone than an allocation from nothing
     would (0.1 = 10 % of all traffic).
+
+    A Node without a zone voids no hints for ``new_node_grace`` seconds after it was created.
     """
 
     start_threshold: Fraction = Fraction(1, 5)
@@ -92,6 +96,7 @@ class HintsSettings:
     in_zone_tolerance: Fraction = Fraction(1, 10)
     missing_cpu: MissingCPU = "count-nodes"
     auto: AutoHeuristic = "ProportionalZoneCPU"
+    new_node_grace: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +136,8 @@ class Configuration:
 
     With ``upstream`` every decision is the one of current Kubernetes, where the proposals or Zoneward differ from it.
     With ``keep_built_in_label`` slices have the built-in controller's label, so that Zoneward keeps its slices as its
-    own. ``stored_hints`` are the hints that the API server stores of those that are sent.
+    own. ``stored_hints`` are the hints that the API server stores of those that are sent. Nodes
+    that were created after ``nodes_new_since`` (RFC 3339, in UTC) are new; without it none is.
     """
 
     gates: FeatureGates = field(default_factory=FeatureGates)
@@ -144,6 +150,7 @@ class Configuration:
     upstream: bool = False
     keep_built_in_label: bool = False
     stored_hints: StoredHints = "all"
+    nodes_new_since: str | None = None
 
     @property
     def manager(self) -> str:
@@ -389,6 +396,13 @@ def _max_overload(value: Any) -> Fraction:
     return share
 
 
+def _grace(value: Any) -> float:
+    try:
+        return _GRACE(value)
+    except ValueError as error:
+        raise ConfigurationError(f"hints.newNodeGrace: {error}") from None
+
+
 def _cost(value: Any, path: str) -> Fraction:
     cost = _share(value, path, _COST_EXPECTED)
     if not 0 <= cost <= _HIGHEST_COST:
@@ -429,6 +443,7 @@ _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "missingCPU": lambda value: _choice(value, "hints.missingCPU", get_args(MissingCPU)),
     "inZoneTolerance": lambda value: _share(value, "hints.inZoneTolerance", _TOLERANCE_EXPECTED),
     "auto": lambda value: _choice(value, "hints.auto", get_args(AutoHeuristic)),
+    "newNodeGrace": _grace,
 }
 _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     "algorithm": lambda value: _choice(value, "subsetting.algorithm", tuple(SUBSETTING_ALGORITHMS)),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from zoneward.kube import names
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.placement.assignment import Assignment
@@ -19,7 +20,8 @@ class Decision:
     has the zones of each endpoint. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
     any, ready or not, and ``moved`` counts those that now serve other zones than before. ``ranges`` are upstream's
     bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``weights`` are for proxies that
-    weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by.
+    weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by. ``is_suspended``: it
+    is not active only until something about Nodes or endpoints is known.
     """
 
     approach: Approach
@@ -38,6 +40,7 @@ class Decision:
     weights: ZoneWeights | None = None
     has_endpoints: bool = True
     hints_settings: HintsSettings | None = None
+    is_suspended: bool = False
     assignment: Assignment | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -47,8 +50,13 @@ class Decision:
 
     @property
     def in_force(self) -> str | None:
-        """What slices remember about it: ``<approach>/<heuristic>``, or None where nothing is in force."""
+        """``<approach>/<heuristic>`` that is in force, or None where nothing is."""
         return self.asked_for if self.active else None
+
+    @property
+    def remembered(self) -> str | None:
+        """What slices remember about it: what is in force, or was before it was suspended."""
+        return f"{names.SUSPENDED_PREFIX}{self.asked_for}" if self.is_suspended else self.in_force
 
     @property
     def has_slice_groups(self) -> bool:

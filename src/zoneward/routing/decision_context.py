@@ -1,7 +1,9 @@
 """What a decision depends on, and the list of rules that it has asked so far."""
 
 from collections.abc import Mapping
+from typing import Final
 
+from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.allocation import Allocation
@@ -16,6 +18,11 @@ from zoneward.routing.request.approach import RequestedApproach, requested_appro
 from zoneward.routing.rules import Reason, RuleLog, counted
 from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.routing.zone_weights import ZoneWeights
+
+_SUSPENDING: Final = frozenset(
+    (Reason.NODE_WITHOUT_ZONE, Reason.NODE_WITHOUT_CPU, Reason.NO_READY_NODES, Reason.ENDPOINT_WITHOUT_ZONE)
+)
+"""Reasons that say nothing about the Service: what was in force comes back by the threshold that keeps it."""
 
 
 class DecisionContext:
@@ -46,6 +53,10 @@ class DecisionContext:
     def is_in_force(self, heuristic: Heuristic) -> bool:
         """Whether the existing slices were written for the same approach and heuristic."""
         return self.in_force == f"{self.request.approach}/{heuristic.name}"
+
+    def was_suspended(self, heuristic: Heuristic) -> bool:
+        """Whether it was in force until something about Nodes or endpoints was unknown."""
+        return self.in_force == f"{names.SUSPENDED_PREFIX}{self.request.approach}/{heuristic.name}"
 
     def _read_request(self) -> RequestedApproach:
         request = requested_approach(self.service, self.configuration, self.rules)
@@ -159,5 +170,13 @@ class DecisionContext:
             weights=weights,
             hints_settings=request.hints,
             has_endpoints=self.endpoint_index.total_count > 0,
+            is_suspended=self._is_suspended(reason),
             assignment=assignment,
         )
+
+    def _is_suspended(self, reason: Reason) -> bool:
+        """Whether slices remember an approach that a decision refuses for a reason of `_SUSPENDING`."""
+        heuristic = self.request.heuristic
+        if heuristic is None or heuristic.subsets or not heuristic.balances or reason not in _SUSPENDING:
+            return False
+        return self.is_in_force(heuristic) or self.was_suspended(heuristic)

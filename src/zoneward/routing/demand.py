@@ -1,5 +1,6 @@
 """Demand: the share of traffic expected to start in each zone: from the ready Nodes' allocatable CPU, or as set."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ MAX_CPU: Final = Fraction(10**9)
 """Allocatable CPUs of one Node that count. No machine has as many, and sums over all Nodes stay within 64 bits in
 milli-CPU; API servers take any quantity."""
 DemandUnit = Literal["milliCPU", "nodes", "even", "parts", "figures"]
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+"""Times as an API server writes them compare as text."""
 _PARTS: Final = 10**9
 """Demand that is set is in parts of this whole."""
 
@@ -39,6 +42,7 @@ class Demand:
     Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
     excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose Nodes name one and the
     same; ``idle_zones`` are zones of ready Nodes that no traffic is expected from: their proxies need endpoints.
+    ``without_zone`` are Nodes that void hints, ``new_without_zone`` those that are new: their zone may follow.
     """
 
     zones: tuple[str, ...]
@@ -49,6 +53,7 @@ class Demand:
     without_cpu: tuple[str, ...] = ()
     regions: tuple[tuple[str, str], ...] = ()
     idle_zones: tuple[str, ...] = ()
+    new_without_zone: tuple[str, ...] = ()
 
     @cached_property
     def total(self) -> int:
@@ -118,19 +123,26 @@ class Demand:
             without_cpu=self.without_cpu,
             regions=self.regions,
             idle_zones=tuple(zone for zone in self.idle_zones if zone not in number),
+            new_without_zone=self.new_without_zone,
         )
 
 
-def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes") -> Demand:
+def compute_demand(
+    nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes", new_since: str | None = None
+) -> Demand:
     """Demand of a cluster (KEP-2433 § Assumptions).
 
     Where any ready Node has no allocatable CPU, or none above 0, Nodes are counted instead, in all zones; with
     ``missing_cpu="disable"`` CPU is used for the others, and the caller voids hints for the reason in ``without_cpu``.
+
+    Nodes that were created after ``new_since`` (RFC 3339, in UTC; None: none is new) and have no zone yet change
+    nothing. A cloud's controller sets the label a moment after the kubelet has registered a Node.
     """
     ready = [node for node in nodes if is_node_ready(node)]
     counting = sorted((node for node in ready if counts_for_demand(node)), key=lambda node: node.metadata.name)
     cpu = [(node.metadata.name, node_zone(node), allocatable_cpu(node)) for node in counting]
-    without_cpu = tuple(name for name, _, amount in cpu if amount <= 0)
+    new = {node.metadata.name for node in counting if node_zone(node) is None and _is_new(node, new_since)}
+    without_cpu = tuple(name for name, _, amount in cpu if amount <= 0 and name not in new)
     by_count = bool(without_cpu) and missing_cpu == "count-nodes"
     sums: dict[str, Fraction] = {}
     weighed = []
@@ -146,11 +158,22 @@ def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-no
         weights=tuple(weights.values()),
         unit="nodes" if by_count else "milliCPU",
         nodes=tuple(weighed),
-        without_zone=tuple(name for name, zone, _ in cpu if zone is None),
+        without_zone=tuple(name for name, zone, _ in cpu if zone is None and name not in new),
         without_cpu=without_cpu,
         regions=tuple((zone, region) for zone, (region, *more) in sorted(regions.items()) if region and not more),
         idle_zones=tuple(sorted({zone for node in ready if (zone := node_zone(node)) and zone not in weights})),
+        new_without_zone=tuple(sorted(new)),
     )
+
+
+def _is_new(node: Node, since: str | None) -> bool:
+    created = node.metadata.creation_timestamp
+    return since is not None and created is not None and _TIME.fullmatch(created) is not None and created > since
+
+
+def is_new_node(node: Node, configuration: Configuration) -> bool:
+    """Whether a Node is so new that it voids no hints, although it has no zone. Upstream knows no new Nodes."""
+    return not configuration.upstream and _is_new(node, configuration.nodes_new_since)
 
 
 def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
@@ -172,7 +195,8 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
 
 def cpu_demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
     """Demand of a cluster by CPU, whatever is configured: Kubernetes knows no other."""
-    return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu)
+    new_since = None if configuration.upstream else configuration.nodes_new_since
+    return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu, new_since=new_since)
 
 
 def demands_of(nodes: Iterable[Node], configuration: Configuration) -> tuple[Demand, Demand | None]:

@@ -14,6 +14,7 @@ from zoneward.routing.allocation import Allocation, allocate, threshold_paramete
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
 from zoneward.routing.placement.placement import PlacementUnit, place, with_guests_kept
 from zoneward.routing.request.approach import Approach
@@ -34,15 +35,12 @@ def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    kept = context.is_in_force(heuristic)
+    suspended = context.was_suspended(heuristic)
+    kept = context.is_in_force(heuristic) or suspended
     threshold = overload_threshold(context.hints, kept=kept)
-    context.rules.record(
-        "threshold-in-force",
-        True,
-        f"in force already: kept below {format_percent(threshold)}"
-        if kept
-        else f"not in force yet: starts below {format_percent(threshold)}",
-    )
+    state = "in force until something was unknown" if suspended else "in force already" if kept else "not in force yet"
+    detail = f"{state}: {'kept' if kept else 'starts'} below {format_percent(threshold)}"
+    context.rules.record("threshold-in-force", True, detail)
     decision = _allocate_and_place(context, heuristic, threshold)
     if decision is not None:
         return decision
@@ -112,7 +110,7 @@ def check_nodes(context: DecisionContext) -> Decision | None:
     if not context.rules.record(
         "node-zones",
         not without_zone,
-        describe_without(without_zone, "node", "zone label") or "every ready node has a zone",
+        describe_without(without_zone, "node", "zone label") or describe_new(demand) or "every ready node has a zone",
     ):
         return context.build_inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
     detail = describe_without(without_cpu, "node", "allocatable CPU")
@@ -121,6 +119,12 @@ def check_nodes(context: DecisionContext) -> Decision | None:
     elif not context.rules.record("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
         return context.build_inactive(Reason.NODE_WITHOUT_CPU, detail)
     return None
+
+
+def describe_new(demand: Demand) -> str:
+    """The Nodes that are too new to void hints; empty where there are none."""
+    detail = describe_without(demand.new_without_zone, "new node", "zone label")
+    return f"{detail}: it may get one, and its proxy uses all endpoints until then" if detail else ""
 
 
 def _count_refusal(context: DecisionContext) -> Decision | None:

@@ -85,8 +85,8 @@ def _demand(context: DecisionContext) -> Demand:
     A Node without a zone refuses nothing here: its proxy uses all slices.
     """
     demand = context.demand
-    if demand.without_zone:
-        detail = describe_without(demand.without_zone, "node", "zone label")
+    if demand.without_zone or demand.new_without_zone:
+        detail = describe_without((*demand.without_zone, *demand.new_without_zone), "node", "zone label")
         context.rules.record("node-zones", True, f"{detail}: proxies there use all slices")
     if demand.without_cpu:
         detail = describe_without(demand.without_cpu, "node", "allocatable CPU")

@@ -225,7 +225,7 @@ def plan_decision(
         # Upstream packs first, and then sets hints by what is in the slices.
         assignment = Assignment(endpoints.index)
     template = slice_template(
-        service, address_type=endpoints.address_type, in_force=decision.in_force, configuration=configuration
+        service, address_type=endpoints.address_type, in_force=decision.remembered, configuration=configuration
     )
     if state is None:
         pending = PendingWork(endpoints.by_identity.values(), [each.slice for each in existing.own.values()])

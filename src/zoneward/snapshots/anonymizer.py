@@ -219,7 +219,7 @@ class _Anonymizer:
         return value if value in known or name in self._words else self._name("unknown", value)
 
     def _is_in_force(self, value: str) -> bool:
-        approach, slash, heuristic = value.partition("/")
+        approach, slash, heuristic = value.removeprefix(names.SUSPENDED_PREFIX).partition("/")
         return approach in self._words and (not slash or heuristic in self._words)
 
     def _weighed(self, part: str) -> str:

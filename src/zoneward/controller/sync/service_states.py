@@ -5,7 +5,8 @@ plan does not change while it is written, and states that a Pod passed through i
 """
 
 import re
-from collections.abc import Container, Mapping
+import time
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
@@ -17,9 +18,10 @@ from zoneward.controller.sync.dropped_hints import DroppedHints
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import DEMAND_ANNOTATION, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
+from zoneward.kube.time_text import time_text
 from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand, changes_demand, demand_of
+from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.planner import ServicePlanner
@@ -51,8 +53,10 @@ class ExistingSliceNames:
 class ServiceStates:
     """The `..._changed` methods take the changes of a cache, as its handlers get them; `plan` plans a Service."""
 
-    def __init__(self, cache: InformerCache, *, configuration: Configuration) -> None:
-        self._cache, self._configuration = cache, configuration
+    def __init__(
+        self, cache: InformerCache, *, configuration: Configuration, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._cache, self._configuration, self._wall_clock = cache, configuration, wall_clock
         self.trigger_times: Final = TriggerTimeTracker()
         self._states: dict[ObjectKey, _ServiceState] = {}
         self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
@@ -126,6 +130,21 @@ class ServiceStates:
 
     # --- what all share -----------------------------------------------------------------------------------------------
 
+    def expire_grace(self) -> bool:
+        """Whether `refresh_nodes` has something to do, because the grace of a new Node without a zone has ended."""
+        names = self._cluster_state.demand.new_without_zone
+        if names:
+            configuration = self._configuration_now()
+            nodes = (self._cache.nodes.get("", name) for name in names)
+            self._demand_changed |= any(node is not None and not is_new_node(node, configuration) for node in nodes)
+        return self._demand_changed
+
+    def _configuration_now(self) -> Configuration:
+        return replace(
+            self._configuration,
+            nodes_new_since=time_text(self._wall_clock() - self._configuration.hints.new_node_grace),
+        )
+
     def refresh_nodes(self) -> list[ObjectKey]:
         """Apply the changes of Nodes, and of measured demand. Returns the Services whose decisions may differ now.
 
@@ -178,7 +197,7 @@ class ServiceStates:
 
     def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
-            demand = demand_of(self._cache.nodes, self._configuration)
+            demand = demand_of(self._cache.nodes, self._configuration_now())
         return ClusterState(
             demand=demand,
             node_zones=zones,
