@@ -82,10 +82,11 @@ def command(
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     prices = _prices(options, price_per_gb, charge)
-    documents, measured_notes = read_measured_input(measured_in, window, options)
+    request = read_request(options, chosen_approaches(only, options))
+    nodes = request.selected.snapshot.node_names
+    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     measured = measure_flows(documents)
     assert measured is not None, "there is at least one document"
-    request = read_request(options, chosen_approaches(only, options))
     _check(request.selected, prices, measured, options)
     request, notes = _with_demand(request, measured, options)
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
