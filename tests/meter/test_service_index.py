@@ -1,13 +1,15 @@
 """Flows are looked up as a packet has them: the Service that was asked for, and the zone of who replies."""
 
 import socket
+import tracemalloc
 from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.builders.objects import a_service
 
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.meter.service_index import (
     GONE_ENDPOINT_AGE,
     MAX_GONE_ENDPOINTS,
@@ -16,6 +18,7 @@ from zoneward.meter.service_index import (
     ServiceIndex,
     packed,
 )
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
 CART: Final = ("shop", "cart")
@@ -77,17 +80,75 @@ def test_what_no_proxy_serves_is_not_found_and_breaks_nothing(spec: dict[str, An
     assert index.find(address("10.96.0.1"), TCP, (80).to_bytes(2)) is None
 
 
-def test_an_address_that_two_services_ask_for_is_the_firsts_until_it_is_gone() -> None:
-    index = ServiceIndex()
-    for name in ("cart", "thief"):
-        index.set_service(("shop", name), decoded(externalIPs=["192.0.2.7"]))
-    index.set_service(CART, decoded(externalIPs=["192.0.2.7"]))
+def requesting(name: str, cluster_ip: str, *external: str, created: str = "2026-01-02T00:00:00Z") -> Service:
+    service = msgspec.convert(a_service(name, clusterIP=cluster_ip, externalIPs=list(external)), Service)
+    return replace(service, metadata=replace(service.metadata, creation_timestamp=created))
+
+
+def test_an_external_address_belongs_to_the_oldest_service_until_it_is_gone() -> None:
+    index, thief = ServiceIndex(), ("a", "thief")
+    index.set_service(thief, requesting("thief", "10.96.0.2", "192.0.2.7"))
+    index.set_service(CART, requesting("cart", "10.96.0.1", "192.0.2.7", created="2026-01-01T00:00:00Z"))
     asked = address("192.0.2.7"), TCP, (80).to_bytes(2)
     assert index.find(*asked) == (CART, "external address")
     index.set_service(CART, None)
-    assert index.find(*asked) == (("shop", "thief"), "external address")
-    index.set_service(("shop", "thief"), decoded())
+    assert index.find(*asked) == (thief, "external address")
+    index.set_service(thief, requesting("thief", "10.96.0.2"))
     assert index.find(*asked) is None
+
+
+def test_no_service_takes_over_another_ones_cluster_ip_whatever_comes_first() -> None:
+    victim = requesting("cart", "10.96.0.1")
+    thief = requesting("thief", "10.96.0.2", "10.96.0.1", created="2020-01-01T00:00:00Z")
+    for order in ((("a", "thief"), CART), (CART, ("a", "thief"))):
+        index = ServiceIndex()
+        for key in order:
+            index.set_service(key, victim if key == CART else thief)
+        assert index.find(address("10.96.0.1"), TCP, (80).to_bytes(2)) == (CART, "cluster IP")
+
+
+def test_on_the_nodes_own_address_a_node_port_wins() -> None:
+    index = ServiceIndex()
+    index.set_node_addresses(["192.0.2.1", "worker-1"])
+    port = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30_080}
+    index.set_service(CART, decoded(clusterIP="10.96.0.1", ports=[port]))
+    ports = [{"name": "http", "port": number, "protocol": "TCP"} for number in (30_080, 30_081)]
+    thief = decoded(clusterIP="10.96.0.2", externalIPs=["192.0.2.1", "192.0.2.9"], ports=ports)
+    index.set_service(("a", "thief"), thief)
+    for text, number, owner in (
+        ("192.0.2.1", 30_080, (CART, "node port")),
+        ("192.0.2.1", 30_081, (("a", "thief"), "external address")),
+        ("192.0.2.9", 30_080, (("a", "thief"), "external address")),
+    ):
+        assert index.find(address(text), TCP, number.to_bytes(2)) == owner, text
+
+
+def test_services_that_exceed_the_budget_are_not_found_and_reported_once() -> None:
+    told: list[ObjectKey] = []
+    index = ServiceIndex(EntryBudget(most=10, most_of_namespace=3), on_set_aside=lambda key, _why: told.append(key))
+    outer = [f"198.51.100.{number}" for number in range(3)]
+    index.set_service(("a", "large"), requesting("large", "10.96.0.2", *outer))
+    index.set_service(CART, requesting("cart", "10.96.0.1"))
+    assert index.find(address(outer[0]), TCP, (80).to_bytes(2)) is None
+    assert index.find(address("10.96.0.1"), TCP, (80).to_bytes(2)) == (CART, "cluster IP")
+    index.set_service(("a", "large"), requesting("large", "10.96.0.2", *outer))
+    assert told == [("a", "large")]
+    index.set_service(("a", "large"), requesting("large", "10.96.0.2", outer[0]))
+    assert index.find(address(outer[0]), TCP, (80).to_bytes(2)) == (("a", "large"), "external address")
+
+
+def test_many_addresses_times_many_ports_take_no_memory_for_each_pair() -> None:
+    index = ServiceIndex()
+    outer = [f"198.51.{number}.1" for number in range(100)]
+    ports = [{"name": f"p{number}", "port": number, "protocol": "TCP"} for number in range(1, 101)]
+    services = [decoded(clusterIP=f"10.96.0.{number}", externalIPs=outer, ports=ports) for number in range(1, 31)]
+    tracemalloc.start()
+    for number, service in enumerate(services):
+        index.set_service(("a", f"s{number}"), service)
+    current, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Of 300,000 pairs: only the owners of the 10,000 that several Services request are kept.
+    assert current < 10 << 20
 
 
 def test_the_zone_of_an_endpoint_is_known_for_a_while_after_it_is_gone() -> None:

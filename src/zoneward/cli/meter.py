@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
     from zoneward.meter.meter_configuration import MeterConfiguration
 
-_OPTION_NAMES: Final = {"meter.dumpPeriod": "--dump-period", "meter.maxSeries": "--max-series"}
+_OPTION_NAMES: Final = {
+    "meter.dumpPeriod": "--dump-period",
+    "meter.maxSeries": "--max-series",
+    "meter.maxNamespaceEntries": "--max-namespace-entries",
+    "meter.maxEntries": "--max-entries",
+}
 
 
 @click.command("meter", options_metavar="--node NAME [OPTIONS]")
@@ -35,6 +40,20 @@ _OPTION_NAMES: Final = {"meter.dumpPeriod": "--dump-period", "meter.maxSeries": 
     type=int,
     metavar="N",
     help="The most series of zoneward_meter_connections_total: Services times pairs of zones. 20000 by default.",
+)
+@click.option(
+    "--max-namespace-entries",
+    type=int,
+    metavar="N",
+    help="Number of pairs of an address and a port that all Services of one namespace may have. The youngest of those"
+    " that exceed it are not counted. 400000 by default.",
+)
+@click.option(
+    "--max-entries",
+    type=int,
+    metavar="N",
+    help="Number of pairs of an address and a port that all Services may have. The youngest of those that exceed it are"
+    " not counted. 750000 by default.",
 )
 @click.option(
     "--listen",

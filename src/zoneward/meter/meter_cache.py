@@ -20,6 +20,7 @@ from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.meter.service_index import EndpointZones, MeteredNode, ServiceIndex
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -37,6 +38,7 @@ _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 class MeterCache(NodeWatchedStores):
     """Pass it to `zoneward.client.informers.run_informers`, with `list_options`.
 
+    ``budget`` limits the addresses and ports of Services; ``on_set_aside`` gets each Service that exceeds it, and why.
     ``on_unreadable`` gets objects that cannot be read; what was known of them before stays. ``clock`` counts seconds.
     """
 
@@ -44,14 +46,16 @@ class MeterCache(NodeWatchedStores):
         self,
         node: str,
         *,
+        budget: EntryBudget | None = None,
         on_unreadable: UnreadableHandler = lambda _found: None,
+        on_set_aside: Callable[[ObjectKey, str], None] = lambda _service, _why: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(node, on_unreadable=on_unreadable)
         self.name: Final = node
         self.node = MeteredNode()
         """It stays what it was where the Node is gone."""
-        self.services: Final = ServiceIndex()
+        self.services: Final = ServiceIndex(budget, on_set_aside=on_set_aside)
         self.endpoints: Final = EndpointZones()
         self.changes = 0
         """Goes up with each change of what flows are looked up by."""
@@ -92,9 +96,10 @@ class MeterCache(NodeWatchedStores):
         if new is None or new.metadata.name != self.name:
             return
         self.changes += 1
-        addresses = (new.status.addresses or ()) if new.status is not None else ()
+        addresses = [each.address for each in (new.status.addresses or ())] if new.status is not None else []
+        self.services.set_node_addresses(addresses)
         self.node = MeteredNode.of(
             zone=node_zone(new),
-            addresses=(each.address for each in addresses),
+            addresses=addresses,
             pod_ranges=(new.spec.pod_cidrs or ()) if new.spec is not None else (),
         )

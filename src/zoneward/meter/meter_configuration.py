@@ -18,6 +18,7 @@ from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.meter.flow_meter import DUMP_PERIOD, MIN_DUMP_PERIOD
 from zoneward.meter.traffic_totals import MAX_TOTALS
+from zoneward.routing.selection.entry_budget import MAX_ENTRIES, MAX_NAMESPACE_ENTRIES
 
 SECTION: Final = "meter"
 DEFAULT_PORT: Final = 10274
@@ -32,6 +33,8 @@ class MeterConfiguration:
     enable_accounting: bool = False
     dump_period: float = DUMP_PERIOD
     max_series: int = MAX_TOTALS
+    max_namespace_entries: int = MAX_NAMESPACE_ENTRIES
+    max_entries: int = MAX_ENTRIES
     listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
     log_format: LogFormat | None = None
 
@@ -41,8 +44,13 @@ class MeterConfiguration:
                 f"{SECTION}.dumpPeriod: expected {MIN_DUMP_PERIOD:g}s to {_LONGEST_PERIOD:g}s,"
                 f" got {self.dump_period:g}s"
             )
-        if self.max_series < 1:
-            raise ConfigurationError(f"{SECTION}.maxSeries: expected at least 1, got {self.max_series}")
+        for key, number in (
+            ("maxSeries", self.max_series),
+            ("maxNamespaceEntries", self.max_namespace_entries),
+            ("maxEntries", self.max_entries),
+        ):
+            if number < 1:
+                raise ConfigurationError(f"{SECTION}.{key}: expected at least 1, got {number}")
 
 
 def read_meter_configuration(section: object) -> MeterConfiguration:
@@ -58,6 +66,8 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "enableAccounting": ("enable_accounting", read_boolean),
     "dumpPeriod": ("dump_period", read_duration),
     "maxSeries": ("max_series", read_number),
+    "maxNamespaceEntries": ("max_namespace_entries", read_number),
+    "maxEntries": ("max_entries", read_number),
     "listen": ("listen", read_listen_address),
     "logFormat": ("log_format", read_choice(LogFormat)),
 }

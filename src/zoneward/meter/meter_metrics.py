@@ -60,6 +60,12 @@ class MeterMetrics:
         )
         gauge(f"{OURS}series", f"Series of {OURS}connections_total", lambda: len(totals))
         gauge(f"{OURS}series_limit", "The most that there may be", lambda: totals.limit)
+        gauge(
+            f"{OURS}set_aside_services",
+            "Services whose connections are not counted, because their namespace or the node has too many entries",
+            lambda: cache.services.budget.counts(),
+            ["limit"],
+        )
         counter(
             f"{OURS}unlisted_connections_total",
             "Connections to Services that are in no other series, because there are too many",

@@ -21,12 +21,14 @@ from zoneward.daemon.program import Program
 from zoneward.daemon.status_server import StatusPages
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import ObjectKey
 from zoneward.meter.accounting import ACCOUNTING_SYSCTL, accounting_is_on, enable_accounting
 from zoneward.meter.conntrack_reader import ConntrackReader, ConntrackUnavailable
 from zoneward.meter.flow_meter import FlowMeter
 from zoneward.meter.meter_cache import MeterCache
 from zoneward.meter.meter_configuration import MeterConfiguration
 from zoneward.meter.meter_metrics import MeterMetrics
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 _ACCOUNTING_LOOK: Final = 60.0
 """Seconds between two looks whether the kernel still counts bytes."""
@@ -80,7 +82,14 @@ class MeterProgram:
 
     def _compose(self, transport: Transport, reader: ConntrackReader) -> None:
         self.watch_health = WatchHealth(transport, clock=self._clock)
-        self.cache = MeterCache(self._node, on_unreadable=partial(log_unreadable_object, self._log), clock=self._clock)
+        settings = self._settings
+        self.cache = MeterCache(
+            self._node,
+            budget=EntryBudget(most=settings.max_entries, most_of_namespace=settings.max_namespace_entries),
+            on_unreadable=partial(log_unreadable_object, self._log),
+            on_set_aside=self._on_set_aside,
+            clock=self._clock,
+        )
         self.meter = FlowMeter(
             reader,
             self.cache,
@@ -147,6 +156,9 @@ class MeterProgram:
             await asyncio.sleep(_ACCOUNTING_LOOK)
 
     # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _on_set_aside(self, service: ObjectKey, why: str) -> None:
+        self._log.error("a Service is not counted", service="/".join(service), error=why)
 
     def _on_trouble(self, why: str) -> None:
         self._metrics.read_errors.inc()

@@ -4,28 +4,28 @@ All addresses and ports are as in a packet, so that a flow is looked up as the k
 """
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import islice
 from sys import intern
-from typing import Final, Literal
+from typing import Final
 
 from zoneward.kube.addresses import parse_address, parse_cidr
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.netlink.flow_counters import PROTOCOLS
-from zoneward.routing.selection.endpoint_selection import is_proxied, load_balancer_addresses
+from zoneward.routing.selection.address_ownership import (
+    AddressKind,
+    AddressOwnership,
+    AddressRequest,
+    address_requests,
+)
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 GONE_ENDPOINT_AGE: Final = 600.0
 """Seconds for which the zone of an endpoint that is gone is known: connections outlive it, and are seen late."""
 MAX_GONE_ENDPOINTS: Final = 50_000
 """Endpoints that are gone and still known: the oldest make room."""
-_NUMBERS: Final = {name: number for number, name in PROTOCOLS.items()}
-_LAST_PORT: Final = 65_535
-AskedFor = Literal["cluster IP", "external address", "node port"]
-_Asked = tuple[bytes, int, bytes]
-"""Address, protocol and port; a port of the node is an address that is empty."""
-_NODE_PORT: Final = b""
 
 
 def packed(address: str) -> bytes | None:
@@ -37,66 +37,61 @@ def packed(address: str) -> bytes | None:
 
 
 class ServiceIndex:
-    """The Services of the cluster, by all addresses that a proxy translates."""
+    """The Services of the cluster, by all addresses that a proxy translates. Where several Services request the same,
+    it belongs to the one that a proxy serves: `zoneward.routing.selection.address_ownership` has the rules.
 
-    def __init__(self) -> None:
-        self._owners: dict[_Asked, list[ObjectKey]] = {}
-        """Several for an external address that several ask for: the first has it."""
-        self._asked: dict[ObjectKey, dict[_Asked, AskedFor]] = {}
+    Services that exceed ``budget`` are not found: `zoneward.routing.selection.entry_budget`. ``on_set_aside`` gets
+    each, once, and why.
+    """
+
+    def __init__(
+        self,
+        budget: EntryBudget | None = None,
+        *,
+        on_set_aside: Callable[[ObjectKey, str], None] = lambda _service, _why: None,
+    ) -> None:
+        self.budget: Final = budget or EntryBudget()
+        self._on_set_aside = on_set_aside
+        self._requests: dict[ObjectKey, tuple[AddressRequest, ...]] = {}
+        self._by_family = {is_ipv6: AddressOwnership() for is_ipv6 in (False, True)}
 
     def __contains__(self, service: ObjectKey) -> bool:
-        return service in self._asked
+        return service in self._requests
 
     def set_service(self, key: ObjectKey, service: Service | None) -> None:
         """Record a Service as it is now; None: it is gone."""
-        before = self._asked.pop(key, {})
-        after = {} if service is None else _asked_of(service)
-        for each in before:
-            if each not in after:
-                owners = self._owners[each]
-                owners.remove(key)
-                if not owners:
-                    del self._owners[each]
-        for each in after:
-            owners = self._owners.setdefault(each, [])
-            if key not in owners:
-                owners.append(key)
-        if service is not None:
-            self._asked[key] = after
+        requests = () if service is None else address_requests(service)
+        if service is None:
+            self._requests.pop(key, None)
+        else:
+            self._requests[key] = requests
+        created = service.metadata.creation_timestamp if service is not None else None
+        changed = self.budget.set_entries(
+            key,
+            None if service is None else sum(request.entries for request in requests),
+            creation_timestamp=created or "",
+        )
+        for one in (key, *sorted(changed - {key})):
+            self._own(one)
+            if one in changed and self.budget.set_aside(one) is not None:
+                self._on_set_aside(one, self.budget.reason(one))
 
-    def find(self, address: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AskedFor] | None:
+    def set_node_addresses(self, addresses: Iterable[str]) -> None:
+        """Record the node's own addresses, where node ports win over external addresses."""
+        canonical = {address for text in addresses if (address := parse_address(text)) is not None}
+        for is_ipv6, ownership in self._by_family.items():
+            ownership.set_node_addresses(frozenset(each for each in canonical if (":" in each) == is_ipv6))
+
+    def find(self, address: bytes, protocol: int, port: bytes) -> tuple[ObjectKey, AddressKind] | None:
         """The Service, and what of it the address is; None: no Service has it."""
-        asked = address, protocol, port
-        owners = self._owners.get(asked)
-        if owners is None:
-            asked = _NODE_PORT, protocol, port
-            owners = self._owners.get(asked)
-            if owners is None:
-                return None
-        return owners[0], self._asked[owners[0]][asked]
+        text = str(ip_address(address))
+        return self._by_family[":" in text].find(text, (PROTOCOLS.get(protocol, ""), int.from_bytes(port)))
 
-
-def _asked_of(service: Service) -> dict[_Asked, AskedFor]:
-    if not is_proxied(service):
-        return {}
-    spec = service.spec
-    internal = spec.cluster_ips or (spec.cluster_ip or "",)
-    external = (*(spec.external_ips or ()), *load_balancer_addresses(service))
-    found: dict[_Asked, AskedFor] = {}
-    for port in spec.ports or ():
-        protocol = _NUMBERS.get(port.protocol)
-        if protocol is None:
-            continue
-        if 0 < (port.node_port or 0) <= _LAST_PORT:
-            found[_NODE_PORT, protocol, (port.node_port or 0).to_bytes(2)] = "node port"
-        if not 0 < port.port <= _LAST_PORT:
-            continue
-        asked_for: AskedFor
-        for asked_for, addresses in (("external address", external), ("cluster IP", internal)):
-            for address in map(packed, addresses):
-                if address is not None:
-                    found[address, protocol, port.port.to_bytes(2)] = asked_for
-    return found
+    def _own(self, key: ObjectKey) -> None:
+        requests = self._requests.get(key, ()) if self.budget.set_aside(key) is None else ()
+        by_family = {":" in request.cluster_ip: request for request in requests}
+        for is_ipv6, ownership in self._by_family.items():
+            ownership.set_service(key, by_family.get(is_ipv6))
 
 
 class EndpointZones:

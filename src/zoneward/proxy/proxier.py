@@ -22,8 +22,6 @@ from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.model.owned_services import OwnedServices
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.service_size import (
-    MAX_NAMESPACE_ENTRIES,
-    MAX_NODE_ENTRIES,
     ServiceTooLarge,
     keep_endpoints,
     set_entries,
@@ -87,7 +85,7 @@ class Proxier:
     ) -> None:
         self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
         self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
-        self.budget: Final = budget or EntryBudget(most=MAX_NODE_ENTRIES, most_of_namespace=MAX_NAMESPACE_ENTRIES)
+        self.budget: Final = budget or EntryBudget()
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
         self._started_at = now()

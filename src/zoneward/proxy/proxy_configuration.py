@@ -23,7 +23,8 @@ from zoneward.kube.input_error import ConfigurationError
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import family_of_address
 from zoneward.proxy.ruleset.nft_commands import quote
-from zoneward.proxy.ruleset.service_size import MAX_NAMESPACE_ENTRIES, MAX_NODE_ENTRIES, MAX_SERVICE_ENTRIES
+from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
+from zoneward.routing.selection.entry_budget import MAX_ENTRIES, MAX_NAMESPACE_ENTRIES
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"
@@ -59,7 +60,7 @@ class ProxyConfiguration:
     audit_period: float = 900.0
     max_service_entries: int = MAX_SERVICE_ENTRIES
     max_namespace_entries: int = MAX_NAMESPACE_ENTRIES
-    max_entries: int = MAX_NODE_ENTRIES
+    max_entries: int = MAX_ENTRIES
     count_connections: bool = True
     lease_namespace: str | None = None
     listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))

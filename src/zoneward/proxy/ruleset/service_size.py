@@ -24,11 +24,6 @@ from zoneward.routing.selection.entry_budget import EntryBudget
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
-MAX_NAMESPACE_ENTRIES: Final = 400_000
-"""By default, of all Services of a namespace in both families: half of what a node may have."""
-MAX_NODE_ENTRIES: Final = 750_000
-"""By default, of all Services in both families: 60,000 Services with 10 endpoints each. An entry takes up to 600 bytes
-when the proxy starts with its rules in the kernel; all of them fit into the memory limit of the DaemonSet."""
 _OF_A_CHAIN: Final = 20
 """Entries that the kernel takes in the time of one chain with its rules."""
 ServiceParts = tuple[NodeService, ...]

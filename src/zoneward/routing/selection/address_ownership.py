@@ -13,10 +13,14 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
-from zoneward.kube.objects import ObjectKey
+from zoneward.kube.addresses import parse_address, special_use
+from zoneward.kube.names import HEADLESS
+from zoneward.kube.objects import ObjectKey, Service
+from zoneward.routing.selection.endpoint_selection import is_proxied, load_balancer_addresses
 
+AddressKind = Literal["cluster IP", "external address", "node port"]
 Port = tuple[str, int]
 """Protocol and number."""
 Age = tuple[str, ObjectKey]
@@ -24,6 +28,8 @@ Age = tuple[str, ObjectKey]
 _UNKNOWN_AGE: Final = "~"
 """Sorts after all times: a Service without a ``creationTimestamp`` counts as the youngest."""
 _MOST_NAMED: Final = 5
+_PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
+_LAST_PORT: Final = 65_535
 _NOTHING: Final[frozenset[Port]] = frozenset()
 T = TypeVar("T")
 
@@ -43,6 +49,38 @@ class AddressRequest:
     ports: frozenset[Port] = _NOTHING
     node_ports: frozenset[Port] = _NOTHING
     creation_timestamp: str = ""
+
+    @property
+    def entries(self) -> int:
+        """The pairs of an address and a port, with the node ports."""
+        return len(self.ports) * (1 + len(self.external)) + len(self.node_ports)
+
+
+def address_requests(service: Service) -> tuple[AddressRequest, ...]:
+    """What proxies translate for a Service: a request for each family in which it has a cluster IP. Leaves out values
+    that no proxy programs."""
+    if not is_proxied(service):
+        return ()
+    spec, cluster_ips = service.spec, dict[bool, str]()
+    for text in spec.cluster_ips or (spec.cluster_ip or "",):
+        address = parse_address(text) if text and text != HEADLESS else None
+        if address is not None:
+            cluster_ips.setdefault(":" in address, address)
+    requested = (*(spec.external_ips or ()), *load_balancer_addresses(service))
+    external = {address for text in requested if (address := parse_address(text)) and special_use(address) is None}
+    ports = [port for port in spec.ports or () if port.protocol in _PROTOCOLS]
+    return tuple(
+        AddressRequest(
+            cluster_ip=cluster_ip,
+            external=frozenset(each for each in external if (":" in each) == is_ipv6) - {cluster_ip},
+            ports=frozenset((port.protocol, port.port) for port in ports if 0 < port.port <= _LAST_PORT),
+            node_ports=frozenset(
+                (port.protocol, port.node_port) for port in ports if port.node_port and 0 < port.node_port <= _LAST_PORT
+            ),
+            creation_timestamp=service.metadata.creation_timestamp or "",
+        )
+        for is_ipv6, cluster_ip in cluster_ips.items()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +137,19 @@ class AddressOwnership:
             # A Service that owns none of the ports by age may own one as its node port.
             affected.update(service for _, service in self._external[address].services)
         return affected
+
+    def find(self, address: str, port: Port) -> tuple[ObjectKey, AddressKind] | None:
+        """The Service that owns a port of an address, and what the address is of it. A node port is owned on every
+        address that no Service requests."""
+        owner = _owner(self._cluster_ips, address)
+        if owner is not None:
+            return (owner, "cluster IP") if port in self._requests[owner].ports else None
+        node_port_owner, requested = _owner(self._node_ports, port), self._external.get(address)
+        if requested is not None and (node_port_owner is None or address not in self._node_addresses):
+            owner = requested.services[0][1] if requested.owners is None else requested.owners.get(port)
+            if owner is not None and port in self._requests[owner].ports:
+                return owner, "external address"
+        return None if node_port_owner is None else (node_port_owner, "node port")
 
     def owned_by_others(self, service: ObjectKey) -> OwnedByOthers:
         """What a recorded Service does not get."""

@@ -14,17 +14,21 @@ from zoneward.kube.objects import ObjectKey
 from zoneward.routing.selection.address_ownership import Age, age_of
 
 ExceededLimit = Literal["namespace", "node"]
-EXCEEDED_LIMITS: Final[tuple[ExceededLimit, ...]] = ("namespace", "node")
+MAX_NAMESPACE_ENTRIES: Final = 400_000
+"""By default, of all Services of a namespace in both families: half of what a node may have."""
+MAX_ENTRIES: Final = 750_000
+"""By default, of all Services in both families: 60,000 Services with 10 endpoints each. In the proxy an entry takes up
+to 600 bytes, when it starts with its rules in the kernel: all fit into the memory limit of its DaemonSet."""
 
 
 class EntryBudget:
     """Set the entries of each Service; those in `set_aside` do not fit. ``most``: of all Services on the node;
-    ``most_of_namespace``: of those in one namespace.
+    ``most_of_namespace``: of those in one namespace. What an entry is, the caller decides.
 
     As long as all fit, a change costs the same however many Services there are.
     """
 
-    def __init__(self, *, most: int, most_of_namespace: int) -> None:
+    def __init__(self, *, most: int = MAX_ENTRIES, most_of_namespace: int = MAX_NAMESPACE_ENTRIES) -> None:
         self.most, self._of_namespace = most, most_of_namespace
         self._entries: dict[ObjectKey, tuple[Age, int]] = {}
         self._ages: list[Age] = []
