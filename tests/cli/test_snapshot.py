@@ -212,3 +212,34 @@ def test_bad_input_leaves_an_earlier_snapshot_as_it_was(zoneward: Commands, tmp_
     assert path.read_text() == "earlier"
     assert zoneward("snapshot", "-f", SAMPLE, "-o", path).status == 0
     assert snapshot_in(path) == snapshot_in(SAMPLE)
+
+
+@pytest.mark.parametrize(("word", "start"), [("json", '{"apiVersion":"v1"'), ("yaml", "apiVersion: v1"), ("JSON", "{")])
+def test_a_format_goes_to_standard_output_and_is_no_file(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, start: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = zoneward("snapshot", "-f", SAMPLE, "-o", word, "shop/cart")
+    assert result.status == 0
+    assert result.out.startswith(start)
+    assert result.err.endswith("written to standard output\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("word", ["wide", "name", "html", "jsonpath={.items}", "custom-columns=A:.b"])
+def test_a_format_that_it_does_not_write_is_refused(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = zoneward("snapshot", "-f", SAMPLE, "-o", word)
+    assert (result.status, result.out) == (2, "")
+    assert f"expected json, yaml or a file, got {word!r} (./{word} is a file)" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_is_a_file_whatever_it_is_called(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert zoneward("snapshot", "-q", "-f", SAMPLE, "-o", "./json", "shop/cart").status == 0
+    assert (tmp_path / "json").is_file()

@@ -16,16 +16,45 @@ from zoneward.cli.output import Note, print_notes
 if TYPE_CHECKING:
     from zoneward.snapshots.cluster_snapshot import Snapshot
 
+_FORMATS = ("json", "yaml")
+_OTHER_FORMATS = frozenset(
+    (
+        "name",
+        "wide",
+        "table",
+        "html",
+        "csv",
+        "sarif",
+        "text",
+        "slices-json",
+        "yml",
+        "kyaml",
+        "custom-columns",
+        "jsonpath",
+    )
+)
+"""What ``-o`` takes elsewhere, here or with kubectl."""
+_TEMPLATES = (
+    "jsonpath=",
+    "jsonpath-",
+    "custom-columns=",
+    "custom-columns-",
+    "go-template",
+    "template=",
+    "templatefile=",
+)
+
 
 @click.command("snapshot")
 @reading_options()
 @click.option(
     "-o",
     "--to",
-    metavar="FILE",
+    metavar="FILE|FORMAT",
     default="-",
     shell_complete=complete_files,
-    help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses.  [default: standard output]",
+    help="Write to this file: YAML for .yaml and .yml, otherwise JSON; .gz compresses. The words json and yaml write"
+    " that form to standard output, as with kubectl; ./json is a file.  [default: json]",
 )
 @click.option(
     "--anonymize",
@@ -43,12 +72,18 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     """
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
+    word = to.lower()
+    if word in _OTHER_FORMATS or word.startswith(_TEMPLATES):
+        raise click.UsageError(f"-o: expected json, yaml or a file, got {to!r} (./{to} is a file)")
     from zoneward.cli.cluster_input import filter_services, load_snapshot, no_services_note, reading_notes
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.snapshot_writer import write_snapshot
 
-    name = "" if to == "-" else to.lower()
-    form = name.removesuffix(".gz")
+    # A word is what kubectl takes it for; nobody means a file that is called json.
+    form = word if word in _FORMATS else "yaml" if word.removesuffix(".gz").endswith((".yaml", ".yml")) else "json"
+    if word in _FORMATS:
+        to = "-"
+    is_compressed = word.endswith(".gz")
     # Open it before the cluster is read, so that a file that can't be written is reported at once.
     with without_gc(), _opened(to) as file:
         snapshot = load_snapshot(options, workloads=True)
@@ -65,8 +100,8 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
-        with _compressed(file) if name.endswith(".gz") else _uncompressed(file) as stream:
-            write_snapshot(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
+        with _compressed(file) if is_compressed else _uncompressed(file) as stream:
+            write_snapshot(snapshot, stream, form="yaml" if form == "yaml" else "json")
     notes.append(Note(_summary(snapshot, "standard output" if to == "-" else to)))
     print_notes(options, notes)
 
