@@ -51,6 +51,7 @@ from zoneward.kube.workload_objects import (
 from zoneward.routing.configuration import Configuration, DemandSettings, DemandSource
 
 CONTROL_PLANE: Final = names.NODE_EXCLUDED_LABELS[0]
+OVERLOADS: Final = ("ZW402", "ZW603")
 EVEN: Final = dict.fromkeys(ZONES, 4)
 NODES: Final = nodes_in(EVEN)
 PODS: Final = pods_in(dict.fromkeys(ZONES, 3))
@@ -449,3 +450,21 @@ def test_services_of_zoneward_are_orphaned_without_a_controller() -> None:
         assert not found(a_view(service, slices=slices, is_led=False, lacking={"Leases": "none"}), "ZW607")
     assert "release" not in only(a_view(slices=ours(SAME_ZONE), is_led=False), "ZW607").fix
     assert not found(a_view(is_led=False), "ZW607")
+
+
+@pytest.mark.parametrize(
+    ("mode", "distribution", "advised"),
+    [("Auto", None, False), ("zoneward.dev/Balanced", None, False), (None, names.PREFER_SAME_ZONE, True)],
+)
+def test_auto_is_advised_to_nobody_who_asks_for_something_that_keeps_to_the_threshold(
+    mode: str | None, distribution: str | None, advised: bool
+) -> None:
+    """The hints in force are those of the same zone, whatever the Service asks for now: the pod in a is too busy."""
+    service = a_service(mode, distribution=distribution)
+    pods = LOPSIDED if distribution else pods_in({"a": 2, "b": 1, "c": 1})
+    slices = built_in(SAME_ZONE, NODES, pods)
+    fixes = [
+        each.fix for each in check_cluster(a_view(service, pods=pods, slices=slices)).findings if each.code in OVERLOADS
+    ]
+    assert fixes
+    assert {"or ask for Auto" in fix for fix in fixes} == {advised}

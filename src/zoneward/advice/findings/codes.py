@@ -23,6 +23,8 @@ controller has made of Pods; ``endpoints`` are Pods or slices of whatever kind.
 CLUSTER_KIND: Final = "Cluster"
 """The kind of the object of a finding about the cluster as a whole, which has no name."""
 
+SPREAD_FIX: Final = "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many)."
+
 
 @dataclass(frozen=True, slots=True)
 class FindingObject:
@@ -201,7 +203,7 @@ WOULD_OVERLOAD: Final = Code(
     "ZW402",
     "warning",
     "What a Service asks for overloads pods",
-    "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many), or ask for Auto.",
+    SPREAD_FIX.removesuffix(".") + ", or ask for Auto.",
     ("Nodes",),
 )
 ZONE_WITHOUT_ENDPOINT: Final = Code(
@@ -293,7 +295,7 @@ HINTS_OVERLOAD: Final = Code(
     "ZW603",
     "warning",
     "Hints in force break the threshold",
-    "Spread the pods in proportion to the traffic of the zones (zoneward explain shows how many), or ask for Auto.",
+    SPREAD_FIX.removesuffix(".") + ", or ask for Auto.",
     ("Nodes", "EndpointSlices", "proxies"),
 )
 SLICES_DIFFER_FROM_PODS: Final = Code(

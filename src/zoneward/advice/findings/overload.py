@@ -3,12 +3,20 @@
 from fractions import Fraction
 
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
+from zoneward.advice.findings.codes import SPREAD_FIX
 from zoneward.kube.objects import Service
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.rules import format_percent
 from zoneward.routing.selection.endpoint_selection import policies_of
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.routing.thresholds import overload_threshold
 from zoneward.slices.plan import FamilyPlan
+
+
+def overload_fix(heuristic: str | None) -> str:
+    """The fix of a code, or a shorter one: a Service that asks for Auto, or for another setting that keeps to the
+    threshold, is not told to ask for Auto."""
+    return SPREAD_FIX if heuristic is not None and HEURISTICS[heuristic].balances else ""
 
 
 def overload_now(service: ServiceView, address_type: str, view: ClusterView) -> str | None:

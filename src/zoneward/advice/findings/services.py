@@ -15,7 +15,7 @@ from zoneward.advice.findings.codes import (
     Code,
     Finding,
 )
-from zoneward.advice.findings.overload import overload_now, overload_planned
+from zoneward.advice.findings.overload import overload_fix, overload_now, overload_planned
 from zoneward.routing.rules import Reason, counted, listed
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.slices.plan import FamilyPlan
@@ -39,7 +39,8 @@ def service_findings(view: ClusterView) -> Iterator[Finding]:
         for family, _ in service.asking_families():
             for code, message in _problems(service, family, view):
                 if code not in found and view.knows(*code.needs):
-                    found[code] = code.finding(service.object, message)
+                    fix = overload_fix(family.decision.heuristic) if code is WOULD_OVERLOAD else ""
+                    found[code] = code.finding(service.object, message, fix=fix)
         yield from found.values()
 
 

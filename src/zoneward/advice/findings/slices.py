@@ -16,11 +16,12 @@ from zoneward.advice.findings.codes import (
     Code,
     Finding,
 )
-from zoneward.advice.findings.overload import overload_now
+from zoneward.advice.findings.overload import overload_fix, overload_now
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
-from zoneward.routing.rules import counted, listed
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.rules import RuleLog, counted, listed
 from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.existing import approach_of_slice
@@ -47,9 +48,16 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 messages = (check(service, family, view) for family in service.plan.families)
                 message = next(filter(None, messages), None)
                 if message is not None:
-                    yield code.finding(service.object, message)
+                    fix = overload_fix(_asked_for(service, view)) if code is HINTS_OVERLOAD else ""
+                    yield code.finding(service.object, message, fix=fix)
         if service.is_zonewards and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
             yield _orphan(service)
+
+
+def _asked_for(service: ServiceView, view: ClusterView) -> str | None:
+    """The heuristic that the Service asks for as it is."""
+    heuristic = requested_approach(service.service, view.cluster_state.configuration, RuleLog()).heuristic
+    return heuristic.name if heuristic is not None else None
 
 
 def _void(service: ServiceView, family: FamilyPlan, _view: ClusterView) -> str | None:
