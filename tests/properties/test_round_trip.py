@@ -285,7 +285,7 @@ def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
         assert traffic.served + traffic.dropped == pytest.approx(1)
         assert sum(traffic.load) == pytest.approx(traffic.served)
         assert -1e-9 <= traffic.dropped <= 1 + 1e-9
-        assert -1e-9 <= traffic.in_zone <= traffic.served + 1e-9
+        assert -1e-9 <= (traffic.in_zone or 0.0) <= traffic.served + 1e-9
         assert all(load >= 0 for load in traffic.load)
         assert sum(zone.demand for zone in traffic.zones.values()) == pytest.approx(1)
         assert traffic.max_overload >= 0

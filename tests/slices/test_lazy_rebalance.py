@@ -164,6 +164,7 @@ def rolling_update(pods: Mapping[str, int], *, lazy: bool, any_zone: bool) -> Ch
             slices += changed(family, before)
             moved += family.decision.moved
             assert family.traffic is not None
+            assert family.traffic.in_zone is not None
             in_zone = family.traffic.in_zone
             cluster = cluster.after(plan)
     return Churn(slices, moved, in_zone)
@@ -288,6 +289,8 @@ def test_laziness_moves_less_than_a_full_rebalance_and_costs_no_more_than_the_to
     assert moved <= moved_by(anew, cluster)
     assert lazy.traffic is not None
     assert anew.traffic is not None
+    assert anew.traffic.in_zone is not None
+    assert lazy.traffic.in_zone is not None
     behind = anew.traffic.in_zone - lazy.traffic.in_zone
     assert behind <= float(cluster.configuration.subsetting.in_zone_tolerance) + 1e-9
 

@@ -128,7 +128,7 @@ class Aim:
             return False
         state = family.cluster_state
         by_other = state.decision_demand() != state.demand
-        return self._suffices(family.decision, traffic.in_zone, traffic.max_overload, by_other=by_other)
+        return self._suffices(family.decision, traffic.in_zone or 0.0, traffic.max_overload, by_other=by_other)
 
     def expected_in_zone(self, decision: Decision) -> float | None:
         """By the decision alone, with proxies that honor all of it: the share of traffic in its zone, or None where the
@@ -175,7 +175,7 @@ def aim_of(family: FamilyPlan) -> Aim | None:
         return None
     if not decision.active:
         asked = f"{decision.heuristic} in force" if decision.heuristic else "traffic kept in its zone"
-        return Aim(asked, traffic.in_zone, threshold, state.demand, weighs)
+        return Aim(asked, traffic.in_zone or 0.0, threshold, state.demand, weighs)
     about = f"{ENOUGH_IN_ZONE:.0%} in its zone"
     heuristic = HEURISTICS[decision.heuristic or ""]
     if not heuristic.balances and not heuristic.node_hints:
@@ -422,7 +422,7 @@ class _FixSearch:
 
 
 def _in_zone(fix: Fix) -> float:
-    return fix.family.traffic.in_zone if fix.family.traffic else 0.0
+    return (fix.family.traffic.in_zone if fix.family.traffic else None) or 0.0
 
 
 def _value(fix: Fix) -> tuple[float, float]:

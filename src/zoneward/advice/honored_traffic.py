@@ -40,14 +40,15 @@ class NodeTraffic:
     deviates: str | None
 
     @property
-    def in_zone(self) -> float:
-        return self.measured.get(self.zone, 0.0) if self.zone else 0.0
+    def in_zone(self) -> float | None:
+        """None where nobody knows the zone of the node."""
+        return self.measured.get(self.zone, 0.0) if self.zone else None
 
     @property
     def predicted_in_zone(self) -> float | None:
-        if self.predicted is None:
+        if self.predicted is None or not self.zone:
             return None
-        return self.predicted.get(self.zone, 0.0) if self.zone else 0.0
+        return self.predicted.get(self.zone, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class HonoredTraffic:
 
     @property
     def in_zone(self) -> float | None:
-        """The share that stayed in its zone; None without connections."""
-        total = self.connections
-        return sum(each.connections * each.in_zone for each in self.nodes) / total if total else None
+        """The share that stayed in its zone, of the connections from known zones; None without any."""
+        known = [(each.connections, share) for each in self.nodes if (share := each.in_zone) is not None]
+        total = sum(number for number, _ in known)
+        return sum(number * share for number, share in known) / total if total else None
 
     @property
     def predicted_in_zone(self) -> float | None:

@@ -1,7 +1,7 @@
 """``--measured`` and ``--window``: what nodes measured, from files, from nodes, and from Prometheus."""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,10 +56,9 @@ def measured_options(what: str, *, required: bool = False) -> _Decorate:
 
 
 def read_measured_input(
-    places: Sequence[str], window: str | None, options: Options, *, nodes: Collection[str] | None
+    places: Sequence[str], window: str | None, options: Options
 ) -> "tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]":
-    """All documents, in the order given, and notes; without a place, none. ``nodes``: the names of the cluster's Nodes,
-    where they are known: of a Prometheus only their programs count. Raises InputError or a usage error."""
+    """All documents, in the order given, and notes; without a place, none. Raises InputError or a usage error."""
     from zoneward.snapshots.measured_traffic_files import read_measured
 
     servers = {place: _prometheus(place, window, options) for place in places if _is_prometheus(place)}
@@ -69,7 +68,7 @@ def read_measured_input(
     notes: list[Note] = []
     for place in places:
         if place in servers:
-            found, more = _ask(servers[place], nodes)
+            found, more = _ask(servers[place])
             documents += found
             notes += more
             continue
@@ -109,9 +108,7 @@ def _prometheus(place: str, window: str | None, options: Options) -> "Prometheus
         raise InputError("--window", str(error)) from None
 
 
-def _ask(
-    settings: "PrometheusSettings", nodes: Collection[str] | None
-) -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
+def _ask(settings: "PrometheusSettings") -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
     """Raises InputError."""
     from zoneward.cli.known_demand import ask_prometheus
     from zoneward.client.prometheus import Prometheus
@@ -119,7 +116,7 @@ def _ask(
     from zoneward.kube.prometheus_settings import window_text
     from zoneward.routing.rules import counted
 
-    found = ask_prometheus(read_traffic(Prometheus(settings), nodes=nodes))
+    found = ask_prometheus(read_traffic(Prometheus(settings)))
     of_what = f"{counted(len(found.documents), 'node')} from {settings.server}, the last {window_text(settings.window)}"
     return found.documents, [Note(f"measured traffic of {of_what}"), *map(Note, found.notes)]
 

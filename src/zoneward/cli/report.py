@@ -82,11 +82,10 @@ def command(
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     prices = _prices(options, price_per_gb, charge)
-    request = read_request(options, chosen_approaches(only, options))
-    nodes = request.selected.snapshot.node_names
-    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+    documents, measured_notes = read_measured_input(measured_in, window, options)
     measured = measure_flows(documents)
     assert measured is not None, "there is at least one document"
+    request = read_request(options, chosen_approaches(only, options))
     _check(request.selected, prices, measured, options)
     request, notes = _with_demand(request, measured, options)
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])
@@ -179,8 +178,12 @@ def _with_demand(
     strange = tuple(sorted({zone for own in parts.values() for zone in own} - zones))
     if strange:
         notes.append(f"measured zones without a ready Node, where nothing is predicted: {listed(strange)}")
-    if len(services) < len(selected.services):
-        notes.append(f"{counted(len(selected.services) - len(services), 'Service')} without measured traffic left out")
+    left_out = {(each.metadata.namespace, each.metadata.name) for each in selected.services} - parts.keys()
+    zoneless = left_out & {(namespace, name) for namespace, name, _ in measured.services}
+    if zoneless:
+        notes.append(f"{counted(len(zoneless), 'Service')} left out: no measured traffic starts in a known zone")
+    if left_out - zoneless:
+        notes.append(f"{counted(len(left_out - zoneless), 'Service')} without measured traffic left out")
     settings = state.configuration.demand
     is_chosen = options.demand is not None or settings.source != "cpu" or bool(settings.zones)
     state = replace(state, measured_parts=parts, service_parts=state.service_parts if is_chosen else parts)

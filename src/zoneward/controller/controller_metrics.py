@@ -190,8 +190,9 @@ class ControllerMetrics:
     def _declare_predictions(self, predictions: Predictions) -> None:
         """What is predicted of each Service."""
 
-        def of_services(value: Callable[[Prediction], float]) -> LabeledValues:
-            return [((*service, family), value(each)) for service, family, each in predictions]
+        def of_services(value: Callable[[Prediction], float | None]) -> LabeledValues:
+            values = (((*service, family), value(each)) for service, family, each in predictions)
+            return [(labels, known) for labels, known in values if known is not None]
 
         gauge, labels = partial(GaugeFunc, registry=self.registry), ["namespace", "service", "address_type"]
         gauge(

@@ -19,9 +19,10 @@ _DIGITS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Shares: ``in_zone`` of all requests, ``max_overload`` above a fair load (0.5 = 50 % more)."""
+    """Shares: ``in_zone`` of all requests, None where no zone is known; ``max_overload`` above a fair load (0.5 = 50 %
+    more)."""
 
-    in_zone: float
+    in_zone: float | None
     max_overload: float
 
 
@@ -112,7 +113,8 @@ def predictions_of(plan: ServicePlan) -> PredictionsByFamily:
     """The predicted traffic of each address family of a plan."""
     return {
         family.address_type: Prediction(
-            in_zone=round(traffic.in_zone, _DIGITS), max_overload=round(traffic.max_overload, _DIGITS)
+            in_zone=None if traffic.in_zone is None else round(traffic.in_zone, _DIGITS),
+            max_overload=round(traffic.max_overload, _DIGITS),
         )
         for family in plan.families
         if (traffic := family.traffic) is not None

@@ -124,7 +124,7 @@ class _Sum:
     def add(self, endpoints: int, traffic: TrafficNumbers | None, score: float | None, slices: int) -> None:
         self.slices += slices
         self.drops += traffic is not None and traffic.dropped > 0
-        if endpoints and traffic is not None and score is not None:
+        if endpoints and traffic is not None and traffic.in_zone is not None and score is not None:
             self.endpoints += endpoints
             self.in_zone += endpoints * traffic.in_zone
             self.mean += endpoints * traffic.mean_overload
@@ -311,9 +311,8 @@ def _candidate_view(candidate: ComparedApproach, abilities: ClusterAbilities) ->
 def _traffic_numbers(traffic: TrafficNumbers | None) -> tuple[float | None, float | None, float | None, float | None]:
     if traffic is None:
         return None, None, None, None
-    shares = traffic.in_zone, traffic.max_overload, traffic.mean_overload, traffic.dropped
-    in_zone, max_overload, mean_overload, dropped = map(round_share, shares)
-    return in_zone, max_overload, mean_overload, dropped
+    overloads = round_share(traffic.max_overload), round_share(traffic.mean_overload)
+    return round_if_any(traffic.in_zone), *overloads, round_share(traffic.dropped)
 
 
 def csv_cell(value: object) -> object:
@@ -368,6 +367,8 @@ def comparison_parts(
     if drops:
         what = "drops traffic: it has no score and is" if drops == 1 else "drop traffic: they have no score and are"
         legend.insert(0, f"{counted(drops, 'Service')} {what} in no mean (zoneward check says why).")
+    if totals.services and all(total.in_zone_traffic is None for total in totals.views()):
+        legend.insert(0, "IN ZONE is unknown: no node or no endpoint has a zone (zoneward check says more).")
     if number < totals.services:
         legend.insert(0, f"{number} of {totals.services:,} Services are shown; --top 0 shows all.")
     return TableParts(

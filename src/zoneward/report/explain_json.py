@@ -54,7 +54,7 @@ class ExplainedNowView(JsonView, frozen=True, gc=False):
 class BuiltInTrafficView(JsonView, frozen=True, gc=False):
     """The traffic that follows from the hints of the built-in controller."""
 
-    in_zone_traffic: float
+    in_zone_traffic: float | None
     max_overload: float
 
 
@@ -103,7 +103,7 @@ class FixResultView(JsonView, frozen=True, gc=False):
 
     active: bool
     reason: str
-    in_zone_traffic: float
+    in_zone_traffic: float | None
     max_overload: float
 
 
@@ -188,7 +188,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
             active=decision.active,
             reason=decision.message,
             reason_code=decision.reason,
-            in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+            in_zone_traffic=round_if_any(traffic.in_zone) if traffic else None,
             max_overload=round_share(traffic.max_overload) if traffic else None,
             dropped=_dropped(family.would_drop),
             zones=_zones(traffic),
@@ -211,7 +211,9 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
 
 def _built_in_traffic(traffic: ExpectedTraffic | None) -> BuiltInTrafficView | None:
     return (
-        None if traffic is None else BuiltInTrafficView(round_share(traffic.in_zone), round_share(traffic.max_overload))
+        None
+        if traffic is None
+        else BuiltInTrafficView(round_if_any(traffic.in_zone), round_share(traffic.max_overload))
     )
 
 
@@ -237,7 +239,7 @@ def _dropped(dropped: DroppedTraffic | None) -> DroppedView | None:
 def _now(now: CurrentTraffic, dropped: DroppedTraffic | None) -> ExplainedNowView:
     traffic = now.traffic
     return ExplainedNowView(
-        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        in_zone_traffic=round_if_any(traffic.in_zone) if traffic else None,
         max_overload=round_share(traffic.max_overload) if traffic else None,
         dropped=_dropped(dropped),
         zones=_zones(traffic),
@@ -281,7 +283,7 @@ def _fix(verified: VerifiedFix) -> FixView:
         result=FixResultView(
             active=fix.family.decision.active,
             reason=fix.family.decision.message,
-            in_zone_traffic=round_share(traffic.in_zone),
+            in_zone_traffic=round_if_any(traffic.in_zone),
             max_overload=round_share(traffic.max_overload),
         ),
         commands=steps.commands,

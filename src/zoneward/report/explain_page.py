@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.explanation import Explanation, FamilyExplanation, VerifiedFix
 from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
 from zoneward.report.explain_text import (
@@ -11,6 +10,7 @@ from zoneward.report.explain_text import (
     describe_dropped,
     describe_load_change,
     describe_measured,
+    describe_traffic,
 )
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_limits, describe_result
 from zoneward.report.html import DARK_STYLE, Content, Markup, name, page, table, tag
@@ -51,8 +51,8 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     decision, planned = family.planned.decision, family.planned.traffic
     now = family.now.traffic if family.now is not None else None
     if family.dropped is not None:
-        what = describe_dropped(family)
-        yield tag("p", tag("strong", what[:1].upper() + what[1:], class_="bad"), f": {family.dropped.reason}.")
+        what = tag("strong", _sentence(describe_dropped(family)), class_="bad")
+        yield tag("p", what, f": {family.dropped.reason}.")
     yield tag("p", tag("strong", f"{decision.heuristic or 'No hints'}: "), decision.message, ".")
     if planned is not None or now is not None:
         yield tag("figure", picture_element(explanation, family), class_="picture")
@@ -63,7 +63,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         yield tag("p", "Proxies do not serve this Service.")
     else:
         kinds = ", ".join(f"{kind} on {counted(number, 'node')}" for kind, number in family.now.proxies.items())
-        yield tag("p", f"{_totals(now)}, through {kinds or 'no node'}.")
+        yield tag("p", f"{_sentence(describe_traffic(now))}, through {kinds or 'no node'}.")
         yield _zone_table(now, "Now, by zone")
     if explanation.is_measured:
         yield tag("h2", "Measured")
@@ -78,7 +78,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     elif planned is not None:
         yield tag("h2", "Planned")
         load = describe_load_change(family)
-        yield tag("p", f"{_totals(planned)}{f', {load}' if load else ''}.")
+        yield tag("p", f"{_sentence(describe_traffic(planned))}{f', {load}' if load else ''}.")
         yield _zone_table(planned, "Planned, by zone")
     yield tag("h2", "Why")
     rows = [
@@ -119,12 +119,8 @@ def _fix(verified: VerifiedFix) -> Markup:
     )
 
 
-def _totals(traffic: ExpectedTraffic) -> str:
-    if not traffic.served:
-        return "All traffic is dropped"
-    dropped = f"{format_dropped(traffic.dropped)} of traffic is dropped, " if traffic.dropped else ""
-    share = f"{traffic.in_zone:.0%}" + ("" if dropped else " of traffic")
-    return f"{dropped}{share} stays in its zone, the busiest endpoint is at +{traffic.max_overload:.0%}"
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _zone_table(traffic: ExpectedTraffic, label: str) -> Markup:

@@ -197,7 +197,8 @@ def _client_box(
         yield svg_text(x + 9, top + 40, "no clients", "soft")
     else:
         yield svg_text(x + 9, top + 40, f"{zone.demand:.0%} of traffic")
-        yield svg_text(x + 9, top + 57, f"{zone.in_zone or 0:.0%} stays", "" if zone.in_zone else "soft")
+        stays = "unknown" if zone.in_zone is None else f"{zone.in_zone:.0%} stays"
+        yield svg_text(x + 9, top + 57, stays, "" if zone.in_zone else "soft")
 
 
 def _endpoint_box(
@@ -258,9 +259,10 @@ def _widths(traffic: ExpectedTraffic) -> Mapping[tuple[str, str], float]:
 def _results(traffic: ExpectedTraffic | None) -> tuple[str, str]:
     if traffic is None:
         return "not known", ""
+    stays = "in its zone: unknown" if traffic.in_zone is None else f"{traffic.in_zone:.0%} stays in its zone"
     if traffic.dropped:
-        return f"{format_dropped(traffic.dropped)} is dropped", f"{traffic.in_zone:.0%} stays in its zone"
-    return f"{traffic.in_zone:.0%} stays in its zone", f"busiest endpoint {_above_fair(traffic.max_overload)}"
+        return f"{format_dropped(traffic.dropped)} is dropped", stays if traffic.served else ""
+    return stays, f"busiest endpoint {_above_fair(traffic.max_overload)}"
 
 
 def _described(family: FamilyExplanation) -> str:

@@ -92,7 +92,7 @@ def _tables(family: FamilyExplanation, *, width: int, color: bool) -> str:
         parts = [render_text(Text("NOW", "bold").append(f"  {why}", "default"), color=color, width=width)]
     else:
         proxies = ", ".join(f"{kind} on {counted(number, 'node')}" for kind, number in now.proxies.items())
-        lines = _wrapped(f"{_totals(traffic)}, through {proxies or 'no node'}", width, 9)
+        lines = _wrapped(f"{describe_traffic(traffic)}, through {proxies or 'no node'}", width, 9)
         parts = [render_text(join_lines(_labelled("NOW", lines)), color=color, width=width)]
         parts.append(render_text(_zone_table(traffic, width), color=color, width=width))
     if planned is None:
@@ -101,7 +101,7 @@ def _tables(family: FamilyExplanation, *, width: int, color: bool) -> str:
         parts.append(render_text(Text("PLANNED", "bold").append("  the same", "default"), color=color, width=width))
     else:
         load = describe_load_change(family)
-        lines = _wrapped(f"{_totals(planned)}{f', {load}' if load else ''}", width, 9)
+        lines = _wrapped(f"{describe_traffic(planned)}{f', {load}' if load else ''}", width, 9)
         parts.append(render_text(join_lines(_labelled("PLANNED", lines)), color=color, width=width))
         parts.append(render_text(_zone_table(planned, width), color=color, width=width))
     return "".join(parts)
@@ -122,7 +122,7 @@ def _measured(explanation: Explanation, family: FamilyExplanation, *, width: int
             Text(each.node),
             Text(each.zone or "no zone"),
             Text(f"{each.connections:,}"),
-            Text(f"{each.in_zone:.0%}"),
+            Text("-" if each.in_zone is None else f"{each.in_zone:.0%}"),
             Text("-" if each.predicted_in_zone is None else f"{each.predicted_in_zone:.0%}"),
             _verdict(each),
         ]
@@ -142,7 +142,9 @@ def _measured(explanation: Explanation, family: FamilyExplanation, *, width: int
 def describe_measured(measured: HonoredTraffic) -> str:
     """``97% of 19,437 connections from 22 nodes stayed in their zone, 100% predicted; 1 node deviates``."""
     nodes = counted(len(measured.nodes), "node")
-    text = f"{measured.in_zone or 0:.0%} of {measured.connections:,} connections from {nodes} stayed in their zone"
+    if measured.in_zone is None:
+        return f"{measured.connections:,} connections from {nodes}: how many stayed in their zone is unknown"
+    text = f"{measured.in_zone:.0%} of {measured.connections:,} connections from {nodes} stayed in their zone"
     if measured.predicted_in_zone is not None:
         text += f", {measured.predicted_in_zone:.0%} predicted"
     deviating = len(measured.deviating)
@@ -169,12 +171,22 @@ def _labelled(label: str, lines: list[StyledText]) -> list[StyledText]:
     return [first, *lines[1:]]
 
 
-def _totals(traffic: ExpectedTraffic) -> str:
+def describe_traffic(traffic: ExpectedTraffic) -> str:
+    """``90% of traffic is dropped, 10% stays in its zone, busiest endpoint +0%``."""
     if not traffic.served:
         return "all traffic is dropped"
     dropped = f"{format_dropped(traffic.dropped)} of traffic is dropped, " if traffic.dropped else ""
-    share = f"{traffic.in_zone:.0%}" + ("" if dropped else " of traffic")
-    return f"{dropped}{share} stays in its zone, busiest endpoint +{traffic.max_overload:.0%}"
+    if traffic.in_zone is None:
+        share = f"how much stays in its zone is unknown ({_unknown_zones(traffic)})"
+    else:
+        share = f"{traffic.in_zone:.0%}{'' if dropped else ' of traffic'} stays in its zone"
+    return f"{dropped}{share}, busiest endpoint +{traffic.max_overload:.0%}"
+
+
+def _unknown_zones(traffic: ExpectedTraffic) -> str:
+    """Why nobody can tell what stays in its zone."""
+    known = any(zone and each.demand for zone, each in traffic.zones.items())
+    return "no endpoint has a zone" if known else "no node has a zone label"
 
 
 def _zone_table(traffic: ExpectedTraffic, width: int) -> RenderableType:
@@ -239,7 +251,7 @@ def describe_built_in(family: FamilyExplanation) -> str | None:
     if family.built_in is not None:
         return f"the built-in controller gives no hints: {family.built_in}"
     if family.built_in_traffic is not None:
-        return f"the built-in controller decides by CPU: {_totals(family.built_in_traffic)}"
+        return f"the built-in controller decides by CPU: {describe_traffic(family.built_in_traffic)}"
     return None
 
 

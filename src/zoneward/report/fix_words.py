@@ -43,7 +43,8 @@ def describe_result(fix: Fix) -> str:
     traffic = fix.family.traffic
     assert traffic is not None, "a fix is verified by its traffic"
     least = "at least " if fix.wherever or fix.kind == "spread" else ""
-    return f"{least}{traffic.in_zone:.0%} in its zone, worst +{traffic.max_overload:.0%}"
+    share = "an unknown share" if traffic.in_zone is None else f"{least}{traffic.in_zone:.0%}"
+    return f"{share} in its zone, worst +{traffic.max_overload:.0%}"
 
 
 def describe_limits(family: FamilyExplanation) -> Iterator[str]:

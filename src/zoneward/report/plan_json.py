@@ -253,7 +253,7 @@ def _decision(
         allocation=_allocation(decision),
         groups=_groups(decision),
         weights=_weights(decision),
-        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        in_zone_traffic=round_if_any(traffic.in_zone) if traffic else None,
         dropped_traffic=round_share(traffic.dropped) if traffic else None,
         max_overload=round_share(traffic.max_overload) if traffic else None,
         mean_overload=round_share(traffic.mean_overload) if traffic else None,
@@ -281,7 +281,7 @@ def _before(family: FamilyPlan, before: PlansBefore) -> BeforeView | None:
         reason=earlier.decision.message,
         endpoints=earlier.decision.endpoints,
         zones=_zones(traffic),
-        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        in_zone_traffic=round_if_any(traffic.in_zone) if traffic else None,
         dropped_traffic=round_share(traffic.dropped) if traffic else None,
         max_overload=round_share(traffic.max_overload) if traffic else None,
         mean_overload=round_share(traffic.mean_overload) if traffic else None,
@@ -304,7 +304,7 @@ def _now(now: CurrentTraffic) -> NowView:
     traffic = now.traffic
     zones = traffic.zones.items() if traffic is not None else ()
     return NowView(
-        in_zone_traffic=round_share(traffic.in_zone) if traffic is not None else None,
+        in_zone_traffic=round_if_any(traffic.in_zone) if traffic is not None else None,
         max_overload=round_share(traffic.max_overload) if traffic is not None else None,
         dropped_traffic=round_share(traffic.dropped) if traffic is not None else None,
         zones={zone: NowZoneView(each.consumed, round_if_any(each.load)) for zone, each in zones},

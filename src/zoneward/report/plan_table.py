@@ -108,7 +108,7 @@ def plan_parts(
         place = columns.index("WORST") + 1
         columns[place:place] = ["LOAD", "RISE"] if wide else ["LOAD"]
     rows = []
-    has_now = drops = False
+    has_now = has_unknown = drops = False
     for plan in plans:
         current = now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
         for family in plan.families:
@@ -122,6 +122,7 @@ def plan_parts(
             in_zone = _from_to(_share(today.in_zone) if today else None, _share(traffic.in_zone if traffic else None))
             worst = _from_to(_worst(today, configuration) if today else None, _worst(traffic, configuration))
             has_now = has_now or _CHANGE in in_zone.plain + worst.plain
+            has_unknown = has_unknown or (traffic is not None and traffic.in_zone is None)
             drops = drops or _DROPS in worst.plain
             cells.append(in_zone)
             if measured is not None:
@@ -142,6 +143,7 @@ def plan_parts(
         configuration,
         each_zone=bool(zones),
         has_now=has_now,
+        has_unknown=has_unknown,
         drops=drops,
         wide=wide,
         is_changed=before is not None,
@@ -222,6 +224,7 @@ def _legend(
     *,
     each_zone: bool,
     has_now: bool,
+    has_unknown: bool,
     drops: bool,
     wide: bool,
     is_changed: bool,
@@ -232,6 +235,8 @@ def _legend(
     if has_now:
         lines.append("34%>97%: now, by the slices in the cluster, and as planned.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    if has_unknown:
+        lines.append("IN ZONE -: unknown, because no node or no endpoint has a zone.")
     if drops:
         lines.append("drops: some traffic is dropped, because proxies have no endpoint for it.")
     if is_changed:

@@ -161,8 +161,11 @@ def total_traffic(plans: Sequence[ServicePlan]) -> TotalTraffic:
     ]
     if not known:
         return TotalTraffic(None, None)
+    shares = [(number, traffic.in_zone) for number, traffic in known if traffic.in_zone is not None]
     return TotalTraffic(
-        in_zone=sum(number * traffic.in_zone for number, traffic in known) / sum(number for number, _ in known),
+        in_zone=sum(number * share for number, share in shares) / sum(number for number, _ in shares)
+        if shares
+        else None,
         worst=max(traffic.max_overload for _, traffic in known),
     )
 

@@ -67,7 +67,7 @@ class ReportNodeView(JsonView, frozen=True, gc=False):
     node: str
     zone: str
     connections: int
-    in_zone: float
+    in_zone: float | None
     predicted_in_zone: float | None
     measured: dict[str, float]
     predicted: dict[str, float] | None
@@ -182,7 +182,7 @@ def _shares(node: NodeTraffic) -> dict[str, Any]:
     predicted = node.predicted_in_zone
     return {
         "connections": node.connections,
-        "inZone": round_share(node.in_zone),
+        "inZone": round_if_any(node.in_zone),
         "predictedInZone": round_if_any(predicted),
         "deviates": node.deviates,
     }
@@ -267,7 +267,7 @@ def node_view(node: NodeTraffic) -> ReportNodeView:
         node=node.node,
         zone=node.zone,
         connections=node.connections,
-        in_zone=round_share(node.in_zone),
+        in_zone=round_if_any(node.in_zone),
         predicted_in_zone=round_if_any(node.predicted_in_zone),
         measured=_all_rounded(node.measured),
         predicted=None if node.predicted is None else _all_rounded(node.predicted),

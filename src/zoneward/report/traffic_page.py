@@ -358,7 +358,7 @@ def _node_row(node: NodeTraffic, words: Content) -> Markup:
         tag("th", name(node.node), scope="row"),
         tag("td", name(node.zone or "no zone")),
         tag("td", f"{node.connections:,}"),
-        tag("td", f"{node.in_zone:.0%}"),
+        tag("td", "-" if node.in_zone is None else f"{node.in_zone:.0%}"),
         tag("td", "-" if predicted is None else f"{predicted:.0%}"),
         tag("td", words),
     )

@@ -258,7 +258,7 @@ def _row(
 
 def _now_note(service: ServiceReport, nodes: Sequence[NodeTraffic]) -> Text:
     if service.in_zone is None:
-        return Text("no traffic")
+        return Text("zones unknown" if service.unknown else "no traffic")
     note = Text(f"{service.in_zone:.0%} stays")
     if service.expected_in_zone is not None:
         note.append(f", {service.expected_in_zone:.0%} predicted")

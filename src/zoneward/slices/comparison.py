@@ -51,7 +51,7 @@ class TrafficNumbers(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_
     the shares of its own traffic by the zone of the endpoints, None where nobody asked for them.
     """
 
-    in_zone: float
+    in_zone: float | None
     max_overload: float
     mean_overload: float
     dropped: float
@@ -72,9 +72,9 @@ class TrafficNumbers(msgspec.Struct, frozen=True, kw_only=True, gc=False, array_
         )
 
     def score(self, *, slices: float) -> float | None:
-        """KEP-2004's score, at most 100; ``slices`` is as for `score.total`. None where traffic is dropped: nothing
-        makes up for that."""
-        if self.dropped:
+        """KEP-2004's score, at most 100; ``slices`` is as for `score.total`. None where traffic is dropped, as nothing
+        makes up for that, and where nobody can tell what stays in its zone."""
+        if self.dropped or self.in_zone is None:
             return None
         return score.total(
             in_zone=self.in_zone, max_overload=self.max_overload, mean_overload=self.mean_overload, slices=slices

@@ -6,7 +6,7 @@ lead to is in force at once.
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from random import Random
 from typing import Final, TypeVar
@@ -123,7 +123,7 @@ class MeasuredCluster:
         self.states = ServiceStates(self.cache, configuration=self.configuration)
         self.metrics = ControllerMetrics()
 
-        async def read(_nodes: Collection[str]) -> DemandFigures:
+        async def read() -> DemandFigures:
             return self.source()
 
         self.follower = DemandFollower(
@@ -188,6 +188,7 @@ class MeasuredCluster:
             self._write(each)
             traffic = each.traffic_now()
             each.worst = max(each.worst, traffic.max_overload)
+            assert traffic.in_zone is not None
             each.in_zone.append(traffic.in_zone)
         self.now += STEP
 

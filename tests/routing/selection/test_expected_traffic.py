@@ -133,8 +133,24 @@ def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_z
     assert traffic.load == loads(0.5, 0.5)
     assert traffic.in_zone == pytest.approx(2 / 3)
     assert traffic.zones[""].demand == pytest.approx(1 / 3)
-    for nowhere in (None, ""):
-        assert predicted(*some(2, nowhere), demand=demand).in_zone == 0.0
+
+
+@pytest.mark.parametrize("nowhere", [None, ""])
+def test_without_zones_of_nodes_or_of_endpoints_nobody_knows_what_stays_in_its_zone(nowhere: str | None) -> None:
+    labelled = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
+    traffic = predicted(*some(2, nowhere), demand=labelled)
+    assert (traffic.in_zone, traffic.zones["a"].in_zone) == (None, None)
+    assert (traffic.max_overload, traffic.served) == (0.0, 1.0)
+    bare = compute_demand(nodes(("n1", None, 1), ("n2", None, 1)))
+    traffic = predicted(*some(2, "a"), demand=bare)
+    assert (traffic.in_zone, traffic.zones[""].in_zone) == (None, None)
+    # Of nothing, nothing stays, where it is known where it starts.
+    assert (predicted(demand=labelled).in_zone, predicted(demand=bare).in_zone) == (0.0, None)
+
+
+def test_an_endpoint_with_a_zone_beside_others_is_enough_to_know() -> None:
+    """Half of the half that starts in a."""
+    assert predicted(*some(1, "a"), *some(1, None, block=1)).in_zone == 0.25
 
 
 @pytest.mark.parametrize("endpoints", [[], [an_endpoint(ready=False)]], ids=["none", "none ready"])

@@ -37,10 +37,10 @@ class ExpectedZoneTraffic(msgspec.Struct, frozen=True, gc=False):
     ``consumed`` counts every endpoint that some proxy of the zone selects. ``expected`` is the fair number, demand
     times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
     and None where it has no demand or selects nothing. ``in_zone``: the share of its own traffic that stays in the
-    zone; None where it has no demand. ``load``: what an endpoint located there gets on the mean, over a fair part
-    (1.0); None where none is located. ``selected`` and ``to``: the endpoints that its proxies select and the shares of
-    its own traffic, by the zone of the endpoints. ``dropped``: the share of its own traffic for which there is no
-    endpoint.
+    zone; None where it has no demand, and where the zone of the clients or of every endpoint in use is not known.
+    ``load``: what an endpoint located there gets on the mean, over a fair part (1.0); None where none is located.
+    ``selected`` and ``to``: the endpoints that its proxies select and the shares of its own traffic, by the zone of the
+    endpoints. ``dropped``: the share of its own traffic for which there is no endpoint.
     """
 
     demand: float
@@ -59,13 +59,14 @@ class ExpectedTraffic(msgspec.Struct, frozen=True, gc=False):
     """Where the traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1, and each
     is exactly 0 or 1 where it is nothing or all.
 
+    ``in_zone`` is None where nobody can tell: no node from which traffic starts has a zone, or no endpoint in use.
     ``load`` has a share for every endpoint in use, and the overload of an endpoint is its load over a fair one, minus
     1: ``max_overload`` is the worst, never below 0; ``mean_overload`` the mean distance from fair, in both directions.
     """
 
     zones: dict[str, ExpectedZoneTraffic]
     load: tuple[float, ...]
-    in_zone: float
+    in_zone: float | None
     served: float
     dropped: float
     max_overload: float
@@ -216,6 +217,7 @@ def _traffic(
     if not any(usable):
         usable = [is_serving(endpoint) and is_terminating(endpoint) for endpoint in endpoints]
     used = [share for share, use in zip(load, usable, strict=True) if use]
+    has_zones = not used or any(place for place, use in zip(places, usable, strict=True) if use)
     located: dict[str, int] = dict.fromkeys(weights, 0)
     received: dict[str, float] = {}
     for place, use, part in zip(places, usable, load, strict=True):
@@ -236,7 +238,7 @@ def _traffic(
             consumed=consumed,
             expected=expected,
             overload=expected / consumed - 1 if share and consumed else None,
-            in_zone=(flow.get(zone, 0.0) / share if zone else 0.0) if share else None,
+            in_zone=flow.get(zone, 0.0) / share if share and zone and has_zones else None,
             load=received[zone] * len(used) / located[zone] if located[zone] else None,
             selected=selected.get(zone, {}),
             to={place: part / share for place, part in sorted(flow.items())} if share else {},
@@ -247,7 +249,9 @@ def _traffic(
     return ExpectedTraffic(
         zones=zones,
         load=tuple(load),
-        in_zone=fsum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone),
+        in_zone=fsum(flow.get(zone, 0.0) for zone, flow in flows.items() if zone)
+        if has_zones and any(zone for zone, weight in weights.items() if weight)
+        else None,
         served=(total - dropped_weight) / total,
         dropped=dropped_weight / total,
         max_overload=max(0.0, *deviations) if deviations else 0.0,

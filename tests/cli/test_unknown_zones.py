@@ -1,0 +1,94 @@
+"""A cluster whose nodes have no zone labels: what stays in its zone is unknown in every command, not 0 %."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders.objects import a_node, a_pod, a_service, a_slice
+from tests.cli.running import Commands
+
+from zoneward.kube.names import BUILT_IN_MANAGER
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Three nodes of one size with a Pod each."""
+    hosts = range(3)
+    pods = [
+        a_pod(f"cart-{host}", node=f"n{host}", ips=[f"10.1.0.{host + 1}"], namespace="shop", labels={"app": "cart"})
+        for host in hosts
+    ]
+    known: dict[str, Any] = {"service": "cart", "namespace": "shop", "manager": BUILT_IN_MANAGER}
+    objects = [
+        *(a_node(f"n{host}", None, address=f"10.0.0.{host + 1}") for host in hosts),
+        *pods,
+        a_service("cart", namespace="shop", selector={"app": "cart"}, clusterIP="10.96.0.1"),
+        *(a_slice(f"cart-{host}", addresses=[f"10.1.0.{host + 1}"], node=f"n{host}", **known) for host in hosts),
+    ]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return path
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """100 connections on the first node."""
+    service = {"namespace": "shop", "service": "cart", "addressType": "IPv4", "zones": {"": 100}, "external": {}}
+    document = {
+        "apiVersion": "zoneward.dev/v1alpha1",
+        "kind": "MeasuredTraffic",
+        "node": "n0",
+        "zone": "",
+        "since": "2026-10-19T09:00:00Z",
+        "until": "2026-10-20T09:00:00Z",
+        "complete": True,
+        "services": [service],
+    }
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_plan_knows_no_share(zoneward: Commands, file: Path) -> None:
+    (decision,) = json.loads(zoneward("plan", "-q", "-f", file, "-o", "json").out)["decisions"]
+    assert (decision["inZoneTraffic"], decision["now"]["inZoneTraffic"]) == (None, None)
+    assert (decision["maxOverload"], decision["droppedTraffic"]) == (0.0, 0.0)
+    text = zoneward("plan", "-q", "-f", file).out
+    (line,) = (line for line in text.splitlines() if "shop/cart" in line)
+    assert line.split()[1:3] == ["-", "+0%"]
+    assert "IN ZONE -: unknown" in text
+
+
+def test_compare_has_no_score_and_no_best(zoneward: Commands, file: Path) -> None:
+    document = json.loads(zoneward("compare", "-q", "-f", file, "-o", "json").out)
+    (cart,) = document["services"]
+    assert (cart["best"], cart["now"]["inZoneTraffic"], cart["now"]["score"]) == (None, None, None)
+    assert {each["inZoneTraffic"] for each in cart["approaches"]} == {None}
+    assert {each["inZoneTraffic"] for each in document["total"]} == {None}
+    text = zoneward("compare", "-q", "-f", file).out
+    assert "IN ZONE is unknown" in text
+    assert "0%" not in [word for line in text.splitlines() if "cart" in line for word in line.split()[2:3]]
+
+
+def test_explain_says_that_it_is_unknown(zoneward: Commands, file: Path, measured: Path) -> None:
+    text = " ".join(zoneward("explain", "-q", "-f", file, "--measured", measured, "cart").out.split())
+    assert "NOW how much stays in its zone is unknown (no node has a zone label)" in text
+    assert "100 connections from 1 node: how many stayed in their zone is unknown" in text
+    (family,) = json.loads(zoneward("explain", "-q", "-f", file, "cart", "-o", "json").out)["families"]
+    for view in (family["now"], family["planned"]):
+        assert (view["inZoneTraffic"], view["zones"][""]["inZone"]) == (None, None)
+
+
+@pytest.mark.parametrize("output", ["html", "svg"])
+def test_pages_and_pictures_say_that_it_is_unknown(zoneward: Commands, file: Path, output: str) -> None:
+    text = zoneward("explain", "-q", "-f", file, "cart", "-o", output).out
+    assert "unknown" in text
+    assert ">0% stays" not in text
+    assert "IN ZONE -: unknown" in zoneward("plan", "-q", "-f", file, "-o", "html").out
+    assert "IN ZONE is unknown" in zoneward("compare", "-q", "-f", file, "-o", "html").out
+
+
+def test_report_says_why_there_is_no_figure(zoneward: Commands, file: Path, measured: Path) -> None:
+    result = zoneward("report", "-f", file, "--measured", measured)
+    assert "1 Service left out: no measured traffic starts in a known zone" in result.err
