@@ -47,6 +47,15 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         AUTO.with_(nodes=(a_node("node-a", "a", ready=False), a_node("node-b", "b", ready=False))),
         "no node is ready",
     ),
+    Reason.ONLY_CONTROL_PLANES: (
+        AUTO.with_(
+            nodes=(
+                *(a_node(f"node-{zone}", zone, ready=False) for zone in "ab"),
+                *(a_node(f"plane-{zone}", zone, labels={"node-role.kubernetes.io/control-plane": ""}) for zone in "ab"),
+            )
+        ),
+        "only control plane nodes are ready",
+    ),
     Reason.NODE_WITHOUT_ZONE: (
         AUTO.with_(nodes=(*AUTO.nodes, a_node("node-x", None), a_node("node-w", None))),
         "2 nodes without zone label (node-w, node-x)",

@@ -205,7 +205,7 @@ def invalid_annotation(words: Words) -> None:
     """It is as Disabled, and the condition Accepted says why; what was in force before goes."""
     settled = a_cluster(words.auto, evenly(30)).settled()
     assert len(settled.slices) == 3
-    for value in ("disable", "auto", "AUTO", " Auto", "prefer", "require", "RequireZone", "local", "true", "Banana"):
+    for value in ("disable", "AUTO", " Auto", "prefer", "require", "RequireZone", "local", "true", "Banana"):
         plan = settled.with_(service=a_service(subsetting=value)).plan()
         expect_one_for_all(plan, evenly(30))
         assert reason(plan) is Reason.UNKNOWN_VALUE

@@ -140,6 +140,8 @@ BOTH: Final = dual_stack(("a-0000", "a-0001", "b-0000", "b-0001"))
 ONE: Final = dual_stack(("a-0000",))
 NONE: Final = dual_stack(())
 
+CONTROL_PLANE: Final = {"node-role.kubernetes.io/control-plane": ""}
+
 CHANGES: Final[Mapping[str, Change]] = {
     # What the proposal has no words for.
     "a split exists, but above the threshold": (NOT_ASKED, FOUR_IN_THREE, too_few(4)),
@@ -152,6 +154,11 @@ CHANGES: Final[Mapping[str, Change]] = {
         NOT_ASKED,
         AUTO.with_(nodes=tuple(a_node(f"node-{zone}", zone, ready=False) for zone in "ab")),
         disabled("No Nodes are ready"),
+    ),
+    "only control planes are ready": (
+        NOT_ASKED,
+        AUTO.with_(nodes=tuple(a_node(f"plane-{zone}", zone, labels=CONTROL_PLANE) for zone in "ab")),
+        disabled("Only control plane Nodes are ready"),
     ),
     "the external policy": (
         NOT_ASKED,
@@ -227,7 +234,7 @@ CHANGES: Final[Mapping[str, Change]] = {
     "the field unknown": (
         NOT_ASKED,
         asking(distribution="PreferSame"),
-        unknown("'spec.trafficDistribution: PreferSame' is not a known value"),
+        unknown("spec.trafficDistribution: 'PreferSame' is not a known value"),
     ),
     "subsetting unknown": (NOT_ASKED, asking(subsetting="Atuo"), unknown(SUBSETTING_MISSPELT)),
     "subsetting unknown, beside hints that work": (

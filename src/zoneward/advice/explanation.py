@@ -28,6 +28,7 @@ _DECIDING: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.TOPOLOGY_KEYS: ("topology-keys",),
     Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: ("external-traffic-policy",),
     Reason.NO_READY_NODES: ("ready-nodes",),
+    Reason.ONLY_CONTROL_PLANES: ("ready-nodes",),
     Reason.NODE_WITHOUT_ZONE: ("node-zones",),
     Reason.NODE_WITHOUT_CPU: ("node-cpu",),
     Reason.ONE_ZONE: ("two-zones",),

@@ -27,10 +27,10 @@ HEADLESS: Final = "None"
 
 AUTO_VALUES: Final = ("Auto", "auto")
 DISABLED_VALUES: Final = ("Disabled", "disabled", "")
-SUBSETTING_AUTO_VALUES: Final = ("Auto", "Prefer")
+SUBSETTING_AUTO_VALUES: Final = ("Auto", "auto", "Prefer")
 """``Prefer`` is what the first version of KEP-2004 calls it."""
 SUBSETTING_REQUIRE: Final = "Require"
-SUBSETTING_DISABLED_VALUES: Final = ("Disabled", "Disable", "Random")
+SUBSETTING_DISABLED_VALUES: Final = ("Disabled", "disabled", "Disable", "Random")
 """KEP-2004 § Configuration says ``Disabled``, and § Feature Enablement and Rollback ``Disable``."""
 PREFER_CLOSE: Final = "PreferClose"
 PREFER_SAME_ZONE: Final = "PreferSameZone"

@@ -55,6 +55,7 @@ _SHORT_REASONS = {
     Reason.FEATURE_GATE_OFF: "feature gate is off",
     Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "external is Local",
     Reason.NO_READY_NODES: "no ready node",
+    Reason.ONLY_CONTROL_PLANES: "no ready worker",
     Reason.NODE_WITHOUT_ZONE: "node without zone",
     Reason.NODE_WITHOUT_CPU: "node without CPU",
     Reason.ONE_ZONE: "nodes in one zone",

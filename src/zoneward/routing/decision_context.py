@@ -20,7 +20,13 @@ from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.routing.zone_weights import ZoneWeights
 
 _SUSPENDING: Final = frozenset(
-    (Reason.NODE_WITHOUT_ZONE, Reason.NODE_WITHOUT_CPU, Reason.NO_READY_NODES, Reason.ENDPOINT_WITHOUT_ZONE)
+    (
+        Reason.NODE_WITHOUT_ZONE,
+        Reason.NODE_WITHOUT_CPU,
+        Reason.NO_READY_NODES,
+        Reason.ONLY_CONTROL_PLANES,
+        Reason.ENDPOINT_WITHOUT_ZONE,
+    )
 )
 """Reasons that say nothing about the Service: what was in force comes back by the threshold that keeps it."""
 
@@ -78,7 +84,11 @@ class DecisionContext:
         )
 
     def check_ready_nodes(self) -> Decision | None:
-        number = len(self.demand.nodes)
+        number, control_planes = len(self.demand.nodes), self.demand.control_planes
+        if control_planes:
+            detail = f"{counted(control_planes, 'ready control plane node')}, no other node is ready"
+            self.rules.record("ready-nodes", False, detail)
+            return self.build_inactive(Reason.ONLY_CONTROL_PLANES, "only control plane nodes are ready")
         if self.rules.record("ready-nodes", bool(number), counted(number, "ready node")):
             return None
         return self.build_inactive(Reason.NO_READY_NODES, "no node is ready")

@@ -43,6 +43,7 @@ class Demand:
     excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose Nodes name one and the
     same; ``idle_zones`` are zones of ready Nodes that no traffic is expected from: their proxies need endpoints.
     ``without_zone`` are Nodes that void hints, ``new_without_zone`` those that are new: their zone may follow.
+    ``control_planes`` counts ready Nodes with an excluded label, where no other is ready.
     """
 
     zones: tuple[str, ...]
@@ -54,6 +55,7 @@ class Demand:
     regions: tuple[tuple[str, str], ...] = ()
     idle_zones: tuple[str, ...] = ()
     new_without_zone: tuple[str, ...] = ()
+    control_planes: int = 0
 
     @cached_property
     def total(self) -> int:
@@ -124,6 +126,7 @@ class Demand:
             regions=self.regions,
             idle_zones=tuple(zone for zone in self.idle_zones if zone not in number),
             new_without_zone=self.new_without_zone,
+            control_planes=self.control_planes,
         )
 
 
@@ -163,6 +166,7 @@ def compute_demand(
         regions=tuple((zone, region) for zone, (region, *more) in sorted(regions.items()) if region and not more),
         idle_zones=tuple(sorted({zone for node in ready if (zone := node_zone(node)) and zone not in weights})),
         new_without_zone=tuple(sorted(new)),
+        control_planes=0 if counting else len(ready),
     )
 
 

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     TOPOLOGY_KEYS = "TopologyKeys"
     EXTERNAL_TRAFFIC_POLICY_LOCAL = "ExternalTrafficPolicyLocal"
     NO_READY_NODES = "NoReadyNodes"
+    ONLY_CONTROL_PLANES = "OnlyControlPlanesReady"
     NODE_WITHOUT_ZONE = "NodeWithoutZone"
     NODE_WITHOUT_CPU = "NodeWithoutCPU"
     ONE_ZONE = "OneZone"

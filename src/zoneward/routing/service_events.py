@@ -37,6 +37,7 @@ _MESSAGES: Final = {
     # The proposal has no messages for these, nor for subsetting, where the decision's own message serves.
     Reason.NODE_WITHOUT_ZONE: "1 or more Nodes do not have a Zone specified",
     Reason.NO_READY_NODES: "No Nodes are ready",
+    Reason.ONLY_CONTROL_PLANES: "Only control plane Nodes are ready",
     Reason.NO_READY_ENDPOINTS: "No Endpoints are ready",
     Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "externalTrafficPolicy is Local",
     Reason.HINTS_NOT_STORED: "The API server does not store hints: its feature gate is off, or a webhook removes them",

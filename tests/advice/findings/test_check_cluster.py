@@ -215,7 +215,7 @@ def test_a_proxy_finding_of_a_service_names_what_is_ignored_on_how_many_nodes() 
         (a_service("preferzone"), "topology-mode=PreferZone"),
         (a_service(old="AUTO"), "topology-aware-hints=Auto"),
         (a_service(distribution="PreferSamezone"), '"trafficDistribution":"PreferSameZone"'),
-        (a_service(subsetting="auto"), "subsetting=Auto"),
+        (a_service(subsetting="AUTO"), "subsetting=Auto"),
         (a_service(subsetting="Auto", algorithm="local-wieghted"), "subsetting-algorithm=local-weighted"),
     ],
     ids=str,

@@ -82,9 +82,9 @@ LOCAL: Final = "Subsetting/local"
 REQUIRED: Final = "Subsetting/RequireZone"
 VALUES: Final[Mapping[str, Values]] = {
     "Auto": Values(PROPORTIONAL, PROPORTIONAL, subsetting=LOCAL),
-    "auto": Values(PROPORTIONAL, PROPORTIONAL),
+    "auto": Values(PROPORTIONAL, PROPORTIONAL, subsetting=LOCAL),
     "Disabled": Values("nothing", "nothing", subsetting="nothing"),
-    "disabled": Values("nothing", "nothing"),
+    "disabled": Values("nothing", "nothing", subsetting="nothing"),
     "Disable": Values(subsetting="nothing"),
     "": Values("nothing", "nothing", subsetting="nothing"),
     "ProportionalZoneCPU": Values(PROPORTIONAL),
@@ -305,7 +305,7 @@ ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {
     "unknown field": (
         a_service(distribution="Banana"),
         False,
-        "'spec.trafficDistribution: Banana' is not a known value",
+        "spec.trafficDistribution: 'Banana' is not a known value",
     ),
     "topologyKeys": (a_service(keys=("*",)), None, "spec.topologyKeys is set and overrides every newer setting"),
     "subsetting": (a_service(subsetting="Auto"), True, f"{SUBSETTING}: Auto"),

@@ -112,10 +112,11 @@ def _inputs(demand: Demand) -> object:
     return _refusals(demand), demand.reduced, demand.by_count.reduced, demand.regions, demand.idle_zones
 
 
-def _refusals(demand: Demand) -> tuple[bool, bool, bool, bool]:
+def _refusals(demand: Demand) -> tuple[bool, ...]:
     """What refuses every Service that balances load: no Node, one without a zone, one without CPU, one zone."""
     without_cpu = bool(demand.without_cpu) and demand.unit != "nodes"
-    return not demand.nodes, bool(demand.without_zone), without_cpu, len(demand.zones) < 2
+    no_node = not demand.nodes, bool(demand.control_planes)
+    return *no_node, bool(demand.without_zone), without_cpu, len(demand.zones) < 2
 
 
 def _hints_differ(state: DecisionSummary, old: Demand, new: Demand, configuration: Configuration) -> bool:

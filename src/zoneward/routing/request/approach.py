@@ -310,8 +310,10 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
     setting = f"spec.trafficDistribution: {value}"
     heuristic = DISTRIBUTION_HEURISTICS.get(value) or (None if configuration.upstream else find_heuristic(value))
     if heuristic is None:
-        rules.record("traffic-distribution", False, f"{value!r} is not a known value, so it counts as not set")
-        return _refused(Reason.UNKNOWN_VALUE, f"{setting!r} is not a known value")
+        rules.record(
+            "traffic-distribution", False, f"{quote_value(value)} is not a known value, so it counts as not set"
+        )
+        return _refused(Reason.UNKNOWN_VALUE, f"spec.trafficDistribution: {quote_value(value)} is not a known value")
     rules.record("traffic-distribution", True, f"{value} asks for {heuristic.name}")
     requested = RequestedApproach(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
     return _check_gates(requested, configuration, rules, value=value)
