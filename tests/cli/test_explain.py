@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 from tests.builders.objects import a_node, a_pod, a_service
+from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.report.explain_json import ExplanationView
@@ -247,3 +248,19 @@ def test_what_fixes_were_not_checked_against_is_in_every_output(zoneward: Comman
         out = " ".join(zoneward("explain", "-q", "-f", file, "db", "-o", form).out.split())
         assert "not checked for fixes that change Pods: replicas, node affinity" in out.replace("Not", "not")
         assert "; volumes not checked" in out
+
+
+def test_workloads_of_a_live_cluster_are_read_as_far_as_permissions_go(zoneward: Commands, cluster: Cluster) -> None:
+    template = {"metadata": {"labels": {"app": "checkout"}}, "spec": {}}
+    spec = {"replicas": 12, "template": template}
+    cluster.do(lambda server: server.put("deployments", "checkout", "shop", spec=spec))
+    family = explained(zoneward, "shop/checkout")
+    commands = {fix["kind"]: fix["commands"] for fix in family["fixes"]}
+    assert commands["add-pods"] == ["kubectl -n shop scale --replicas=17 -- deployment/checkout"]
+    assert family["notChecked"] == []
+    cluster.do(lambda server: server.refusals.update(deployments=403))
+    family = explained(zoneward, "shop/checkout")
+    commands = {fix["kind"]: fix["commands"] for fix in family["fixes"]}
+    assert commands["add-pods"] == ["kubectl -n shop scale --replicas=N+5 -- deployment/checkout"]
+    (unchecked,) = family["notChecked"]
+    assert unchecked["reason"] == "Deployments cannot be read (no permission)"

@@ -24,6 +24,7 @@ KINDS = {
     "services": ("v1", "Service"),
     "endpointslices": ("discovery.k8s.io/v1", "EndpointSlice"),
     "daemonsets": ("apps/v1", "DaemonSet"),
+    "deployments": ("apps/v1", "Deployment"),
 }
 
 
