@@ -170,7 +170,7 @@ def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, clus
     assert zoneward("adopt", "cart", "-q", "--force").status == 0
     orphaned = zoneward("check", "-q", "cart", "--fail-on", "error")
     assert orphaned.status == 1
-    assert "fix: Start zoneward controller, or give the Service back: zoneward release default/cart" in " ".join(
+    assert "fix: Start zoneward controller, or give the Service back: zoneward release -- default/cart" in " ".join(
         orphaned.out.split()
     )
     assert zoneward("release", "cart", "-q").status == 0

@@ -8,10 +8,10 @@ from typing import Any, Final
 from zoneward.advice.changed_cluster import ServicePods
 from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
-from zoneward.advice.kubectl import kubectl
 from zoneward.advice.kubernetes_version import kubernetes_minor
 from zoneward.advice.pod_limits import runs, unselected_pods
 from zoneward.advice.service_input import Change, ServiceInput
+from zoneward.advice.shell_commands import kubectl
 from zoneward.advice.workloads import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Workload
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector

@@ -69,7 +69,7 @@ def _warnings(service: "Service") -> Iterator[str]:
     selector = service.spec.selector
     if not selector:
         return
-    from zoneward.advice.kubectl import kubectl
+    from zoneward.advice.shell_commands import kubectl
 
     name, namespace = service.metadata.name, service.metadata.namespace
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))

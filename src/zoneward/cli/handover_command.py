@@ -213,7 +213,7 @@ async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, 
 
 def _step_text(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, followed by what it writes as YAML documents."""
-    from zoneward.advice.kubectl import kubectl
+    from zoneward.advice.shell_commands import kubectl
     from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 

@@ -445,7 +445,7 @@ def test_services_of_zoneward_are_orphaned_without_a_controller() -> None:
     adopted = a_service(annotations={SELECTOR_ANNOTATION: '{"app":"cart"}'})
     for service, slices in ((adopted, built_in(SAME_ZONE, NODES, PODS)), (adopted, ())):
         finding = only(a_view(service, slices=slices, is_led=False), "ZW607")
-        assert "zoneward release shop/cart" in finding.fix
+        assert "zoneward release -- shop/cart" in finding.fix
         assert not found(a_view(service, slices=slices), "ZW607")
         assert not found(a_view(service, slices=slices, is_led=False, lacking={"Leases": "none"}), "ZW607")
     assert "release" not in only(a_view(slices=ours(SAME_ZONE), is_led=False), "ZW607").fix

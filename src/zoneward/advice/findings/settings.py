@@ -17,8 +17,8 @@ from zoneward.advice.findings.codes import (
     UNKNOWN_VALUE,
     Finding,
 )
-from zoneward.advice.kubectl import kubectl
 from zoneward.advice.kubernetes_version import is_too_new
+from zoneward.advice.shell_commands import kubectl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ADOPTION_MARKS
 from zoneward.kube.demand_text import DEMAND_EXPECTED, parse_demand

@@ -17,6 +17,7 @@ from zoneward.advice.findings.codes import (
     Finding,
 )
 from zoneward.advice.findings.overload import overload_fix, overload_now
+from zoneward.advice.shell_commands import shell_command
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import has_selector_annotation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, identity, is_ready
@@ -86,7 +87,8 @@ def _orphan(service: ServiceView) -> Finding:
     message = "its slices are Zoneward's, and no controller of Zoneward's runs: endpoints of pods that are gone stay"
     fix = ""
     if has_selector_annotation(service.service):
-        fix = f"Start zoneward controller, or give the Service back: zoneward release {'/'.join(service.key)}"
+        command = shell_command("zoneward", "release", names=("/".join(service.key),))
+        fix = f"Start zoneward controller, or give the Service back: {command or 'zoneward release'}"
     return NOBODY_UPDATES.finding(service.object, message, fix=fix)
 
 
