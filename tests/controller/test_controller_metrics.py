@@ -158,6 +158,7 @@ def test_a_page_has_what_happened_and_looks_at_what_is() -> None:
         f"{OURS}queue_oldest_seconds": 1.5,
         f"{OURS}watch_trouble_seconds": 0.25,
         f"{OURS}contested_services": 4,
+        f"{OURS}contested_namespaces": 1,
         f'{OURS}unreadable_objects{{kind="Service"}}': 2,
         f'{OURS}unreadable_objects{{kind="Pod"}}': 0,
     }

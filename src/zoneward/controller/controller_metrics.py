@@ -260,6 +260,11 @@ class ControllerMetrics:
             lambda: len(controller.contested),
         )
         gauge(
+            f"{OURS}contested_namespaces",
+            "Namespaces with such Services; more than one show that the built-in controller runs",
+            lambda: len({namespace for namespace, _ in controller.contested}),
+        )
+        gauge(
             f"{OURS}hints_not_stored_services",
             "Services whose hints the API server did not store",
             lambda: controller.services_without_stored_hints,

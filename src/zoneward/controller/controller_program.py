@@ -24,7 +24,6 @@ from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.demand.figures_source import FiguresSource, FiguresUnavailable
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.handover.conflict_detector import no_conflict_check
 from zoneward.controller.leader.leader_elector import (
     LeaderCallbacks,
     LeaderElector,
@@ -178,7 +177,6 @@ class ControllerProgram:
         self._program.ready |= {
             "cache": cache_is_synced(self.controller.cache.synced.is_set),
             "watches": watches_are_open(self.watch_health),
-            "alone": no_conflict_check(self.controller.contested),
         }
         if self._elector is not None:
             self._program.ready[_ELECTION] = self._lease_check

@@ -98,7 +98,7 @@ class EndpointSliceController:
             conflicts = ConflictDetector(together=context.mode is Mode.TAKE_OVER)
         self._conflicts = conflicts
         self.contested: Final = self._conflicts.contested
-        """Services that the built-in controller writes too, and that are therefore left to it. Always this very set."""
+        """Services that the built-in controller writes too, and that are therefore left to it. Never replaced."""
         self._resync = PeriodicResync(period=options.resync_period)
         self._releases = ReleaseTasks(
             context.connection,

@@ -17,7 +17,6 @@ from zoneward.controller.handover.conflict_detector import (
     ConflictVerdict,
     ContestedSlices,
     is_sign_of_life,
-    no_conflict_check,
     slices_of_contested,
 )
 from zoneward.controller.mode import Mode
@@ -92,6 +91,44 @@ def test_one_contested_service_is_proof_for_others_where_all_are_ours(together: 
     conflicts = ConflictDetector(together=together)
     now = contested(conflicts)
     assert (conflicts.found_slices(OTHER, now=now) is ConflictVerdict.YIELD) == together
+
+
+def test_one_namespace_is_no_proof_for_others() -> None:
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts, ("tenant", "a"))
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.DELETE
+    assert conflicts.found_slices(("tenant", "b"), now=now) is ConflictVerdict.YIELD
+    conflicts.taken_over(KEY)
+    contested(conflicts, ("kube-system", "dns"), now=now)
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.YIELD
+    for key in (("tenant", "a"), ("tenant", "b"), KEY):
+        conflicts.forget(key)
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.DELETE
+
+
+def test_writes_in_one_namespace_keep_no_other_from_being_reclaimed() -> None:
+    conflicts = ConflictDetector(together=False)
+    tenant, dns = ("tenant", "a"), ("kube-system", "dns")
+    now = max(contested(conflicts, key) for key in (tenant, dns, KEY, OTHER))
+    conflicts.check_recovery(KEY, is_current=False, now=now)
+    now += QUIET
+    conflicts.sign_of_life(tenant, now=now - 1)
+    conflicts.sign_of_life(dns, now=now - 1)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now) == [KEY], "it writes in two namespaces"
+    now += QUIET
+    conflicts.sign_of_life(tenant, now=now - 1)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now) == [KEY, OTHER, dns]
+
+
+def test_contests_of_one_namespace_make_no_other_wait_longer() -> None:
+    conflicts, tenant, now = ConflictDetector(together=True), ("tenant", "a"), 0.0
+    for _ in range(5):
+        now = contested(conflicts, tenant, now=now)
+        conflicts.reclaim([tenant], now=now)
+        conflicts.forget(tenant)
+    now = contested(conflicts, now=now)
+    conflicts.check_recovery(KEY, is_current=False, now=now)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET) == [KEY]
 
 
 def test_it_is_gone_when_it_leaves_one_service_as_it_ought_not_to_be_and_changes_none() -> None:
@@ -223,7 +260,6 @@ async def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_
         status_writer = StatusWriter(Writer(shop.link), instance="test")
         async with at_work(shop, status_writer=status_writer, conflicts=quick()) as controller:
             await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
-            assert no_conflict_check(controller.contested)() is not None
             assert await status_writer.wait_until_written(LIMIT)
             (event,) = shop.objects("events")
             assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
@@ -239,7 +275,6 @@ async def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_
             shop.steady.discard("10.0.0.2")
             shop.make_ready(2, False)
             await until(lambda: not controller.contested and is_ours(shop, controller))
-            assert no_conflict_check(controller.contested)() is None
             assert shop.listed() == shop.steady
 
 
@@ -272,11 +307,3 @@ async def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not
             shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "cart"}}})
             await until(lambda: not controller.contested and controller.is_idle)
         assert shop.listed() == shop.steady
-
-
-def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:
-    contested: set[tuple[str, str]] = set()
-    check = no_conflict_check(contested)
-    assert check() is None
-    contested.update(("shop", name) for name in "abcde")
-    assert check() == "the built-in controller writes slices of shop/a, shop/b, shop/c and 2 more"

@@ -8,8 +8,9 @@ before the built-in controller let go, or somebody applied an old manifest. Slic
 until `GRACE` seconds have passed since the first time, because such a sync may write many slices, and are then deleted
 together. If slices come back after that, a controller keeps writing them: the Service is *contested*. Slices whose
 deletion failed, by a conflict for example, have not come back. Two finds that lie `MEMORY` seconds apart are unrelated.
-Where all Services are ours (``together``), one contested Service is enough proof for others that have such slices,
-whether or not they belong to a take-over.
+Where all Services are ours (``together``), contested Services are proof for others that have such slices, whether or
+not they belong to a take-over: one in the same namespace, or some in two namespaces. One namespace proves nothing about
+others, because who may write slices there may give them any label.
 
 A slice that its controller created or changed less than `STILL` seconds ago is never deleted. The controller may still
 wait for the answer to that write; if the slice were gone before, it would wait for ever, and write nothing for this
@@ -20,8 +21,9 @@ every ready endpoint that ours list: no ready endpoint is ever left without a sl
 
 - at once, where the other slices are gone and there are endpoints to list;
 - where its slices have been wrong for `QUIET` seconds, and the built-in controller has changed none of them for as
-  long. Where it changed none of any contested Service, it is gone for all of them. A mistake costs one more contest,
-  and twice that time at the next one;
+  long. Then it is gone for all of them, but for those of a namespace in which such slices changed; where they changed
+  in two namespaces, it still runs. A mistake costs one more contest, and twice that time at the next one in this
+  namespace;
 - when we are restarted, or begin to lead: then the Service is judged afresh.
 
 As long as nothing changes in a cluster, nobody can tell whether a controller is running. An operator who has switched
@@ -32,6 +34,7 @@ label (``--compat=upstream``, ``--keep-built-in-label``): nothing is contested t
 belong to Services without a selector.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -39,7 +42,6 @@ from math import inf
 from typing import Final
 
 from zoneward.client.backoff import Backoff
-from zoneward.daemon.health import Check
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, is_ready
 from zoneward.routing.configuration import Configuration
@@ -80,7 +82,9 @@ class ConflictDetector:
         self._together, self._still, self._grace = together, still, grace
         self._backoff = Backoff(initial=quiet, cap=_LONGEST_QUIET)
         self.contested: Final[set[ObjectKey]] = set()
-        """Always this very set."""
+        """Never replaced; callers keep a reference."""
+        self._contested_in: Counter[str] = Counter()
+        """The number of contested Services by namespace."""
         self._taken_over: set[ObjectKey] = set()
         self._reappeared: dict[ObjectKey, _ReappearedSlices] = {}
         self._wrong_since: dict[ObjectKey, float] = {}
@@ -94,9 +98,10 @@ class ConflictDetector:
         self._recheck_at: dict[ObjectKey, float] = {}
         self._reclaimed: set[ObjectKey] = set()
         """Services that are ours again: other contested Services prove nothing about them."""
-        self._last_sign_of_life = self._reclaimed_at = -inf
-        self._reclaims = 0
-        """How often Services were reclaimed lately."""
+        self._last_sign_of_life: dict[str, float] = {}
+        """By namespace, of its contested Services."""
+        self._reclaims: dict[str, tuple[int, float]] = {}
+        """By namespace, how often Services were reclaimed lately, and when last."""
 
     def __len__(self) -> int:
         """The number of Services of which anything is kept."""
@@ -112,7 +117,7 @@ class ConflictDetector:
 
     def found_slices(self, key: ObjectKey, *, now: float) -> ConflictVerdict:
         """A Service that is ours has slices of the built-in controller."""
-        if self._together and self.contested and key not in self._reclaimed:
+        if self._together and key not in self._reclaimed and self._is_proven(key[0]):
             return self._contest(key, now)
         changed = self._recent_changes.get(key, -inf)
         if now - changed < self._still:
@@ -138,12 +143,18 @@ class ConflictDetector:
         self._taken_over.discard(key)
         return ConflictVerdict.DELETE
 
+    def _is_proven(self, namespace: str) -> bool:
+        """Whether contested Services prove that the built-in controller writes slices of this namespace."""
+        return namespace in self._contested_in or len(self._contested_in) > 1
+
     def _contest(self, key: ObjectKey, now: float) -> ConflictVerdict:
         self._taken_over.discard(key)
         self._reclaimed.discard(key)
         self._recheck_at.pop(key, None)
         self._changing_since.pop(key, None)
-        self.contested.add(key)
+        if key not in self.contested:
+            self.contested.add(key)
+            self._contested_in[key[0]] += 1
         self.sign_of_life(key, now=now)
         return ConflictVerdict.YIELD
 
@@ -154,7 +165,7 @@ class ConflictDetector:
         self._recent_changes.pop(key, None)
         self._recent_changes[key] = now
         if key in self.contested:
-            self._last_sign_of_life = self._last_change[key] = now
+            self._last_sign_of_life[key[0]] = self._last_change[key] = now
 
     def check_recovery(self, key: ObjectKey, *, is_current: bool, now: float) -> list[ObjectKey]:
         """``is_current``: the slices of a contested Service are right. Returns the Services that can be ours again."""
@@ -162,28 +173,42 @@ class ConflictDetector:
             self._wrong_since.pop(key, None)
             self._recheck_at.pop(key, None)
             return []
-        over = max(self._wrong_since.setdefault(key, now), self._last_change[key]) + self._quiet
+        over = max(self._wrong_since.setdefault(key, now), self._last_change[key]) + self._quiet(key[0])
         if now < over:
             self._recheck_at[key] = over
             return []
-        return [key] if now < self._last_sign_of_life + self._quiet else sorted(self.contested)
+        alive = {
+            namespace for namespace, last in self._last_sign_of_life.items() if now < last + self._quiet(namespace)
+        }
+        if len(alive) > 1:
+            return [key]
+        return sorted(each for each in self.contested if each == key or each[0] not in alive)
 
-    def reclaim(self, keys: Iterable[ObjectKey], *, now: float) -> None:
+    def reclaim(self, keys: Collection[ObjectKey], *, now: float) -> None:
         """These Services are ours again; slices that are found next are not the first."""
         for key in keys:
-            self.contested.discard(key)
+            self._uncontest(key)
             self._reclaimed.add(key)
             for each in (self._wrong_since, self._last_change, self._recheck_at):
                 each.pop(key, None)
             if key in self._reappeared:
                 self._reappeared[key].last = now
-        self._reclaims = self._reclaims + 1 if now - self._reclaimed_at < _LONGEST_QUIET else 1
-        self._reclaimed_at = now
+        for namespace in {each[0] for each in keys}:
+            reclaims, last = self._reclaims.get(namespace, (0, -inf))
+            self._reclaims[namespace] = reclaims + 1 if now - last < _LONGEST_QUIET else 1, now
 
-    @property
-    def _quiet(self) -> float:
+    def _uncontest(self, key: ObjectKey) -> None:
+        if key in self.contested:
+            self.contested.discard(key)
+            self._contested_in[key[0]] -= 1
+            if not self._contested_in[key[0]]:
+                del self._contested_in[key[0]]
+                self._last_sign_of_life.pop(key[0], None)
+
+    def _quiet(self, namespace: str) -> float:
         """Seconds without a sign of life after which Services are reclaimed."""
-        return self._backoff.delay(self._reclaims + 1)
+        reclaims, _ = self._reclaims.get(namespace, (0, -inf))
+        return self._backoff.delay(reclaims + 1)
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
@@ -198,7 +223,8 @@ class ConflictDetector:
 
     def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or is not ours."""
-        for keys in (self._taken_over, self.contested, self._reclaimed):
+        self._uncontest(key)
+        for keys in (self._taken_over, self._reclaimed):
             keys.discard(key)
         self._reappeared.pop(key, None)
         for each in (
@@ -214,8 +240,7 @@ class ConflictDetector:
         """Another replica leads from now on."""
         for key in {*self._taken_over, *self._reappeared, *self._recent_changes, *self.contested, *self._reclaimed}:
             self.forget(key)
-        self._last_sign_of_life = self._reclaimed_at = -inf
-        self._reclaims = 0
+        self._reclaims.clear()
 
 
 # --- what slices say --------------------------------------------------------------------------------------------------
@@ -288,20 +313,3 @@ def _ready(slices: Iterable[EndpointSlice], *, has_ports: bool) -> set[tuple[str
 
 def _manager(slice_: EndpointSlice) -> str | None:
     return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL)
-
-
-_NAMED: Final = 3
-"""The Services that the message names."""
-
-
-def no_conflict_check(contested: Collection[ObjectKey]) -> Check:
-    """The health check that no other controller writes slices of our Services. It reads ``contested`` at each call."""
-
-    def check() -> str | None:
-        if not contested:
-            return None
-        first = ", ".join("/".join(key) for key in sorted(contested)[:_NAMED])
-        more = f" and {len(contested) - _NAMED} more" if len(contested) > _NAMED else ""
-        return f"the built-in controller writes slices of {first}{more}"
-
-    return check
