@@ -1,6 +1,6 @@
 """Makes what a meter on every node of the sample cluster might count in a day, with the plan of it in force.
 
-    python examples/sample/measure.py > examples/measured-bytes.jsonl
+    python examples/sample/measure.py | tee examples/measured-bytes.jsonl > src/zoneward/sample/measured.jsonl
 
 Most traffic starts in zone a, which no rule of the cluster knows. The proxy of one node ignores hints. Numbers come
 from hashes of what they belong to, never from chance.

@@ -3,15 +3,34 @@
 import gzip
 import json
 from collections.abc import Mapping
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.cli.running import Commands
+from tests.cli.test_measured import serving
 
 A, B, C = "eu-central-1a", "eu-central-1b", "eu-central-1c"
 FIGURES: Final = {A: 700, B: 200, C: 100}
 SHARES: Final = {A: 0.7, B: 0.2, C: 0.1}
+
+
+def test_measured_documents_come_from_an_address_and_from_standard_input(
+    zoneward: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = (Path(__file__).parents[2] / "examples" / "measured.jsonl").read_bytes()
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(document)))
+    arguments = ("plan", "--sample", "shop/search", "-o", "json", "--demand")
+    given = zoneward(*arguments, "-")
+    with serving(200, document) as url:
+        fetched = zoneward(*arguments, url)
+        refused = zoneward(*arguments, url.replace("//", "//me:secret@"))
+    assert (given.status, fetched.status) == (0, 0), given.err + fetched.err
+    assert fetched.out == given.out
+    assert f"demand of 2 of 16 Services from {url}; by CPU for the others\n" in fetched.err
+    assert "demand of 2 of 16 Services from standard input; by CPU" in given.err
+    assert (refused.status, "secret" in refused.err) == (2, False)
 
 
 def document(zone: str | None, services: list[Any], *, node: str = "", **more: Any) -> dict[str, Any]:

@@ -30,14 +30,16 @@ def demand_of(zoneward: Commands, *arguments: str | Path) -> tuple[dict[str, flo
     return {zone: each["demand"] for zone, each in decision["zones"].items() if each["demand"]}, result.err
 
 
-def test_a_prometheus_is_asked_once_and_named(zoneward: Commands) -> None:
+def test_a_prometheus_is_asked_and_named(zoneward: Commands) -> None:
     with answering(*SEARCH) as server:
         demand, said = demand_of(zoneward, "--demand", f"http://me:secret@127.0.0.1:{server.server_port}/")
+        with_scheme, same = demand_of(zoneward, "--demand", f"prometheus+{server.url}")
     assert demand == pytest.approx({A: 0.75, B: 0.25})
     where = f"{server.url} (zoneward-meter, the last 1 h)"
     assert f"zoneward: demand of 1 of 16 Services from {where}; by CPU for the others\n" in said
-    assert len(server.asked) == 1
-    assert "zoneward_meter_connections_total" in server.asked[0]
+    assert (with_scheme, same) == (demand, said)
+    assert len(server.asked) == 2
+    assert "zoneward_meter_connections_total" in server.asked[1]
 
 
 def test_the_configuration_says_what_is_asked(zoneward: Commands, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_mistake_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
             (tmp_path / "c.json", "c.json: no such file or directory"),
             (url, f"{url}: expected an answer of status 200, got 404 Not Found"),
             (hidden, f"{url}: "),
-            ("http://127.0.0.1:1/", "http://127.0.0.1:1/: expected an answer, got"),
+            ("http://127.0.0.1:1/a.json", "http://127.0.0.1:1/a.json: expected an answer, got"),
         ):
             result = zoneward("plan", "-f", SAMPLE, "--measured", place)
             assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)

@@ -41,6 +41,7 @@ def test_what_it_counted_stands_beside_the_prediction(zoneward: Commands, tmp_pa
         for place, window, seconds, said in (
             ((f"prometheus+http://me:secret@127.0.0.1:{server.server_port}/"), (), 3600, "1 h"),
             (f"prometheus+{server.url}", ("--window", "24h"), 86400, "24 h"),
+            (server.url, ("--window", "2h"), 7200, "2 h"),
             ("prometheus", ("--config", file), 600, "10 min"),
             ("prometheus", ("--config", file, "--window", "90s"), 90, "90 s"),
         ):
@@ -64,8 +65,9 @@ def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("prometheus",), "--measured: expected demand.prometheus in the file of --config with it, or prometheus+URL"),
-        (("http://[1",), "expected an answer, got"),
+        (("prometheus",), "--measured: expected demand.prometheus in the file of --config with it, or the URL of one"),
+        (("http://[1",), "--measured: expected http://HOST[:PORT] or https://HOST[:PORT]"),
+        (("http://[1/measured",), "expected an answer, got"),
         (("prometheus+ftp://x",), "--measured: after prometheus+ expected http://HOST[:PORT] or https://HOST[:PORT]"),
         (("prometheus+http://127.0.0.1:1",), "http://127.0.0.1:1: no connection: connect call failed"),
         (
@@ -74,8 +76,8 @@ def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:
         ),
         (("prometheus+http://127.0.0.1:1", "--window", "day"), "--window: expected a duration"),
         (
-            ("http://127.0.0.1:1", "--window", "1h"),
-            "--window: expected --measured prometheus or prometheus+URL with it",
+            ("http://127.0.0.1:1/measured", "--window", "1h"),
+            "--window: expected --measured prometheus or the URL of a Prometheus with it",
         ),
     ],
 )
@@ -91,5 +93,6 @@ def test_the_address_of_a_server_is_not_that_of_a_document(zoneward: Commands) -
     with serving(200, b"<html>") as url:
         server = url.removesuffix("/measured")
         done = zoneward("report", "--sample", "--measured", f"{server}/")
-        assert done.err.endswith(f"; a Prometheus is prometheus+{server}/\n")
+        assert done.status == 2
+        assert done.err.endswith(f"; a meter or a proxy has {server}/measured\n")
         assert "Prometheus" not in zoneward("report", "--sample", "--measured", url).err

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
 
+from zoneward import sample
+
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 BYTES: Final = EXAMPLES / "measured-bytes.jsonl"
 CONNECTIONS: Final = EXAMPLES / "measured.jsonl"
@@ -179,6 +181,20 @@ def test_reported_as_kubernetes_decides_auto_is_active(zoneward: Commands) -> No
     assert (setting["approach"], setting["active"]) == ("ProportionalZoneCPU", True)
 
 
+def test_the_sample_has_measurements_and_a_price(zoneward: Commands) -> None:
+    done = zoneward("report", "--sample", "-o", "json")
+    assert done.status == 0, done.err
+    assert "zoneward: an example price of 0.01USD a GB (override with --price-per-gb)\n" in done.err
+    found = json.loads(done.out)
+    assert found == document(zoneward, *PRICE)
+    assert found["total"]["now"]["gb"] > 1000
+    assert found["total"]["now"]["money"] == pytest.approx(found["total"]["now"]["gb"] / 100, abs=1e-4)
+    euros = zoneward("report", "--sample", "--price-per-gb", "0.02EUR", "-o", "json")
+    assert json.loads(euros.out)["currency"] == "EUR"
+    assert "example price" not in euros.err
+    assert json.loads(zoneward("report", "--sample", "--measured", BYTES, "-o", "json").out)["currency"] is None
+
+
 def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: Path) -> None:
     assert "Missing option '--measured'" in zoneward("report", "-f", SAMPLE).err
     other = tmp_path / "other.json"
@@ -284,4 +300,4 @@ def test_the_example_is_what_its_maker_makes() -> None:
     import msgspec
 
     made = b"".join(msgspec.json.encode(each) + b"\n" for each in maker.documents())
-    assert made == BYTES.read_bytes()
+    assert made == BYTES.read_bytes() == sample.measured().read_bytes()

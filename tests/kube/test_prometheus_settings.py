@@ -6,7 +6,13 @@ from typing import Any, Final
 import pytest
 
 from zoneward.kube.input_error import ConfigurationError
-from zoneward.kube.prometheus_settings import PrometheusSettings, check_url, read_prometheus_settings
+from zoneward.kube.prometheus_settings import (
+    PrometheusSettings,
+    check_url,
+    is_url,
+    prometheus_url,
+    read_prometheus_settings,
+)
 
 URL: Final = {"url": "http://p:9090"}
 
@@ -86,3 +92,34 @@ def test_a_message_about_an_address_has_no_password() -> None:
         with pytest.raises(ValueError, match="expected http://HOST") as raised:
             check_url(url)
         assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "url"),
+    [
+        ("http://p:9090", "http://p:9090"),
+        ("http://p:9090/", "http://p:9090"),
+        ("https://me:secret@p", "https://me:secret@p"),
+        ("https://mimir/prometheus", "https://mimir/prometheus"),
+        ("prometheus+http://p:9090/measured", "http://p:9090/measured"),
+        ("http://measured:9090", "http://measured:9090"),
+        ("http://10.0.0.7:10274/measured", None),
+        ("http://10.0.0.7:10274/measured/", None),
+        ("https://files/of/all.jsonl.gz?signature=1/2", None),
+        ("https://files/a.JSON", None),
+    ],
+)
+def test_a_url_is_that_of_a_prometheus_unless_its_path_is_that_of_a_document(place: str, url: str | None) -> None:
+    assert is_url(place)
+    assert prometheus_url(place) == url
+
+
+@pytest.mark.parametrize("place", ["prometheus+ftp://x", "prometheus+p:9090", "http://", "http://p/a b"])
+def test_a_place_that_is_no_address_of_a_server_is_refused(place: str) -> None:
+    with pytest.raises(ValueError, match="expected http://HOST"):
+        prometheus_url(place)
+
+
+@pytest.mark.parametrize("place", ["prometheus", "measured.json", "-", "http.json"])
+def test_a_file_is_no_url(place: str) -> None:
+    assert not is_url(place)

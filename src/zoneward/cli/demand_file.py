@@ -1,6 +1,7 @@
 """Files of demand: parts of zones for all Services, or figures of single Services."""
 
 import csv
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from io import StringIO
@@ -9,9 +10,11 @@ from typing import Final
 
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.input_error import ConfigurationError, InputError, show
-from zoneward.kube.input_files import load, read_limited
+from zoneward.kube.input_files import STDIN, STDIN_NAME, load, read_limited
 from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
 from zoneward.kube.objects import ObjectKey
+from zoneward.kube.prometheus_settings import is_url
+from zoneward.kube.safe_text import without_password
 from zoneward.kube.text_encoding import decode_text
 from zoneward.kube.yaml_documents import one_document
 from zoneward.routing.configuration import read_demand_parts
@@ -30,9 +33,13 @@ _MEASURED: Final = f'"{KIND}'.encode()
 
 
 def read_demand_file(place: str) -> Parts | DemandFigures:
-    """What a file says: CSV, YAML, JSON, or what proxies and meters measured (also a directory of it). Raises
-    InputError.
+    """What a file says: CSV, YAML, JSON, or what proxies and meters measured (also a directory of it, or the URL where
+    they serve it). Raises InputError.
     """
+    if is_url(place):
+        from zoneward.snapshots.measured_traffic_files import read_measured
+
+        return _from_documents(without_password(place), read_measured([place], stdin=None))
     if place.lower().endswith(".csv"):
         found = _from_csv(place)
     elif Path(place).is_dir():
@@ -40,7 +47,9 @@ def read_demand_file(place: str) -> Parts | DemandFigures:
 
         return _from_documents(place, read_measured([place], stdin=None))
     else:
-        text = decode_text(place, load(place, stdin=None))
+        data = load(place, stdin=sys.stdin.buffer)
+        place = STDIN_NAME if place == STDIN else place
+        text = decode_text(place, data)
         if text.lstrip().startswith(b"{") and _MEASURED in text:
             from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 

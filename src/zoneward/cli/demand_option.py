@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final, get_args
 
 from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import STDIN
 from zoneward.kube.near_names import did_you_mean
-from zoneward.kube.prometheus_settings import PrometheusSettings, check_url
+from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, prometheus_url
 from zoneward.kube.safe_text import without_password
 from zoneward.routing.configuration import DemandSettings, DemandSource
 
@@ -16,8 +17,8 @@ SOURCES: Final[tuple[str, ...]] = get_args(DemandSource)
 
 
 def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
-    """One of `SOURCES`, with its settings in the configuration; a file, which is not read yet; or the address of a
-    Prometheus, which is not asked yet. Raises InputError.
+    """One of `SOURCES`, with its settings in the configuration; a file, ``-`` or the URL of a document, which is not
+    read yet; or the address of a Prometheus, which is not asked yet. Raises InputError.
     """
     if value in SOURCES:
         for source, needed in (("file", configured.file), ("prometheus", configured.prometheus)):
@@ -25,12 +26,14 @@ def choose_demand(value: str, configured: DemandSettings) -> DemandSettings:
                 raise InputError("--demand", f"expected demand.{source} in the file of --config with it, got none")
         chosen = replace(configured, source=value)  # type: ignore[arg-type]
         return chosen if chosen.has_figures else DemandSettings(source=chosen.source)
-    if value.startswith(("http://", "https://")):
+    if is_url(value):
         try:
-            return DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=check_url(value)))
+            url = prometheus_url(value)
         except ValueError as error:
             raise InputError("--demand", str(error)) from None
-    if not Path(value).exists():
+        if url is not None:
+            return DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=url))
+    elif value != STDIN and not Path(value).exists():
         expected = (
             f"expected {', '.join(SOURCES)}, a file, or http://HOST:PORT of a Prometheus,"
             f" got {without_password(value)!r}"

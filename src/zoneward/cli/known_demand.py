@@ -10,8 +10,10 @@ from zoneward.cli.demand_option import describe_demand
 from zoneward.cli.output import Note
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.input_error import InputError
+from zoneward.kube.input_files import STDIN, STDIN_NAME
 from zoneward.kube.near_names import did_you_mean
 from zoneward.kube.objects import ObjectKey
+from zoneward.kube.safe_text import without_password
 from zoneward.routing.configuration import Configuration, DemandSettings
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
@@ -50,8 +52,8 @@ def find_demand(configuration: Configuration) -> FoundDemand:
     if settings.source == "file":
         from zoneward.cli.demand_file import read_demand_file
 
-        place = settings.file or ""
-        found = read_demand_file(place)
+        found = read_demand_file(settings.file or "")
+        place = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
         if isinstance(found, DemandFigures):
             return FoundDemand(configuration, place, found)
         return FoundDemand(replace(configuration, demand=replace(settings, zones=found)), place)

@@ -11,7 +11,6 @@ from zoneward.cli.cluster_completion import complete_files
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube.input_error import InputError
-from zoneward.kube.safe_text import without_password
 
 if TYPE_CHECKING:
     from zoneward.kube.measured_traffic import MeasuredTraffic
@@ -19,16 +18,15 @@ if TYPE_CHECKING:
 
 CONFIGURED: Final = "prometheus"
 """The Prometheus of the configuration."""
-_SCHEME: Final = "prometheus+"
-"""Before the URL of a Prometheus: other URLs are those of documents."""
 _PLACES: Final = (
-    "files or directories with what a meter or a proxy serves at /measured; the URL of one; prometheus+URL of a"
-    " Prometheus that scrapes them; or prometheus, that of the configuration. May be repeated."
+    "files or directories with what a meter or a proxy serves at /measured; the URL of one; that of a Prometheus"
+    " that scrapes them (http://HOST:PORT, or prometheus+URL with any path); or prometheus, that of the"
+    " configuration. May be repeated."
 )
 _Decorate = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def measured_options(what: str, *, required: bool = False) -> _Decorate:
+def measured_options(what: str) -> _Decorate:
     """Give a command both options; it receives them as ``measured_in`` and ``window``. ``what`` begins the help."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +41,6 @@ def measured_options(what: str, *, required: bool = False) -> _Decorate:
                 "--measured",
                 "measured_in",
                 multiple=True,
-                required=required,
                 metavar="FILE|URL|prometheus",
                 shell_complete=complete_files,
                 help=f"{what}: {_PLACES}",
@@ -61,45 +58,47 @@ def read_measured_input(
     """All documents, in the order given, and notes; without a place, none. Raises InputError or a usage error."""
     from zoneward.snapshots.measured_traffic_files import read_measured
 
-    servers = {place: _prometheus(place, window, options) for place in places if _is_prometheus(place)}
+    servers = {place: found for place in places if (found := _prometheus(place, window, options)) is not None}
     if window is not None and not servers:
-        raise click.UsageError(f"--window: expected --measured {CONFIGURED} or {_SCHEME}URL with it")
+        raise click.UsageError(f"--window: expected --measured {CONFIGURED} or the URL of a Prometheus with it")
     documents: list[MeasuredTraffic] = []
     notes: list[Note] = []
     for place in places:
-        if place in servers:
-            found, more = _ask(servers[place])
-            documents += found
-            notes += more
+        if place not in servers:
+            documents += read_measured([place], stdin=sys.stdin.buffer)
             continue
         try:
-            documents += read_measured([place], stdin=sys.stdin.buffer)
+            answer, more = _ask(servers[place])
         except InputError as error:
-            if not _is_server(place):
+            if not place.startswith("http"):
                 raise
-            raise InputError(f"{error}; a Prometheus is {_SCHEME}{without_password(place)}") from error
+            raise InputError(f"{error}; a meter or a proxy has {servers[place].server}/measured") from error
+        documents += answer
+        notes += more
     return tuple(documents), tuple(notes)
 
 
-def _is_prometheus(place: str) -> bool:
-    return place == CONFIGURED or place.startswith(_SCHEME)
-
-
-def _prometheus(place: str, window: str | None, options: Options) -> "PrometheusSettings":
+def _prometheus(place: str, window: str | None, options: Options) -> "PrometheusSettings | None":
+    """None for a file and for the URL of a document."""
     from zoneward.cli.cluster_input import read_configuration
-    from zoneward.kube.prometheus_settings import PrometheusSettings, check_url, check_window
+    from zoneward.kube.prometheus_settings import PrometheusSettings, check_window, is_url, prometheus_url
 
     if place == CONFIGURED:
         file = None if options.config is None else read_configuration(options.config)
         settings = None if file is None else file.configuration.demand.prometheus
         if settings is None:
-            expected = f"demand.prometheus in the file of --config with it, or {_SCHEME}URL instead"
+            expected = "demand.prometheus in the file of --config with it, or the URL of one instead"
             raise InputError("--measured", f"expected {expected}, got neither")
-    else:
+    elif is_url(place):
         try:
-            settings = PrometheusSettings(url=check_url(place.removeprefix(_SCHEME)))
+            url = prometheus_url(place)
         except ValueError as error:
-            raise InputError("--measured", f"after {_SCHEME} {error}") from None
+            raise InputError("--measured", str(error)) from None
+        if url is None:
+            return None
+        settings = PrometheusSettings(url=url)
+    else:
+        return None
     if window is None:
         return settings
     try:
@@ -119,8 +118,3 @@ def _ask(settings: "PrometheusSettings") -> "tuple[tuple[MeasuredTraffic, ...], 
     found = ask_prometheus(read_traffic(Prometheus(settings)))
     of_what = f"{counted(len(found.documents), 'node')} from {settings.server}, the last {window_text(settings.window)}"
     return found.documents, [Note(f"measured traffic of {of_what}"), *map(Note, found.notes)]
-
-
-def _is_server(place: str) -> bool:
-    """Whether it is an address without a path: no document is there."""
-    return place.startswith(("http://", "https://")) and place.rstrip("/").count("/") == 2

@@ -76,8 +76,9 @@ _DECIDING: Final = (
                  shell_complete=complete_files),
     click.option("--demand", metavar="cpu|nodes|even|FILE|URL|file|prometheus", shell_complete=complete_files,
                  help="Where traffic is expected to start: by the CPU of the nodes in each zone, by their number,"
-                 " evenly in all zones, by a file (YAML, JSON, CSV or measured documents), or by what the Prometheus"
-                 " at a URL says. file, prometheus: those of the configuration."),
+                 " evenly in all zones, by a file (YAML, JSON, CSV or measured documents), by the URL of a document,"
+                 " or by what a Prometheus says (http://HOST:PORT, or prometheus+URL with any path). file, prometheus:"
+                 " those of the configuration."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                  help="Whether tables are coloured. auto: on a terminal, unless NO_COLOR is set."),
 )  # fmt: skip

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from zoneward.advice.traffic_report import ReportTotals, ServiceReport, TrafficReport
     from zoneward.cli.compared_services import ComparisonRequest
     from zoneward.cli.planned_services import SelectedServices
+    from zoneward.kube.measured_traffic import MeasuredTraffic
 
 _TOP_ON_TERMINAL: Final = 20
+_PRICE_OF_SAMPLE: Final = "0.01USD"
 
 
 @click.command("report")
 @planning_options(what_if=False)
-@measured_options("What nodes counted", required=True)
+@measured_options("What nodes counted; with --sample by default what comes with it")
 @click.option("--price-per-gb", metavar="PRICE", help="What a GB (10^9 bytes) between zones costs, such as 0.01USD.")
 @click.option(
     "--charge",
@@ -66,12 +68,14 @@ def command(
     what is predicted are named. It only reads.
 
     \b
+    zoneward report --sample
     zoneward report -f cluster.json --measured measured/ --price-per-gb 0.01USD
     zoneward report -A --measured prometheus+http://prometheus.monitoring.svc:9090 --window 24h
     zoneward report -A --measured http://10.0.0.7:10274/measured --charge both
     zoneward report -f cluster.json --measured measured/ -o html >report.html
     """
     from zoneward.advice.measured_flows import measure_flows
+    from zoneward.advice.prices import with_price
     from zoneward.advice.traffic_report import ReportTotals, ranked
     from zoneward.cli.choices import chosen_approaches
     from zoneward.cli.compared_services import read_request
@@ -82,7 +86,14 @@ def command(
     if top is None:
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     prices = _prices(options, price_per_gb, charge)
+    if not measured_in and not options.sample:
+        raise click.UsageError("Missing option '--measured'.")
     documents, measured_notes = read_measured_input(measured_in, window, options)
+    if not measured_in:
+        documents = _measured_of_sample()
+        if not prices:
+            prices = with_price(prices, _PRICE_OF_SAMPLE, charge)
+            measured_notes += (Note(f"an example price of {_PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
     measured = measure_flows(documents)
     assert measured is not None, "there is at least one document"
     request = read_request(options, chosen_approaches(only, options))
@@ -126,6 +137,13 @@ def command(
         parts = traffic_parts(report, request.abilities)
         table = render_text(parts.for_terminal(width), color=wants_color(options), width=width)
         click.echo(table, nl=False, color=True)
+
+
+def _measured_of_sample() -> "tuple[MeasuredTraffic, ...]":
+    from zoneward.sample import measured
+    from zoneward.snapshots.measured_traffic_files import read_measured_traffic
+
+    return tuple(read_measured_traffic("the sample", measured().read_bytes()))
 
 
 def _prices(options: Options, per_gb: str | None, charge: Charge | None) -> "Prices":

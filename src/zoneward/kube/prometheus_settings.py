@@ -1,5 +1,6 @@
 """Where Prometheus is asked for demand, and what: ``demand.prometheus`` of the configuration."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
@@ -76,6 +77,30 @@ def window_text(seconds: int) -> str:
         if seconds % unit == 0:
             return f"{seconds // unit} {name}"
     return f"{seconds} s"
+
+
+PROMETHEUS_SCHEME: Final = "prometheus+"
+"""Before the URL of a Prometheus, whatever its path."""
+_DOCUMENT: Final = re.compile(r"(?:.*/)?(?:measured|[^/]+\.(?:jsonl?|ya?ml)(?:\.gz)?)", re.DOTALL | re.IGNORECASE)
+"""The path of a document: of what a meter or a proxy serves, or a file."""
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL, of a Prometheus or of a document, and no file."""
+    return place.startswith(("http://", "https://", PROMETHEUS_SCHEME))
+
+
+def prometheus_url(place: str) -> str | None:
+    """The URL of the Prometheus that a place names, ``prometheus+URL`` or a URL alone; None where a URL is that of a
+    document. Raises ValueError for what is no address of a server.
+    """
+    if place.startswith(PROMETHEUS_SCHEME):
+        try:
+            return check_url(place.removeprefix(PROMETHEUS_SCHEME))
+        except ValueError as error:
+            raise ValueError(f"after {PROMETHEUS_SCHEME} {error}") from None
+    path = place.partition("?")[0].partition("://")[2].partition("/")[2].rstrip("/")
+    return None if _DOCUMENT.fullmatch(path) else check_url(place)
 
 
 def check_url(text: str) -> str:

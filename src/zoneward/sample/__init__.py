@@ -15,6 +15,14 @@ def cluster() -> Traversable:
     return files(__name__) / "cluster.yaml"
 
 
+def measured() -> Traversable:
+    """What a meter on every node of the sample cluster might count in a day: a MeasuredTraffic document on each line.
+
+    ``examples/sample/measure.py`` makes the file.
+    """
+    return files(__name__) / "measured.jsonl"
+
+
 def play() -> Traversable:
     """What ``zoneward demo`` plays: a YAML file as ``zoneward sandbox --play`` takes it."""
     return files(__name__) / "play.yaml"
