@@ -217,6 +217,12 @@ def test_replicas_of_a_database_are_no_fix(key: str, leader: str, follower: str,
     assert f"statefulset/cart looks like a database: Pod a-0000 alone leads ({key}={leader})" in reason
 
 
+def test_replicas_whose_leader_is_not_in_the_input_are_no_web_servers() -> None:
+    given = input_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=stateful({"a": 3, "b": 1}, role="replica")))
+    (reason,) = limits_of(given).reasons
+    assert "Pod a-0000 follows a leader (role=replica)" in reason
+
+
 def test_pods_that_all_have_the_role_of_a_leader_are_no_database() -> None:
     """As the masters of a search engine, or a component that is called ``primary``."""
     given = input_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=stateful({"a": 3, "b": 1}, role="master")))

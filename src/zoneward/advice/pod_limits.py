@@ -11,7 +11,7 @@ from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
 from zoneward.kube import workload_objects
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.leader_labels import leader_label
+from zoneward.kube.leader_labels import follower_label, leader_label
 from zoneward.kube.objects import Pod
 from zoneward.kube.workload_objects import StatefulSet, replicas_of
 from zoneward.routing.rules import counted
@@ -92,12 +92,15 @@ def _refusals(given: ServiceInput, workload: Workload | None) -> Iterator[str]:
             f"the Pod template of {resource} does not have the labels that the Service selects: "
             "new Pods would not serve it"
         )
-    leaders = [(pod, label) for pod in _pods_of_workload(given) if (label := leader_label(pod.metadata.labels))]
-    if len(leaders) == 1:
-        pod, label = leaders[0]
+    pods = [(pod.metadata.name, pod.metadata.labels) for pod in _pods_of_workload(given)]
+    leaders = [(name, label) for name, labels in pods if (label := leader_label(labels))]
+    followers = [(name, label) for name, labels in pods if (label := follower_label(labels))]
+    if len(leaders) == 1 or (followers and not leaders):
+        name, label = min(leaders or followers)
+        does = "alone leads" if leaders else "follows a leader"
         yield (
-            f"{resource} looks like a database: Pod {pod.metadata.name} alone leads ({label}). "
-            "Other Pods do not take its load, so no fix changes Pods"
+            f"{resource} looks like a database: Pod {name} {does} ({label}). "
+            "Other Pods do not take the leader's load, so no fix changes Pods"
         )
 
 

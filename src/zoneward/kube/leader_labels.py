@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 LEADERS: Final = frozenset({"leader", "primary", "master"})
-FOLLOWERS: Final = frozenset({"follower", "replica", "secondary", "slave", "standby", "read", "node"})
+FOLLOWERS: Final = frozenset({"follower", "replica", "secondary", "slave", "standby"})
 ROLE_LABELS: Final = frozenset(
     {
         "role",
@@ -29,5 +29,13 @@ def leader_label(labels: Mapping[str, str] | None) -> str | None:
     """The label that says that a Pod leads, as ``role=master``; None where none says so."""
     for key, value in sorted((labels or {}).items()):
         if (key in ROLE_LABELS and value.lower() in LEADERS) or (key in ACTIVE_LABELS and value == "true"):
+            return f"{key}={value}"
+    return None
+
+
+def follower_label(labels: Mapping[str, str] | None) -> str | None:
+    """The label that says that a Pod follows a leader, as ``role=replica``; None where none says so."""
+    for key, value in sorted((labels or {}).items()):
+        if key in ROLE_LABELS and value.lower() in FOLLOWERS:
             return f"{key}={value}"
     return None
