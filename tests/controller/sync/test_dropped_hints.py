@@ -143,6 +143,16 @@ async def test_hints_for_zones_stay_where_those_for_nodes_are_dropped() -> None:
                 assert place.registry.store.version == version
 
 
+async def test_a_service_that_asks_for_no_hints_any_more_does_not_count() -> None:
+    async with a_place() as place:
+        with dropping(place, "hints"):
+            fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+            async with at_work(place) as controller:
+                await until(lambda: controller.services_without_stored_hints == 1)
+                place.annotate("cart", {})
+                await until(lambda: controller.services_without_stored_hints == 0)
+
+
 async def test_as_upstream_nothing_is_compared() -> None:
     async with a_place() as place:
         with dropping(place, "hints"):

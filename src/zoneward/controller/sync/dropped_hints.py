@@ -29,6 +29,8 @@ PROBE_PERIOD: Final = 600.0
 def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
     """Which of the hints that were sent an API server stored."""
     found: StoredHints = "all"
+    if sent.endpoints == stored.endpoints:
+        return found
     kept = {identity(endpoint): endpoint.hints for endpoint in stored.endpoints or ()}
     for endpoint in sent.endpoints or ():
         key, hints = identity(endpoint), endpoint.hints

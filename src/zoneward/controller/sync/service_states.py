@@ -219,6 +219,9 @@ class ServiceStates:
         else:
             self._apply_changes(key, state, service)
         plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
+        if all(family.decision.heuristic is None for family in plan.families):
+            # It asks for no hints any more: whether they are stored does not matter.
+            self.dropped_hints.forget(key)
         has_own_demand = key in self._service_parts or DEMAND_ANNOTATION in (service.metadata.annotations or {})
         self._summaries[key] = tuple(
             _summary_of(family.decision, family.cluster_state.demand, has_own_demand=has_own_demand)
