@@ -1,0 +1,599 @@
+"""The clusters of people who run Zoneward for the first time, as ``kubectl get nodes,services,pods,endpointslices -A
+-o json`` prints them: no DaemonSets and no Deployments, slices as the built-in controller leaves them.
+
+The same call gives the same objects. Numbers are small and even, so that a person can compute every share from the
+docstrings.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+_SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""What Kubernetes makes up names of."""
+_TIME: Final = "2026-11-02T09:15:00Z"
+_MANAGER: Final = "endpointslice-controller.k8s.io"
+_ZONE: Final = "topology.kubernetes.io/zone"
+_AUTO: Final = {"service.kubernetes.io/topology-mode": "Auto"}
+
+
+def write_list(objects: Iterator[Object], path: Path) -> Path:
+    """The file that ``kubectl get ... -o json > path`` leaves."""
+    path.write_text(json.dumps({"apiVersion": "v1", "items": list(objects), "kind": "List", "metadata": {}}))
+    return path
+
+
+# --- the clusters -----------------------------------------------------------------------------------------------------
+
+
+def eks_with_a_thin_zone() -> Iterator[Object]:
+    """EKS 1.33: five nodes in us-east-1a, five in us-east-1b and one in us-east-1c, all of one size; 46 Services.
+
+    =====================================  ========  ============  =============================================
+    Services                               number    Pods a, b, c  asks for
+    =====================================  ========  ============  =============================================
+    default/kubernetes                     1         none          nothing; two addresses without a zone
+    kube-system: kube-dns, metrics-server  3         1, 1, 0       nothing
+    monitoring/node-exporter               1         5, 5, 1       nothing; headless
+    logging/log-agent                      1         5, 5, 1       internalTrafficPolicy: Local, a Pod on each node
+    logging/log-buffer                     1         1, 1, 1       internalTrafficPolicy: Local
+    shop/pay-old                           1         none          nothing; its Deployment is scaled to 0
+    shop/plain-01 to -20                   20        1, 1, 1       nothing
+    shop/close-01 to -10                   10        1, 1, 1       trafficDistribution: PreferClose
+    shop/fitting-1 to -5                   5         5, 5, 1       topology-mode: Auto
+    shop/few-1 to -3                       3         1, 1, 1       topology-mode: Auto
+    =====================================  ========  ============  =============================================
+    """
+    cluster = _Cluster(version="v1.33.5-eks-113cf36", node_labels=_eks_labels, node_name=_eks_name)
+    cluster.add_nodes({"us-east-1a": 5, "us-east-1b": 5, "us-east-1c": 1})
+    cluster.add_kube_proxy("602401143452.dkr.ecr.us-east-1.amazonaws.com/eks/kube-proxy:v1.33.3-minimal-eksbuild.10")
+    cluster.run_everywhere("kube-system", "aws-node", container="aws-node", image="amazon-k8s-cni:v1.20.1-eksbuild.3")
+    cluster.add_kubernetes(("10.0.12.8", "10.0.140.31"))
+    for name in ("kube-dns", "metrics-server", "aws-load-balancer-webhook-service"):
+        cluster.add_service("kube-system", name, pods=(1, 1, 0))
+    exporters = cluster.run_everywhere("monitoring", "node-exporter", container="node-exporter", port=9100)
+    cluster.add_service(
+        "monitoring", "node-exporter", pods=exporters, spec={"clusterIP": "None", "clusterIPs": ["None"]}
+    )
+    local = {"internalTrafficPolicy": "Local"}
+    agents = cluster.run_everywhere("logging", "log-agent", container="agent", port=8080)
+    cluster.add_service("logging", "log-agent", pods=agents, spec=local)
+    cluster.add_service("logging", "log-buffer", pods=(1, 1, 1), spec=local)
+    cluster.add_service("shop", "pay-old", pods=(0, 0, 0))
+    for number in range(1, 21):
+        cluster.add_service("shop", f"plain-{number:02}", pods=(1, 1, 1))
+    for number in range(1, 11):
+        cluster.add_service(
+            "shop", f"close-{number:02}", pods=(1, 1, 1), spec={"trafficDistribution": "PreferClose"}, hinted=True
+        )
+    for number in range(1, 6):
+        cluster.add_service("shop", f"fitting-{number}", pods=(5, 5, 1), annotations=_AUTO, hinted=True)
+    for number in range(1, 4):
+        cluster.add_service("shop", f"few-{number}", pods=(1, 1, 1), annotations=_AUTO)
+    return cluster.objects()
+
+
+def gke_dataplane_v2() -> Iterator[Object]:
+    """GKE 1.33 with Dataplane V2: 19 nodes of one size, 7, 6 and 6 in the zones of europe-west4. There is no
+    kube-proxy: on each node runs a Pod of the DaemonSet ``anetd``, with Cilium 1.16 in it.
+
+    Eight Services: default/kubernetes, three of kube-system with a Pod in each zone, and four of shop with two Pods in
+    each zone, of which two ask for PreferClose.
+    """
+    cluster = _Cluster(version="v1.33.5-gke.1162000", node_labels=_gke_labels, node_name=_gke_name)
+    cluster.add_nodes({"europe-west4-a": 7, "europe-west4-b": 6, "europe-west4-c": 6})
+    cluster.run_everywhere(
+        "kube-system",
+        "anetd",
+        container="cilium-agent",
+        image="gke.gcr.io/cilium/cilium:v1.16.5-gke.18@sha256:" + _digest("anetd"),
+        labels={"k8s-app": "cilium"},
+        host_network=True,
+    )
+    cluster.run_everywhere("kube-system", "gke-metadata-server", container="gke-metadata-server", host_network=True)
+    cluster.add_kubernetes(("10.164.0.2",))
+    for name in ("kube-dns", "metrics-server", "default-http-backend"):
+        cluster.add_service("kube-system", name, pods=(1, 1, 1))
+    for name in ("cart", "search"):
+        cluster.add_service("shop", name, pods=(2, 2, 2))
+    for name in ("checkout", "frontend"):
+        cluster.add_service("shop", name, pods=(2, 2, 2), spec={"trafficDistribution": "PreferClose"}, hinted=True)
+    return cluster.objects()
+
+
+def dev_cluster_in_one_zone() -> Iterator[Object]:
+    """A development cluster: three nodes of one size, all in eu-central-1a, with kube-proxy 1.33.
+
+    Five Services: default/kubernetes, kube-dns with two Pods, and three of dev with two Pods: ``plain`` asks for
+    nothing, ``close`` for PreferClose, ``auto`` for Auto.
+    """
+    cluster = _Cluster(version="v1.33.5", node_labels=_plain_labels, node_name=_plain_name)
+    cluster.add_nodes({"eu-central-1a": 3})
+    cluster.add_kube_proxy("registry.k8s.io/kube-proxy:v1.33.5")
+    cluster.add_kubernetes(("192.168.10.1",))
+    cluster.add_service("kube-system", "kube-dns", pods=(2,))
+    cluster.add_service("dev", "plain", pods=(2,))
+    cluster.add_service("dev", "close", pods=(2,), spec={"trafficDistribution": "PreferClose"}, hinted=True)
+    cluster.add_service("dev", "auto", pods=(2,), annotations=_AUTO)
+    return cluster.objects()
+
+
+def two_thousand_services() -> Iterator[Object]:
+    """300 nodes of one size, 100 in each zone of eu-west-1, and 2,000 Services with five Pods in each zone: 30,000.
+
+    Every other Service asks for PreferClose.
+    """
+    cluster = _Cluster(version="v1.33.5-eks-113cf36", node_labels=_eks_labels, node_name=_eks_name)
+    cluster.add_nodes({"eu-west-1a": 100, "eu-west-1b": 100, "eu-west-1c": 100})
+    cluster.add_kube_proxy("602401143452.dkr.ecr.eu-west-1.amazonaws.com/eks/kube-proxy:v1.33.3-minimal-eksbuild.10")
+    for number in range(2_000):
+        asks = number % 2 == 1
+        cluster.add_service(
+            f"team-{number // 50:02}",
+            f"service-{number:04}",
+            pods=(5, 5, 5),
+            spec={"trafficDistribution": "PreferClose"} if asks else None,
+            hinted=asks,
+        )
+    return cluster.objects()
+
+
+# --- nodes of providers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    number: int
+    name: str
+    zone: str
+    address: str
+
+
+def _eks_name(number: int, address: str) -> str:  # noqa: ARG001 -- all providers alike
+    return f"ip-{address.replace('.', '-')}.ec2.internal"
+
+
+def _eks_labels(zone: str) -> dict[str, str]:
+    return {
+        "alpha.eksctl.io/nodegroup-name": "general",
+        "beta.kubernetes.io/instance-type": "m6i.xlarge",
+        "eks.amazonaws.com/capacityType": "ON_DEMAND",
+        "eks.amazonaws.com/nodegroup": "general",
+        "failure-domain.beta.kubernetes.io/region": zone[:-1],
+        "failure-domain.beta.kubernetes.io/zone": zone,
+        "node.kubernetes.io/instance-type": "m6i.xlarge",
+        "topology.ebs.csi.aws.com/zone": zone,
+        "topology.k8s.aws/zone-id": f"use1-az{ord(zone[-1]) - ord('a') + 1}",
+        "topology.kubernetes.io/region": zone[:-1],
+    }
+
+
+def _gke_name(number: int, address: str) -> str:  # noqa: ARG001
+    return f"gke-prod-default-pool-{_digest('pool')[:8]}-{_letters(f'node {number}', 4)}"
+
+
+def _gke_labels(zone: str) -> dict[str, str]:
+    return {
+        "cloud.google.com/gke-boot-disk": "pd-balanced",
+        "cloud.google.com/gke-netd-ready": "true",
+        "cloud.google.com/gke-nodepool": "default-pool",
+        "cloud.google.com/machine-family": "e2",
+        "iam.gke.io/gke-metadata-server-enabled": "true",
+        "node.kubernetes.io/instance-type": "e2-standard-4",
+        "topology.gke.io/zone": zone,
+        "topology.kubernetes.io/region": zone.rpartition("-")[0],
+    }
+
+
+def _plain_name(number: int, address: str) -> str:  # noqa: ARG001
+    return f"dev-{number}"
+
+
+def _plain_labels(zone: str) -> dict[str, str]:
+    return {"topology.kubernetes.io/region": zone[:-1]}
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Cluster:
+    version: str
+    node_labels: Any
+    node_name: Any
+    _hosts: list[_Host] = field(default_factory=list)
+    _nodes: list[Object] = field(default_factory=list)
+    _services: list[Object] = field(default_factory=list)
+    _pods: list[Object] = field(default_factory=list)
+    _slices: list[Object] = field(default_factory=list)
+    _cluster_ips: Iterator[int] = field(default_factory=lambda: count(10))
+    _pod_ips: Iterator[int] = field(default_factory=lambda: count(256))
+    _next_host: dict[str, int] = field(default_factory=dict)
+
+    def objects(self) -> Iterator[Object]:
+        """In the order of the kinds of the command."""
+        yield from self._nodes
+        yield from self._services
+        yield from self._pods
+        yield from self._slices
+
+    # --- nodes and what runs on each of them --------------------------------------------------------------------------
+
+    def add_nodes(self, numbers: Mapping[str, int]) -> None:
+        for place, (zone, number) in enumerate(numbers.items()):
+            for each in range(number):
+                address = f"10.{place}.{each // 200}.{each % 200 + 10}"
+                host = _Host(len(self._hosts), self.node_name(len(self._hosts), address), zone, address)
+                self._hosts.append(host)
+                self._nodes.append(self._node(host))
+
+    def _node(self, host: _Host) -> Object:
+        labels = {
+            "beta.kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": host.name,
+            "kubernetes.io/os": "linux",
+            _ZONE: host.zone,
+            **self.node_labels(host.zone),
+        }
+        size = {"ephemeral-storage": "83873772Ki", "hugepages-2Mi": "0", "memory": "15896988Ki", "pods": "110"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+                "creationTimestamp": _TIME,
+                "labels": dict(sorted(labels.items())),
+                "name": host.name,
+                "resourceVersion": str(1_000 + host.number),
+                "uid": _uid(f"node {host.name}"),
+            },
+            "spec": {"providerID": f"aws:///{host.zone}/i-{_digest(host.name)[:17]}"},
+            "status": {
+                "addresses": [
+                    {"address": host.address, "type": "InternalIP"},
+                    {"address": host.name, "type": "Hostname"},
+                ],
+                "allocatable": {"cpu": "3920m", **size},
+                "capacity": {"cpu": "4", **size},
+                "conditions": [
+                    {
+                        "lastHeartbeatTime": _TIME,
+                        "lastTransitionTime": _TIME,
+                        "message": "kubelet is posting ready status",
+                        "reason": "KubeletReady",
+                        "status": "True",
+                        "type": "Ready",
+                    }
+                ],
+                "nodeInfo": {
+                    "architecture": "amd64",
+                    "containerRuntimeVersion": "containerd://2.1.4",
+                    "kubeProxyVersion": self.version,
+                    "kubeletVersion": self.version,
+                    "operatingSystem": "linux",
+                },
+            },
+        }
+
+    def add_kube_proxy(self, image: str) -> None:
+        self.run_everywhere(
+            "kube-system",
+            "kube-proxy",
+            container="kube-proxy",
+            image=image,
+            labels={"k8s-app": "kube-proxy"},
+            host_network=True,
+        )
+
+    def run_everywhere(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        container: str,
+        image: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        host_network: bool = False,
+        port: int | None = None,
+    ) -> list[Object]:
+        """The Pods of a DaemonSet."""
+        generation = _letters(f"{namespace} {name}", 10)
+        marks = {"app": name, **(labels or {}), "controller-revision-hash": generation, "pod-template-generation": "1"}
+        pods = [
+            self._pod(
+                f"{name}-{_letters(f'{name} {host.name}', 5)}",
+                namespace,
+                host,
+                labels=marks,
+                owner=("DaemonSet", name),
+                container=container,
+                image=image or f"registry.example.com/{name}:1.4.2",
+                host_network=host_network,
+                port=port,
+            )
+            for host in self._hosts
+        ]
+        self._pods += pods
+        return pods
+
+    # --- Services -----------------------------------------------------------------------------------------------------
+
+    def add_kubernetes(self, addresses: Sequence[str]) -> None:
+        """default/kubernetes, whose slice the API servers write themselves: it has no zones and no manager."""
+        self._add_service("default", "kubernetes", selector=None, port=443, target=6443, spec={}, annotations={})
+        self._slices.append(
+            {
+                "addressType": "IPv4",
+                "apiVersion": "discovery.k8s.io/v1",
+                "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in addresses],
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "creationTimestamp": _TIME,
+                    "generation": 1,
+                    "labels": {"kubernetes.io/service-name": "kubernetes"},
+                    "name": "kubernetes",
+                    "namespace": "default",
+                    "uid": _uid("slice kubernetes"),
+                },
+                "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}],
+            }
+        )
+
+    def add_service(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        pods: Sequence[int] | list[Object],
+        spec: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        hinted: bool = False,
+    ) -> None:
+        """A Service with new Pods, so many in each zone, or with those of a DaemonSet; and its slice.
+
+        ``hinted``: each endpoint has a hint for its own zone.
+        """
+        own = [each for each in pods if not isinstance(each, int)]
+        if not own:
+            own = list(self._deployment(namespace, name, [each for each in pods if isinstance(each, int)]))
+            self._pods += own
+        port = own[0]["spec"]["containers"][0]["ports"][0]["containerPort"] if own else 8080
+        self._add_service(
+            namespace,
+            name,
+            selector={"app": name},
+            port=port if port != 8080 else 80,
+            target="http",
+            spec=spec or {},
+            annotations=annotations or {},
+        )
+        zone_of = {host.name: host.zone for host in self._hosts}
+        endpoints: list[Object] = []
+        for pod in own:
+            node = pod["spec"]["nodeName"]
+            hints = {"hints": {"forZones": [{"name": zone_of[node]}]}} if hinted else {}
+            endpoints.append(
+                {
+                    "addresses": [pod["status"]["podIP"]],
+                    "conditions": {"ready": True, "serving": True, "terminating": False},
+                    **hints,
+                    "nodeName": node,
+                    "targetRef": {
+                        "kind": "Pod",
+                        "name": pod["metadata"]["name"],
+                        "namespace": namespace,
+                        "uid": pod["metadata"]["uid"],
+                    },
+                    "zone": zone_of[node],
+                }
+            )
+        service = self._services[-1]
+        self._slices.append(
+            {
+                "addressType": "IPv4",
+                "apiVersion": "discovery.k8s.io/v1",
+                "endpoints": endpoints or None,
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": _TIME},
+                    "creationTimestamp": _TIME,
+                    "generateName": f"{name}-",
+                    "generation": 4,
+                    "labels": {
+                        "app": name,
+                        "endpointslice.kubernetes.io/managed-by": _MANAGER,
+                        "kubernetes.io/service-name": name,
+                    },
+                    "name": f"{name}-{_letters(f'slice {namespace} {name}', 5)}",
+                    "namespace": namespace,
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "v1",
+                            "blockOwnerDeletion": True,
+                            "controller": True,
+                            "kind": "Service",
+                            "name": name,
+                            "uid": service["metadata"]["uid"],
+                        }
+                    ],
+                    "uid": _uid(f"slice {namespace} {name}"),
+                },
+                "ports": [{"name": "http", "port": port, "protocol": "TCP"}] if own else None,
+            }
+        )
+
+    def _deployment(self, namespace: str, name: str, numbers: Sequence[int]) -> Iterator[Object]:
+        """Pods of its ReplicaSet, so many in each zone, on one node after the other."""
+        revision = _letters(f"revision {namespace} {name}", 10)
+        zones = dict.fromkeys(host.zone for host in self._hosts)
+        for zone, number in zip(zones, numbers, strict=True):
+            hosts = [host for host in self._hosts if host.zone == zone]
+            for _ in range(number):
+                turn = self._next_host.get(zone, 0)
+                self._next_host[zone] = turn + 1
+                place = next(self._pod_ips)
+                yield self._pod(
+                    f"{name}-{revision}-{_letters(f'{namespace} {name} {place}', 5)}",
+                    namespace,
+                    hosts[turn % len(hosts)],
+                    labels={"app": name, "pod-template-hash": revision},
+                    owner=("ReplicaSet", f"{name}-{revision}"),
+                    container=name,
+                    image=f"registry.example.com/{namespace}/{name}:2.7.0",
+                    port=8080,
+                    place=place,
+                )
+
+    def _add_service(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        selector: Mapping[str, str] | None,
+        port: int,
+        target: int | str,
+        spec: Mapping[str, Any],
+        annotations: Mapping[str, str],
+    ) -> None:
+        place = next(self._cluster_ips)
+        address = f"172.20.{place // 250}.{place % 250 + 1}"
+        self._services.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {
+                    **({"annotations": dict(annotations)} if annotations else {}),
+                    "creationTimestamp": _TIME,
+                    "labels": {"app": name},
+                    "name": name,
+                    "namespace": namespace,
+                    "resourceVersion": str(5_000 + place),
+                    "uid": _uid(f"service {namespace} {name}"),
+                },
+                "spec": {
+                    "clusterIP": address,
+                    "clusterIPs": [address],
+                    "internalTrafficPolicy": "Cluster",
+                    "ipFamilies": ["IPv4"],
+                    "ipFamilyPolicy": "SingleStack",
+                    "ports": [
+                        {
+                            "name": "https" if port == 443 else "http",
+                            "port": port,
+                            "protocol": "TCP",
+                            "targetPort": target,
+                        }
+                    ],
+                    **({"selector": dict(selector)} if selector else {}),
+                    "sessionAffinity": "None",
+                    "type": "ClusterIP",
+                    **spec,
+                },
+                "status": {"loadBalancer": {}},
+            }
+        )
+
+    def _pod(
+        self,
+        name: str,
+        namespace: str,
+        host: _Host,
+        *,
+        labels: Mapping[str, str],
+        owner: tuple[str, str],
+        container: str,
+        image: str,
+        host_network: bool = False,
+        port: int | None = None,
+        place: int | None = None,
+    ) -> Object:
+        if host_network:
+            address = host.address
+        else:
+            place = next(self._pod_ips) if place is None else place
+            address = f"10.{100 + place // 65_000}.{place % 65_000 // 250}.{place % 250 + 1}"
+        kind, owner_name = owner
+        ports = [{"containerPort": port, "name": "http", "protocol": "TCP"}] if port else []
+        status = [{"lastTransitionTime": _TIME, "status": "True", "type": "Ready"}]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "creationTimestamp": _TIME,
+                "generateName": f"{owner_name}-",
+                "labels": dict(labels),
+                "name": name,
+                "namespace": namespace,
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "blockOwnerDeletion": True,
+                        "controller": True,
+                        "kind": kind,
+                        "name": owner_name,
+                        "uid": _uid(f"{kind} {namespace} {owner_name}"),
+                    }
+                ],
+                "uid": _uid(f"pod {namespace} {name}"),
+            },
+            "spec": {
+                "containers": [
+                    {
+                        "image": image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "name": container,
+                        "ports": ports,
+                        "resources": {},
+                    }
+                ],
+                **({"hostNetwork": True} if host_network else {}),
+                "nodeName": host.name,
+                "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+                "serviceAccountName": "default",
+            },
+            "status": {
+                "conditions": status,
+                "containerStatuses": [
+                    {
+                        "image": image,
+                        "imageID": f"{image.partition('@')[0].rpartition(':')[0]}@sha256:{_digest(image)}",
+                        "name": container,
+                        "ready": True,
+                        "restartCount": 0,
+                        "started": True,
+                        "state": {"running": {"startedAt": _TIME}},
+                    }
+                ],
+                "hostIP": host.address,
+                "phase": "Running",
+                "podIP": address,
+                "podIPs": [{"ip": address}],
+                "qosClass": "BestEffort",
+                "startTime": _TIME,
+            },
+        }
+
+
+# --- made-up names ----------------------------------------------------------------------------------------------------
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _letters(text: str, length: int) -> str:
+    return "".join(_SAFE[byte % len(_SAFE)] for byte in sha256(text.encode()).digest()[:length])
+
+
+def _uid(text: str) -> str:
+    digest = _digest(text)
+    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}"

@@ -1,0 +1,302 @@
+"""What a new user of four clusters is told first, against numbers that follow from `tests.builders.new_user_clusters`
+by hand. They are facts about the clusters and no screens: a command that says something else is wrong.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.builders.new_user_clusters import (
+    Object,
+    dev_cluster_in_one_zone,
+    eks_with_a_thin_zone,
+    gke_dataplane_v2,
+    two_thousand_services,
+    write_list,
+)
+from tests.cli.running import Commands
+
+GB: Final = 10**9
+
+
+def written(make: Callable[[], Iterator[Object]], directory: Path) -> Path:
+    return write_list(make(), directory / f"{make.__name__}.json")
+
+
+@pytest.fixture(scope="module")
+def eks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(eks_with_a_thin_zone, tmp_path_factory.mktemp("eks"))
+
+
+@pytest.fixture(scope="module")
+def gke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(gke_dataplane_v2, tmp_path_factory.mktemp("gke"))
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(dev_cluster_in_one_zone, tmp_path_factory.mktemp("dev"))
+
+
+def document(zoneward: Commands, command: str, file: Path, *arguments: str | Path) -> Any:
+    result = zoneward(command, "-q", "-f", file, *arguments, "-o", "json")
+    assert result.status == 0, result.err
+    return json.loads(result.out)
+
+
+def decisions(zoneward: Commands, file: Path) -> dict[str, Any]:
+    found = document(zoneward, "plan", file)["decisions"]
+    return {f"{each['namespace']}/{each['service']}": each for each in found}
+
+
+def found_codes(zoneward: Commands, file: Path) -> Counter[tuple[str, str]]:
+    return Counter((each["code"], each["severity"]) for each in document(zoneward, "check", file)["findings"])
+
+
+def explained(zoneward: Commands, file: Path, service: str) -> Any:
+    (family,) = document(zoneward, "explain", file, service)["families"]
+    return family
+
+
+def compared(zoneward: Commands, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The Services, and the totals with that of now."""
+    found = document(zoneward, "compare", file)
+    services = {f"{each['namespace']}/{each['service']}": each for each in found["services"]}
+    return services, {each["approach"]: each for each in (found["now"], *found["total"])}
+
+
+def approach(compared_service: Any, name: str) -> Any:
+    return next(each for each in compared_service["approaches"] if each["approach"] == name)
+
+
+@pytest.mark.parametrize("make", [eks_with_a_thin_zone, gke_dataplane_v2, dev_cluster_in_one_zone])
+def test_the_same_call_gives_the_same_objects(make: Callable[[], Iterator[Object]]) -> None:
+    first, second = list(make()), list(make())
+    assert first == second
+    names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in first]
+    assert len(set(names)) == len(names)
+    addresses = [
+        each["status"]["podIP"] for each in first if each["kind"] == "Pod" and "hostNetwork" not in each["spec"]
+    ]
+    assert len(set(addresses)) == len(addresses)
+
+
+# --- EKS: 5, 5 and 1 nodes of one size, so that 5/11, 5/11 and 1/11 of all traffic start in the zones -----------------
+
+
+def test_eks_plan_knows_the_proxies_and_what_the_slices_do_now(zoneward: Commands, eks: Path) -> None:
+    found = decisions(zoneward, eks)
+    assert len(found) == 46
+    assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {
+        frozenset({("kube-proxy 1.33", 11)})
+    }
+    demand = {zone: each["demand"] for zone, each in found["shop/plain-01"]["zones"].items()}
+    assert demand == {"us-east-1a": 0.454545, "us-east-1b": 0.454545, "us-east-1c": 0.090909}
+
+    def now(name: str) -> tuple[float | None, float | None, float | None]:
+        return tuple(found[name]["now"][key] for key in ("inZoneTraffic", "maxOverload", "droppedTraffic"))
+
+    # One of three endpoints is in each zone: 5/11 x 1/3 + 5/11 x 1/3 + 1/11 x 1/3.
+    assert {now(f"shop/plain-{number:02}") for number in range(1, 21)} == {(0.333333, 0.0, 0.0)}
+    # Each zone has its own endpoint, and those in a and b get 5/11 of all instead of 1/3: 5/11 x 3 - 1 = 4/11.
+    assert {now(f"shop/close-{number:02}") for number in range(1, 11)} == {(1.0, 0.363636, 0.0)}
+    # 5 of 11 endpoints for 5/11 of the traffic.
+    assert {now(f"shop/fitting-{number}") for number in range(1, 6)} == {(1.0, 0.0, 0.0)}
+    assert {now(f"shop/few-{number}") for number in range(1, 4)} == {(0.333333, 0.0, 0.0)}
+    # Two endpoints in a and b for all: 5/11 x 1/2 + 5/11 x 1/2.
+    assert now("kube-system/kube-dns") == (0.454545, 0.0, 0.0)
+    # A Pod on each node; and on 3 of 11 nodes: 8/11 is dropped, and what is served stays on its node.
+    assert now("logging/log-agent") == (1.0, 0.0, 0.0)
+    assert now("logging/log-buffer") == (0.272727, 0.0, 0.727273)
+    assert now("shop/pay-old")[2] == 1.0
+    # Nobody knows where the API servers are; DNS and not a proxy serves what is headless.
+    assert now("default/kubernetes") == (None, 0.0, 0.0)
+    assert now("monitoring/node-exporter") == (None, None, None)
+
+
+def test_eks_plan_gives_each_service_what_can_be_given(zoneward: Commands, eks: Path) -> None:
+    found = decisions(zoneward, eks)
+    active = {name for name, each in found.items() if each["active"]}
+    # With three endpoints, a and b need two each (5/11 x 3 = 1.36, above 1.2): five in all.
+    assert active == {
+        *(f"shop/close-{number:02}" for number in range(1, 11)),
+        *(f"shop/fitting-{number}" for number in range(1, 6)),
+    }
+    assert {found[f"shop/few-{number}"]["reasonCode"] for number in range(1, 4)} == {"Overload"}
+
+
+def test_eks_check_finds_what_is_wrong_and_nothing_else(zoneward: Commands, eks: Path) -> None:
+    assert found_codes(zoneward, eks) == {
+        ("ZW406", "error"): 1,  # log-buffer
+        ("ZW103", "warning"): 1,  # Pods spread evenly would be 36 % above fair
+        ("ZW402", "warning"): 3,  # few-1 to few-3
+        ("ZW407", "warning"): 1,  # pay-old
+        ("ZW603", "warning"): 10,  # close-01 to close-10: 36 % is above 30 %
+    }
+
+
+def test_eks_compare_ranks_by_scores_that_are_computed_by_hand(zoneward: Commands, eks: Path) -> None:
+    services, totals = compared(zoneward, eks)
+    plain = services["shop/plain-01"]
+    # 45 x 1/3 + 20 + 20 + 15.
+    assert approach(plain, "none")["score"] == 70.0
+    # Worst 4/11; mean (4/11 + 4/11 + 8/11) / 3 = 16/33: 45 + 20 x 7/11 + 20 x 17/33 + 15.
+    assert approach(plain, "PreferSameZone")["score"] == 83.030303
+    assert not approach(plain, "ProportionalZoneCPU")["active"]
+    assert approach(plain, "PreferSameNode")["needs"] == "1.34"
+    # Everything in its zone, fair, in one slice.
+    assert services["shop/fitting-1"]["best"] == "ProportionalZoneCPU"
+    assert approach(services["shop/fitting-1"], "ProportionalZoneCPU")["score"] == 100.0
+    # 10/11 stays, and each of two endpoints gets half: 45 x 10/11 + 20 + 20 + 15.
+    assert approach(services["kube-system/kube-dns"], "PreferSameZone")["score"] == 95.909091
+    # What drops traffic, and what no proxy serves or nobody knows, has no best.
+    for name in ("logging/log-buffer", "shop/pay-old", "default/kubernetes", "monitoring/node-exporter"):
+        assert services[name]["best"] is None
+    # Endpoints: 6 of kube-system at 5/11, 11 of log-agent at 1, 60 of plain and 9 of few at 1/3, 30 of close and 55 of
+    # fitting at 1.
+    mean = (6 * 5 / 11 + 11 + 69 / 3 + 30 + 55) / (6 + 11 + 69 + 30 + 55)
+    assert totals["now"]["inZoneTraffic"] == totals["today"]["inZoneTraffic"] == pytest.approx(mean, abs=1e-6)
+    assert {each["drops"] for each in totals.values()} == {2}
+
+
+def test_eks_explain_starts_with_what_is_dropped(zoneward: Commands, eks: Path) -> None:
+    family = explained(zoneward, eks, "logging/log-buffer")
+    assert family["now"]["dropped"]["share"] == 0.727273
+    (fix,) = family["fixes"]
+    # Three endpoints for all, one in each zone.
+    assert (fix["changes"], fix["result"]["inZoneTraffic"]) == (
+        [{"patch": {"spec": {"internalTrafficPolicy": "Cluster"}}}],
+        0.333333,
+    )
+
+
+def test_eks_explain_finds_the_pods_that_auto_needs(zoneward: Commands, eks: Path) -> None:
+    """Five endpoints are the fewest that keep below 20 %: 5/11 x 5 = 2.27 for two is 14 % above fair."""
+    family = explained(zoneward, eks, "shop/few-1")
+    assert (family["now"]["inZoneTraffic"], family["planned"]["active"]) == (0.333333, False)
+    more = {each["pods"] for each in family["fixes"] if each["kind"] in ("add-pods", "spread")}
+    assert more == {2}
+    assert {each["result"]["maxOverload"] for each in family["fixes"] if each["pods"] == 2} == {0.136364}
+
+
+def test_eks_report_calls_nothing_the_best_that_overloads(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    """Each node sends 300 connections of 10 MB, a third to each zone, in a day."""
+    nodes = [each for each in json.loads(eks.read_text())["items"] if each["kind"] == "Node"]
+    zones = ("us-east-1a", "us-east-1b", "us-east-1c")
+    traffic = {
+        "namespace": "shop",
+        "service": "plain-01",
+        "addressType": "IPv4",
+        "zones": dict.fromkeys(zones, 100),
+        "external": {},
+        "bytes": {zone: {"request": GB, "response": 0} for zone in zones},
+    }
+    measured = tmp_path / "measured.jsonl"
+    measured.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "apiVersion": "zoneward.dev/v1alpha1",
+                    "kind": "MeasuredTraffic",
+                    "node": node["metadata"]["name"],
+                    "zone": node["metadata"]["labels"]["topology.kubernetes.io/zone"],
+                    "since": "2026-11-02T00:00:00Z",
+                    "until": "2026-11-03T00:00:00Z",
+                    "complete": True,
+                    "services": [traffic],
+                }
+            )
+            for node in nodes
+        )
+    )
+    (service,) = document(zoneward, "report", eks, "--measured", measured)["services"]
+    # 2 GB of each of 11 nodes leave their zone in a day; a month has 730 hours.
+    assert service["now"]["crossing"]["gb"] == pytest.approx(22 * 730 / 24, abs=1e-3)
+    assert service["now"]["inZone"] == 0.333333
+    same = next(each for each in service["settings"] if each["approach"] == "PreferSameZone")
+    assert (same["crossing"]["gb"], same["maxOverload"], same["overloads"]) == (0.0, 0.363636, True)
+    assert same["saved"]["gb"] == pytest.approx(22 * 730 / 24, abs=1e-3)
+    assert service["best"] is None
+
+
+# --- GKE: 7, 6 and 6 nodes of one size, and Cilium 1.16, which ignores hints ------------------------------------------
+
+
+def test_gke_commands_see_cilium_in_the_pods_and_predict_what_it_does(zoneward: Commands, gke: Path) -> None:
+    found = decisions(zoneward, gke)
+    assert len(found) == 8
+    assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {frozenset({("cilium 1.16", 19)})}
+    # A third of the endpoints is in each zone, and hints change nothing: 7/19 x 1/3 + 6/19 x 1/3 + 6/19 x 1/3.
+    proxied = [each for name, each in found.items() if name != "default/kubernetes"]
+    assert {each["now"]["inZoneTraffic"] for each in proxied} == {0.333333}
+    assert {each["inZoneTraffic"] for each in proxied} == {0.333333}
+    assert found["default/kubernetes"]["now"]["inZoneTraffic"] is None
+
+
+def test_gke_check_has_an_error_for_each_node(zoneward: Commands, gke: Path) -> None:
+    assert found_codes(zoneward, gke) == {("ZW201", "error"): 19}
+
+
+def test_gke_compare_gains_nothing_by_any_setting(zoneward: Commands, gke: Path) -> None:
+    services, totals = compared(zoneward, gke)
+    # 45 x 1/3 + 20 + 20 + 15, with every setting of Kubernetes.
+    for name in ("now", "today", "none", "ProportionalZoneCPU", "PreferSameZone"):
+        assert (totals[name]["inZoneTraffic"], totals[name]["score"]) == (0.333333, 70.0)
+    assert services["shop/cart"]["best"] == "none"
+
+
+def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> None:
+    family = explained(zoneward, gke, "shop/frontend")
+    assert family["now"]["proxies"] == {"cilium 1.16": 19}
+    assert (family["now"]["inZoneTraffic"], family["planned"]["inZoneTraffic"]) == (0.333333, 0.333333)
+    uses = {zone: each["consumed"] for zone, each in family["now"]["zones"].items()}
+    assert uses == {"europe-west4-a": 6, "europe-west4-b": 6, "europe-west4-c": 6}
+    # No number of Pods and no setting helps where no proxy reads hints.
+    assert family["fixes"] == []
+
+
+# --- one zone ---------------------------------------------------------------------------------------------------------
+
+
+def test_in_one_zone_everything_stays_in_it(zoneward: Commands, dev: Path) -> None:
+    found = decisions(zoneward, dev)
+    assert {frozenset(each["now"]["proxies"].items()) for each in found.values()} == {
+        frozenset({("kube-proxy 1.33", 3)})
+    }
+    own = [each for name, each in found.items() if name != "default/kubernetes"]
+    assert [each["now"]["inZoneTraffic"] for each in own] == [1.0] * 4
+    assert [each["maxOverload"] for each in own] == [0.0] * 4
+    assert (found["dev/auto"]["active"], found["dev/auto"]["reasonCode"]) == (False, "OneZone")
+    assert found_codes(zoneward, dev) == {("ZW102", "warning"): 1}
+
+
+def test_in_one_zone_nothing_is_to_be_gained(zoneward: Commands, dev: Path) -> None:
+    services, totals = compared(zoneward, dev)
+    assert {totals[name]["score"] for name in ("now", "none", "today", "PreferSameZone")} == {100.0}
+    assert services["dev/plain"]["best"] == services["dev/auto"]["best"] == "none"
+    for name in ("dev/plain", "dev/close", "dev/auto"):
+        assert explained(zoneward, dev, name)["fixes"] == []
+
+
+# --- 2,000 Services ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_thousand_services_have_the_answers_of_one(zoneward: Commands, tmp_path: Path) -> None:
+    """Three zones of one size with five Pods of each Service: half of the Services keep all traffic in its zone."""
+    file = written(two_thousand_services, tmp_path)
+    found = decisions(zoneward, file)
+    assert Counter((each["now"]["inZoneTraffic"], each["now"]["maxOverload"]) for each in found.values()) == {
+        (0.333333, 0.0): 1_000,
+        (1.0, 0.0): 1_000,
+    }
+    assert {each["endpoints"] for each in found.values()} == {15}
+    assert found_codes(zoneward, file) == {}
+    services, totals = compared(zoneward, file)
+    assert (totals["now"]["inZoneTraffic"], totals["now"]["score"]) == (0.666667, 85.0)
+    assert (totals["PreferSameZone"]["inZoneTraffic"], totals["PreferSameZone"]["score"]) == (1.0, 100.0)
+    assert {each["best"] for each in services.values()} == {"PreferSameZone"}
+    assert explained(zoneward, file, "team-00/service-0001")["now"]["inZoneTraffic"] == 1.0
