@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "simulate-ns": "simulations.inputs",
     "simulate-parquet": "simulations.parquet",
     "controller-syncs": "controller_syncs.syncs",
+    "controller-fairness": "controller_fairness.latencies",
     "controller-flips": "controller.flips",
     "controller-rollouts": "controller.rollouts",
     "controller-services": "controller.many_services",

@@ -36,7 +36,7 @@ from zoneward.controller.handover.conflict_detector import ConflictDetector, is_
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, urgency_of
+from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
 from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
 from zoneward.controller.sync.dropped_hints import HintsProbe
@@ -81,7 +81,10 @@ class EndpointSliceController:
         self._unreported: dict[tuple[str, ObjectKey], UnreadableObject] = {}
         """Unreadable objects without an Event so far."""
         self.queue: Final = WorkQueue[ObjectKey](
-            batching=options.batching, back_off=options.back_off, chance=options.random.random
+            batching=options.batching,
+            back_off=options.back_off,
+            chance=options.random.random,
+            group_of=namespace_of,
         )
         self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
         self._states = ServiceStates(self.cache, configuration=context.configuration, wall_clock=context.wall_clock)
@@ -402,7 +405,7 @@ class EndpointSliceController:
                 continue
             try:
                 self._refresh_nodes()
-                result = await self._reconciler.reconcile(item)
+                result = await self.queue.run(item.key, self._reconciler.reconcile(item))
             except Exception as error:
                 # A mistake in the program. What is kept of the Service may be wrong by now.
                 self._unexpected.error("a mistake in the program kept a Service from its sync", item.key, error)

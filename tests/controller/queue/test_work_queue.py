@@ -1,5 +1,6 @@
 """Workers in an event loop get every key, each in its time, and never the same one twice at once."""
 
+import asyncio
 from itertools import pairwise
 from math import inf
 from random import Random
@@ -17,6 +18,7 @@ from zoneward.controller.queue.work_queue import (
     QueueDepth,
     Urgency,
     WorkItem,
+    WorkQueue,
 )
 
 # --- No Service is lost, none is worked on twice at once, and the more urgent goes first without starving the rest ---
@@ -334,3 +336,42 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_
         writes += len(touched)
         pace = batching.after(pace, taken=due, writes=len(touched))
     assert writes <= most_writes
+
+
+# --- CPU --------------------------------------------------------------------------------------------------------------
+
+
+async def test_work_is_charged_step_by_step_and_otherwise_as_if_it_were_awaited() -> None:
+    cpu = 0.0
+    queue = WorkQueue[str](cpu_clock=lambda: cpu, group_of=lambda key: key[0])
+    moment, is_cancelled = asyncio.Event(), False
+
+    async def work(outcome: str) -> str:
+        nonlocal cpu, is_cancelled
+        cpu += 1
+        try:
+            await moment.wait()
+        except asyncio.CancelledError:
+            is_cancelled = True
+            raise
+        cpu += 2
+        if outcome == "fails":
+            raise LookupError(outcome)
+        return outcome
+
+    queue.add_all(["a1", "a2", "a3"])
+    for outcome in ("succeeds", "fails", "is cancelled"):
+        moment.clear()
+        item = await queue.get()
+        assert item is not None
+        task = asyncio.create_task(queue.run(item.key, work(outcome)))
+        await asyncio.sleep(0)
+        cpu += 100
+        if outcome == "is cancelled":
+            task.cancel()
+        moment.set()
+        result = (await asyncio.gather(task, return_exceptions=True))[0]
+        assert str(result) == ("" if outcome == "is cancelled" else outcome)
+        queue.done(item.key)
+    assert is_cancelled
+    assert queue._schedule._due._groups["a"].used == 3 + 3 + 1

@@ -35,7 +35,15 @@ from zoneward.controller.status.status_writer import (
 )
 from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
-from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectKey, Service, ServiceEvent, ServiceStatus
+from zoneward.kube.objects import (
+    Condition,
+    LoadBalancerStatus,
+    ObjectKey,
+    ObjectMeta,
+    Service,
+    ServiceEvent,
+    ServiceStatus,
+)
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry, Write
@@ -235,6 +243,33 @@ async def test_of_one_service_so_many_events_wait_and_no_more() -> None:
         assert await scene.status_writer.wait_until_written(LIMIT)
         assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
         assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
+
+
+async def test_services_of_one_namespace_do_not_keep_others_waiting() -> None:
+    written: list[str] = []
+
+    class Noting(Writer):
+        async def patch(self, *_what: Any, namespace: str, **_options: Any) -> ObjectMeta:
+            written.append(namespace)
+            return ObjectMeta(resource_version="9")
+
+    async def sleep(_seconds: float) -> None:
+        return
+
+    async with a_writer() as (writer, _):
+        noting = Noting(writer._transport)
+        status_writer = StatusWriter(noting, instance="a", rate=StatusWriteRate(per_second=20, burst=1), sleep=sleep)
+        for number in range(100):
+            metadata = replace(A_SERVICE.metadata, name=f"s{number}", namespace="flood", uid=f"u{number}")
+            status_writer.report(replace(A_SERVICE, metadata=metadata), conditions=ON)
+        metadata = replace(A_SERVICE.metadata, name="cart", namespace="other", uid="u")
+        status_writer.report(replace(A_SERVICE, metadata=metadata), conditions=ON)
+        worker = asyncio.create_task(status_writer.run())
+        while len(written) < 20:
+            await asyncio.sleep(0)
+        status_writer.shut_down()
+        await worker
+    assert written.index("other") < 10
 
 
 async def test_all_services_together_are_told_of_at_a_limited_rate() -> None:

@@ -22,7 +22,7 @@ from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.queue.batching import Batching, RequeueDelay
-from zoneward.controller.queue.work_queue import WorkQueue
+from zoneward.controller.queue.work_queue import WorkQueue, namespace_of
 from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
@@ -235,7 +235,9 @@ class EndpointsObjectWriter:
     ) -> None:
         self._cache, self._writer = cache, writer.once()
         self._leading, self._metrics, self._log, self._unexpected = leading, metrics, log, UnexpectedErrorLog(log)
-        self.queue: Final = WorkQueue[ObjectKey](batching=BATCHING, back_off=back_off or BACK_OFF)
+        self.queue: Final = WorkQueue[ObjectKey](
+            batching=BATCHING, back_off=back_off or BACK_OFF, group_of=namespace_of
+        )
         self._objects: dict[ObjectKey, Endpoints] = {}
         """The objects as they were last read or written."""
         self._trigger_times: dict[ObjectKey, str] = {}
@@ -280,7 +282,7 @@ class EndpointsObjectWriter:
                 self.queue.done(key)
                 continue
             try:
-                writes = await self._write(key)
+                writes = await self.queue.run(key, self._write(key))
             except WritesSuspended:
                 self.queue.done(key)
             except CallFailed as error:

@@ -1,11 +1,13 @@
 """When the queue hands out a changed Service, and when it retries a failed one.
 
 Values in, values out: times are seconds of any clock that never goes back, random numbers are passed in. A change of a
-quiet Service is handed out at once. A change that follows is batched with those behind it, for two reasons:
+quiet Service is handed out at once. A change that follows is batched with those behind it, for three reasons:
 
 - ``period``, which the operator sets, as upstream's ``--endpointslice-updates-batch-period``. Upstream delays every
   change by it; here only changes that follow another one within the period wait. That costs one write more than
   upstream in each burst, the first one.
+- the cost of decisions: some take a quarter of a second, and nobody needs ten of a Service in a second. A second of CPU
+  counts as much as ``writes_of_cpu`` writes.
 - the cost of writes: a rollout of 1,000 Pods touches ten slices with every few Pods. Each Service may write ``burst``
   slices at once and then ``writes_per_second``; further changes wait, for ``longest`` at most, because freshness is
   worth more than writes. Upstream's whole controller has 20 requests a second and a burst of 30, and no such limit.
@@ -40,6 +42,7 @@ class Batching:
     writes_per_second: float = 10.0
     burst: float = 10.0
     longest: float = 0.5
+    writes_of_cpu: float = 100.0
 
     def __post_init__(self) -> None:
         for name, least in (("period", 0.0), ("burst", 0.0), ("longest", 0.0)):
@@ -62,14 +65,15 @@ class Batching:
         """From when on a pace is the same as none: all writes are paid for."""
         return max(pace.written + self.period, pace.paid)
 
-    def after(self, pace: WritePace, *, taken: float, writes: int) -> WritePace:
-        """The pace after so many writes of slices for the change that was handed out at ``taken``.
+    def after(self, pace: WritePace, *, taken: float, writes: int, cpu: float = 0.0) -> WritePace:
+        """The pace after so many writes of slices, and seconds of CPU, for the change that was handed out at ``taken``.
 
-        Without writes there is nothing to batch: the Service is as quiet as before.
+        Without both there is nothing to batch: the Service is as quiet as before.
         """
-        if not writes:
+        cost = (writes + cpu * self.writes_of_cpu) / self.writes_per_second
+        if not cost:
             return pace
-        return WritePace(written=taken, paid=max(pace.paid, taken) + writes / self.writes_per_second)
+        return WritePace(written=taken if writes else pace.written, paid=max(pace.paid, taken) + cost)
 
     def _affordable(self, pace: WritePace) -> float:
         return pace.paid - self.burst / self.writes_per_second

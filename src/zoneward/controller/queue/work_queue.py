@@ -4,28 +4,34 @@ A key has one item in the queue, whatever happens to it. An item waits, is worke
 while it is worked on waits again afterwards. No key is handed out twice at a time.
 
 `ItemSchedule` decides which key is next. It has no clock, no random numbers and no waiting. Items that wait until a
-time are in one heap by that time. Items that are due are in another heap by rank: the time at which they became due
-plus what their urgency can wait. So the more urgent go first, and none is passed over for ever: an item in the
-background that has been due for its `PATIENCE` goes before one that has just become urgent. The heaps may hold outdated
-entries; an entry counts while it has the number that its item remembers.
+time are in one heap by that time. Items that are due have a rank: the time at which they became due plus what their
+urgency can wait. So the more urgent go first, and none is passed over for ever: an item in the background that has been
+due for its `PATIENCE` goes before one that has just become urgent. That holds among the items of one group, which is a
+namespace; among groups `FairTurns` decides, by the CPU that each has used. The heaps may hold outdated entries; an
+entry counts while it has the number that its item remembers.
 
-`WorkQueue` adds the clock, the random numbers, and the workers that wait.
+`WorkQueue` adds the clocks, the random numbers, and the workers that wait.
 
 A failed write is retried here: `WorkQueue.retry` queues the key again after a growing pause.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from heapq import heappop, heappush
 from random import random
-from typing import Final, Generic, TypeVar
+from time import thread_time
+from types import coroutine
+from typing import Any, Final, Generic, TypeVar
 
 from zoneward.controller.queue.batching import NO_WRITES, Batching, RequeueDelay, WritePace
+from zoneward.controller.queue.fair_turns import FairTurns
+from zoneward.kube.objects import ObjectKey
 
 K = TypeVar("K", bound=Hashable)
+_Result = TypeVar("_Result")
 FEW_ENDPOINTS: Final = 3
 """Up to this number of ready endpoints, one more or less makes a great difference."""
 
@@ -48,6 +54,11 @@ PATIENCE: Final = (0.0, 0.25, 5.0)
 def urgency_of(*, takes_away: bool, ready: int) -> Urgency:
     """The urgency of a change of endpoints: whether it takes one away, and how many ``ready`` ones were there."""
     return Urgency.URGENT if takes_away or ready <= FEW_ENDPOINTS else Urgency.NORMAL
+
+
+def namespace_of(key: ObjectKey) -> str:
+    """The group of a key where namespaces share the CPU."""
+    return key[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,8 @@ class _QueueEntry(Generic[K]):
     """The number of its valid entry in the heaps; 0: none."""
     due: float = 0.0
     taken: float = 0.0
+    cpu: float = 0.0
+    """Seconds of CPU since it was handed out."""
     stale: bool = False
     failures: int = 0
     not_before: float = 0.0
@@ -110,13 +123,17 @@ _Heap = list[tuple[float, int, _QueueEntry[K]]]
 
 
 class ItemSchedule(Generic[K]):
-    """Every method takes ``now`` in seconds, which never goes back."""
+    """Every method takes ``now`` in seconds, which never goes back. ``group_of``: which group a key belongs to; all
+    keys are of one group by default."""
 
-    def __init__(self, batching: Batching, back_off: RequeueDelay) -> None:
-        self._batching, self._back_off = batching, back_off
+    def __init__(
+        self, batching: Batching, back_off: RequeueDelay, *, group_of: Callable[[K], Hashable] = lambda _key: None
+    ) -> None:
+        self._batching, self._back_off, self._group_of = batching, back_off, group_of
         self._entries: dict[K, _QueueEntry[K]] = {}
         self._later: _Heap[K] = []
-        self._due: _Heap[K] = []
+        self._due = FairTurns[Hashable, _QueueEntry[K]]()
+        self._working = 0
         self._quiet: _Heap[K] = []
         self._number = 0
 
@@ -144,27 +161,37 @@ class ItemSchedule(Generic[K]):
             _, number, entry = heappop(self._later)
             if entry.number == number:
                 self._make_due(entry)
-        while self._due:
-            _, number, entry = heappop(self._due)
-            if entry.number == number:
-                entry.number, entry.state, entry.taken = 0, _EntryState.WORKING, now
-                return WorkItem(entry.key, entry.since, entry.urgency, entry.failures, entry.stale)
-        return None
+        item = self._due.pop(now)
+        if item is None:
+            if not self._working and self._due.next_due() is None:
+                self._due.forget_charges()
+            return None
+        self._working += 1
+        item.number, item.state, item.taken, item.cpu = 0, _EntryState.WORKING, now, 0.0
+        return WorkItem(item.key, item.since, item.urgency, item.failures, item.stale)
+
+    def charge(self, key: K, seconds: float) -> None:
+        """Work on a key that was handed out has used so much of what groups share."""
+        self._due.charge(self._group_of(key), seconds)
+
+    def stepped(self, key: K, cpu: float, *, now: float) -> None:
+        """A step of the work on a key that was handed out has just taken so many seconds of CPU."""
+        self._worked_on(key).cpu += cpu
+        self.charge(key, cpu)
+        self._due.stepped(cpu, now=now)
 
     def next_due(self) -> float | None:
         """When `take` has a key, which may be past; None: not before a key is added."""
-        for heap in (self._due, self._later):
-            while heap and heap[0][2].number != heap[0][1]:
-                heappop(heap)
-            if heap:
-                return heap[0][2].due
-        return None
+        due = self._due.next_due()
+        while self._later and self._later[0][2].number != self._later[0][1]:
+            heappop(self._later)
+        later = self._later[0][2].due if self._later else None
+        return min((each for each in (due, later) if each is not None), default=None)
 
     def done(self, key: K, *, now: float, writes: int) -> float:
         """The work is done, with so many writes of slices. Returns the seconds since the first change."""
-        entry = self._worked_on(key)
+        entry = self._end_work(key, writes=writes)
         waited = now - entry.since
-        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
         entry.failures, entry.stale = 0, False
         if entry.changed is not None:
             entry.since, entry.urgency, entry.changed = entry.changed, entry.changed_urgency, None
@@ -175,8 +202,7 @@ class ItemSchedule(Generic[K]):
 
     def retry(self, key: K, *, now: float, chance: float, writes: int = 0, retry_after: float | None = None) -> float:
         """The work failed. Returns the seconds until the next try; ``retry_after`` is what the server asked for."""
-        entry = self._worked_on(key)
-        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
+        entry = self._end_work(key, writes=writes)
         entry.failures, entry.stale = entry.failures + 1, False
         due = now + self._back_off.backoff.delay(entry.failures, random=chance, retry_after=retry_after)
         entry.not_before, entry.has_retry_after = now + (retry_after or 0.0), retry_after is not None
@@ -187,7 +213,7 @@ class ItemSchedule(Generic[K]):
 
     def wait_for_cache(self, key: K, *, now: float, limit: float) -> None:
         """The cache lags behind our writes: the key is not handed out before `wake`, for at most ``limit`` seconds."""
-        entry = self._worked_on(key)
+        entry = self._end_work(key, writes=0)
         self._merge_changes(entry)
         entry.stale = True
         self._wait_until(entry, now + limit)
@@ -250,6 +276,12 @@ class ItemSchedule(Generic[K]):
             raise ValueError(f"expected a key that was handed out, got {key}")
         return entry
 
+    def _end_work(self, key: K, *, writes: int) -> _QueueEntry[K]:
+        entry = self._worked_on(key)
+        self._working -= 1
+        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes, cpu=entry.cpu)
+        return entry
+
     def _waits_for_cache(self, entry: _QueueEntry[K]) -> bool:
         return entry.stale and entry.state is not _EntryState.WORKING
 
@@ -282,7 +314,8 @@ class ItemSchedule(Generic[K]):
 
     def _make_due(self, entry: _QueueEntry[K]) -> None:
         entry.state = _EntryState.DUE
-        heappush(self._due, (entry.due + PATIENCE[entry.urgency], self._next_number(entry), entry))
+        self._next_number(entry)
+        self._due.push(self._group_of(entry.key), entry, rank=entry.due + PATIENCE[entry.urgency])
 
     def _make_quiet(self, entry: _QueueEntry[K], now: float) -> None:
         """Nothing to do: the item is kept only while its pace matters for the changes to come."""
@@ -314,14 +347,15 @@ class WorkQueue(Generic[K]):
 
         while (item := await queue.get()) is not None:
             try:
-                writes = await work(item.key)
+                writes = await queue.run(item.key, work(item.key))
             except SomethingFailed as error:
                 queue.retry(item.key, retry_after=error.retry_after)
             else:
                 queue.done(item.key, writes=writes)
 
     Each key that is handed out must be answered with `done`, `retry` or `wait_for_cache`. ``clock`` is the event loop's
-    by default; ``chance`` returns random numbers from 0 to 1.
+    by default, ``cpu_clock`` counts the seconds of CPU of its thread; ``chance`` returns random numbers from 0 to 1.
+    ``group_of`` a key is its namespace, where no namespace is to keep the others from their turn.
     """
 
     def __init__(
@@ -331,8 +365,11 @@ class WorkQueue(Generic[K]):
         back_off: RequeueDelay | None = None,
         clock: Callable[[], float] | None = None,
         chance: Callable[[], float] = random,
+        cpu_clock: Callable[[], float] = thread_time,
+        group_of: Callable[[K], Hashable] = lambda _key: None,
     ) -> None:
-        self._schedule = ItemSchedule[K](batching or Batching(), back_off or RequeueDelay())
+        self._schedule = ItemSchedule[K](batching or Batching(), back_off or RequeueDelay(), group_of=group_of)
+        self._cpu_clock = cpu_clock
         self._clock = clock or asyncio.get_running_loop().time
         self._chance = chance
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -389,6 +426,29 @@ class WorkQueue(Generic[K]):
                     self._wake_getters()
                 raise
         return None
+
+    @coroutine
+    def run(self, key: K, work: Coroutine[Any, None, _Result]) -> Generator[Any, None, _Result]:
+        """Do the work on a key that was handed out, and charge its CPU, step by step, to the key's group."""
+        error: BaseException | None = None
+        while True:
+            begin = self._cpu_clock()
+            try:
+                awaited = work.send(None) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: _Result = end.value
+                return result
+            finally:
+                self._schedule.stepped(key, self._cpu_clock() - begin, now=self._clock())
+            error = None
+            try:
+                yield awaited
+            except BaseException as thrown:
+                error = thrown
+
+    def charge(self, key: K, seconds: float) -> None:
+        """Work on a key that was handed out has used so much of something other than CPU that groups share."""
+        self._schedule.charge(key, seconds)
 
     def done(self, key: K, *, writes: int = 0) -> float:
         """The work is done, with so many writes of slices. Returns the seconds since the key's first change."""

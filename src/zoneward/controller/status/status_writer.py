@@ -32,7 +32,7 @@ from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS, SERVICES, object_key_of
 from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
 from zoneward.controller.queue.batching import RequeueDelay
-from zoneward.controller.queue.work_queue import WorkQueue
+from zoneward.controller.queue.work_queue import WorkQueue, namespace_of
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
@@ -201,7 +201,9 @@ class StatusWriter:
         self._now, self._sleep = now, sleep
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = WorkQueue[ObjectKey](back_off=back_off or RequeueDelay(), clock=self._clock)
+        self._queue = WorkQueue[ObjectKey](
+            back_off=back_off or RequeueDelay(), clock=self._clock, group_of=namespace_of
+        )
         self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._services: dict[ObjectKey, _ServiceStatus] = {}
         self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
@@ -348,7 +350,7 @@ class StatusWriter:
                 self._queue.done(key)
                 continue
             try:
-                pause = await self._write(status)
+                pause = await self._write(key, status)
             except CallFailed as error:
                 self._on_error(key, error)
                 retry_after = error.retry_after if isinstance(error, ApiError) else None
@@ -385,24 +387,24 @@ class StatusWriter:
         """End the workers."""
         self._queue.shut_down()
 
-    async def _write(self, status: _ServiceStatus) -> float:
+    async def _write(self, key: ObjectKey, status: _ServiceStatus) -> float:
         """Returns the seconds until the rest may be written. Raises CallFailed for what has to be retried."""
         failure: CallFailed | None = None
         try:
-            await self._write_events(status)
+            await self._write_events(key, status)
         except CallFailed as error:
             failure = error
         # Conditions do not depend on the permission to write Events.
-        pause = await self._write_conditions(status)
+        pause = await self._write_conditions(key, status)
         if failure is not None:
             raise failure
         return pause
 
-    async def _write_events(self, status: _ServiceStatus) -> None:
+    async def _write_events(self, key: ObjectKey, status: _ServiceStatus) -> None:
         while status.events:
             event, renewed = status.events[0], None
             try:
-                await self._write_event(event)
+                await self._write_event(key, event)
             except CallFailed as error:
                 outcome = write_outcome(error)
                 if event.series is not None and outcome is WriteOutcome.MISSING:
@@ -419,24 +421,24 @@ class StatusWriter:
                 if renewed is not None:
                     status.events.appendleft(renewed)
 
-    async def _write_event(self, event: Event) -> None:
-        await self._limit_rate()
+    async def _write_event(self, key: ObjectKey, event: Event) -> None:
+        await self._limit_rate(key)
         if event.series is None:
             await self._writer.create(EVENTS, event)
             return
         change = {"series": {"count": event.series.count, "lastObservedTime": event.series.last_observed_time}}
         await self._writer.patch(EVENTS, change, namespace=event.metadata.namespace, name=event.metadata.name)
 
-    async def _write_conditions(self, status: _ServiceStatus) -> float:
+    async def _write_conditions(self, key: ObjectKey, status: _ServiceStatus) -> float:
         pause = self._pause(status)
         if pause > 0:
             return pause
         if status.has_wanted_conditions:
-            await self._limit_rate()
+            await self._limit_rate(key)
         wanted, status.refused = status.wanted, None
         if wanted is None:
             return 0.0
-        key, uid = object_key_of(status.service), status.service.metadata.uid
+        uid = status.service.metadata.uid
         namespace, name = key
         change = status_patch(uid, wanted)
         status.in_flight = wanted
@@ -491,6 +493,7 @@ class StatusWriter:
         while self._written_at[oldest := next(iter(self._written_at))] <= now - period and oldest != uid:
             del self._written_at[oldest]
 
-    async def _limit_rate(self) -> None:
+    async def _limit_rate(self, key: ObjectKey) -> None:
+        self._queue.charge(key, 1 / self._rate.per_second)
         if (wait := self._limiter.reserve(self._clock())) > 0:
             await self._sleep(wait)
