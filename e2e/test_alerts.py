@@ -30,10 +30,12 @@ TROUBLES: Final = {
 """By alert, what the node reports that it is about."""
 
 
-def _series(cluster: str, instance: str, trouble: dict[str, str]) -> list[dict[str, str]]:
+def _series(
+    cluster: str, instance: str, trouble: dict[str, str], *, job: str = "zoneward-meter"
+) -> list[dict[str, str]]:
     """Of an hour, a sample a minute."""
     usual = {name: f"{value}x60" for name, value in STEADY.items()} | dict.fromkeys(GROWING, "7x60")
-    labels = f'job="zoneward-meter", namespace="zoneward-meter", cluster="{cluster}", instance="{instance}"'
+    labels = f'job="{job}", namespace="zoneward-meter", cluster="{cluster}", instance="{instance}"'
     return [{"series": f"{name}{{{labels}}}", "values": values} for name, values in (usual | trouble).items()]
 
 
@@ -44,6 +46,10 @@ def test_alerts_about_a_meter_fire_for_the_node_that_has_the_problem(tmp_path: P
         series += _series("one", alert, trouble)
     # Where no node counts bytes, nobody has asked for them.
     series += _series("without-bytes", "other", {"zoneward_meter_accounting": "0x60"})
+    # Any Pod that is scraped can say that it is a meter, and in trouble.
+    series += _series(
+        "one", "forged", {name: values for each in TROUBLES.values() for name, values in each.items()}, job="pods"
+    )
     expr = 'count by (alertname, instance) (ALERTS{alertname=~"ZonewardMeter.+", alertstate="firing"})'
     firing: list[dict[str, Any]] = [
         {"labels": f'{{alertname="{alert}", instance="{alert}"}}', "value": 1} for alert in TROUBLES

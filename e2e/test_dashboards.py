@@ -1,10 +1,12 @@
 """A real Prometheus on a real run has series for every query of the dashboards, and for every rule."""
 
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -12,9 +14,9 @@ from e2e.control_plane import ControlPlane
 from e2e.controllers import ZonewardController
 from e2e.door import Door
 from e2e.meters import ZonewardMeter
-from e2e.nodes import Bed
-from e2e.processes import wait_until
-from e2e.prometheus import Prometheus, prometheus
+from e2e.nodes import Bed, Namespace
+from e2e.processes import Process, wait_until
+from e2e.prometheus import Exporter, Prometheus, Sample, prometheus
 from e2e.proxies import ZonewardProxy, opening
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.contract.api import Object
@@ -28,6 +30,8 @@ SERVICES: Final[dict[str, Object]] = {
 }
 """By name, what it asks for. Connections to the second one leave the zone; measured demand counts for the third one."""
 CHOSEN: Final = {"namespace": NAMESPACE, "service": "cart"}
+FORGED: Final = "forged"
+"""The zone, and the Service, of which a Pod says what only a meter knows: it has to be in no panel and no rule."""
 PORTS: Final = {"controller": 10270, "proxy": 10272, "meter": 10274}
 _PODS: Final = {"a": "10.1.0.0/16", "b": "10.2.0.0/16"}
 _LABELS: Final = {"cluster": "one"}
@@ -51,9 +55,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 _add_pod(plane, name, zone, f"10.{'ab'.index(zone) + 1}.{number}.{place}")
         here = bed.nodes["a"]
         stack.enter_context(Door(here.path, plane.ports.server))
-        found = stack.enter_context(
-            prometheus(folder, [_job(*each) for each in PORTS.items()], rules=RULES, network=here)
-        )
+        forger = _job("pods", _serve_forged(stack, here, folder)) | {"job_name": "pods"}
+        jobs = [*(_job(*each) for each in PORTS.items()), forger]
+        found = stack.enter_context(prometheus(folder, jobs, rules=RULES, network=here))
         listen = "--listen", f"127.0.0.1:{PORTS['controller']}"
         flags = "--predictions", "--config", str(found.configuration(folder)), *listen
         stack.enter_context(ZonewardController(plane, *flags, network=here))
@@ -61,11 +65,31 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         meter = stack.enter_context(ZonewardMeter(here, plane.kubeconfig(), folder, "--enable-accounting"))
         proxy.start()
         meter.start()
-        found.wait_for("sum(up) == 3")
+        found.wait_for("sum(up) == 4")
         stack.enter_context(opening(here.pod("10.1.200.1"), [(each, 80) for each in addresses], rate=20, folder=folder))
         for name in SERVICES:
             _add_pod(plane, name, "a", f"10.1.9.{len(name)}")
         yield found
+
+
+def _serve_forged(stack: ExitStack, network: Namespace, folder: Path) -> int:
+    """The port of a Pod in the node's network that has the metrics of a meter and a proxy. They stay as they are."""
+    info = {"version": "0.1.0", "node": "a", "zone": FORGED}
+    route = {"namespace": NAMESPACE, "service": FORGED, "address_type": "IPv4", "from_zone": "a", "to_zone": FORGED}
+    samples: list[Sample] = [
+        ("zoneward_meter_info", info, 1),
+        ("zoneward_proxy_info", info, 1),
+        ("zoneward_meter_connections_total", route, 1e6),
+        ("zoneward_meter_bytes_total", {**route, "direction": "response"}, 1e12),
+        ("zoneward_proxy_connections_total", {**route, "asked": "cluster-ip"}, 1e6),
+    ]
+    site = folder / FORGED
+    site.mkdir()
+    (site / "metrics").write_text(Exporter(0, samples).text)
+    port = 10999
+    serve = (sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", site)
+    stack.enter_context(Process((*network.enter, *serve), log=folder / "forged.log"))
+    return port
 
 
 def _add_pod(plane: ControlPlane, service: str, node: str, address: str) -> None:
@@ -85,13 +109,17 @@ def _job(daemon: str, port: int) -> dict[str, Any]:
 def test_every_query_of_a_dashboard_has_series(scraped: Prometheus, name: str) -> None:
     """With values of its variables that they offer."""
     dashboard = dashboards()[name]
-    values = {"__rate_interval": "1m"}
+    texts = {each["name"]: each["query"] for each in dashboard["templating"]["list"] if each["type"] == "textbox"}
+    values = {"__rate_interval": "1m", **texts}
     for variable in variables(dashboard):
         offered = _offered(scraped, variable, values)
         values[variable["name"]] = CHOSEN.get(variable["name"], offered[0])
         assert values[variable["name"]] in offered
+        assert not {FORGED, "pods"} & {*offered}
     for query in queries(dashboard):
-        scraped.wait_for(_filled(query, values))
+        expr = _filled(query, values)
+        scraped.wait_for(expr)
+        assert not [labels for labels, _ in scraped.query(expr) if FORGED in labels.values()], expr
 
 
 def _offered(scraped: Prometheus, variable: dict[str, Any], values: dict[str, str]) -> list[str]:

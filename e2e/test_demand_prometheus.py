@@ -20,24 +20,44 @@ from zoneward.routing.configuration import configuration_from
 PAGE: Final = Path(__file__).parents[1] / "docs" / "demand.md"
 ZONES: Final = ("eu-central-1a", "eu-central-1b", "eu-central-1c")
 PARTS: Final = (70, 20, 10)
+NODES: Final = ("worker-a1", "worker-b1")
 SHARES: Final = dict(zip(ZONES, (0.7, 0.2, 0.1), strict=True))
 
 
-def of_zoneward(service: str) -> list[Sample]:
+def of_zoneward(service: str, node: str) -> list[Sample]:
     """What a meter and a proxy say of one Service, with clients from outside, and on a node without a zone."""
     of_all = {"namespace": "shop", "service": service, "address_type": "IPv4"}
+    infos: list[Sample] = [
+        (f"zoneward_{program}_info", {"version": "0.1.0", "node": node, "zone": ZONES[0]}, 1)
+        for program in ("meter", "proxy")
+    ]
     counted = [
         ({**of_all, "from_zone": zone, "to_zone": to}, float(part))
         for zone, part in zip((*ZONES, "external", ""), (*PARTS, 5000, 300), strict=True)
         for to in (ZONES[0], "")
     ]
     return [
+        *infos,
         *(("zoneward_meter_connections_total", labels, value) for labels, value in counted),
         *(("zoneward_proxy_connections_total", {**labels, "asked": "cluster-ip"}, value) for labels, value in counted),
         (
             "zoneward_proxy_connections_total",
             {**of_all, "from_zone": ZONES[0], "to_zone": "", "asked": "external"},
             9e3,
+        ),
+    ]
+
+
+def forged(node: str | None) -> list[Sample]:
+    """What a Pod of another namespace says: that all traffic of `search` starts in the last zone, counted on a node."""
+    labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": ZONES[2], "to_zone": ""}
+    return [
+        ("zoneward_meter_connections_total", labels, 1e6),
+        ("zoneward_proxy_connections_total", {**labels, "asked": "cluster-ip"}, 1e6),
+        *(
+            (f"zoneward_{program}_info", {"version": "0.1.0", "node": node, "zone": ZONES[2]}, 1.0)
+            for program in ("meter", "proxy")
+            if node is not None
         ),
     ]
 
@@ -103,24 +123,36 @@ def grown(samples: list[Sample]) -> list[Sample]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """One Prometheus that has seen counters grow, from two jobs: one keeps the labels of metrics, the other has labels
-    of its own with the same names.
+    of its own with the same names. Beside them are Pods that forge what meters and proxies say: under another job, for
+    a node that does not exist, and without a node.
     """
-    with exporter() as honored, exporter() as renamed:
+    with exporter() as honored, exporter() as renamed, exporter() as pod, exporter() as ghost, exporter() as nameless:
         first: list[tuple[Exporter, list[Sample]]] = [
-            (honored, of_zoneward("search") + of_others()),
-            (renamed, of_zoneward("cart")),
+            (honored, of_zoneward("search", NODES[0]) + of_others()),
+            (renamed, of_zoneward("cart", NODES[1])),
+            (pod, forged(NODES[0])),
+            (ghost, forged("ghost")),
+            (nameless, forged(None)),
         ]
         for each, samples in first:
             each.samples = samples
         labels = {"namespace": "zoneward-system", "service": "zoneward-meter", "zone": "elsewhere"}
-        jobs = [honored.job("honored", honor_labels=True), renamed.job("renamed", labels=labels)]
+        jobs = [
+            honored.job("zoneward-meter", honor_labels=True),
+            renamed.job("zoneward-proxy", labels={**labels, "node": "elsewhere"}),
+            pod.job("pods", honor_labels=True),
+            ghost.job("ghost", labels={"job": "zoneward-meter"}, honor_labels=True),
+            nameless.job("nameless", labels={"job": "zoneward-meter"}, honor_labels=True),
+        ]
         with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as found:
             found.wait_for("kube_node_labels")
-            found.wait_for('zoneward_meter_connections_total{job="renamed"}')
+            targets = [f"127.0.0.1:{each.port}" for each, _ in first]
+            for target in targets:
+                found.wait_for(f'zoneward_meter_connections_total{{instance="{target}"}}')
             for each, samples in first:
                 each.samples = grown(samples)
-            for job in ("honored", "renamed"):
-                found.wait_for(f'increase(zoneward_meter_connections_total{{job="{job}"}}[60s]) > 0')
+            for target in targets:
+                found.wait_for(f'increase(zoneward_meter_connections_total{{instance="{target}"}}[60s]) > 0')
             yield found
 
 
@@ -131,7 +163,8 @@ def shares(amounts: dict[ObjectKey, dict[str, float]]) -> dict[ObjectKey, dict[s
 
 
 async def read(server: Prometheus, **settings: object) -> dict[ObjectKey, dict[str, float]]:
-    found = await Client(PrometheusSettings(url=server.url, window=60, **settings)).read_demand()  # type: ignore[arg-type]
+    client = Client(PrometheusSettings(url=server.url, window=60, **settings))  # type: ignore[arg-type]
+    found = await client.read_demand(nodes=NODES)
     return shares({key: dict(zones) for key, zones in found.amounts.items()})
 
 
@@ -143,6 +176,14 @@ async def test_a_preset_reads_where_connections_started_however_they_are_scraped
     assert found.keys() == {("shop", "search"), ("shop", "cart")}
     for zones in found.values():
         assert zones == pytest.approx(SHARES)
+
+
+async def test_a_selector_decides_whose_metrics_count(server: Prometheus) -> None:
+    """Those of the Pod are forged: whoever selects its job believes it."""
+    selector = (("job", ("pods",)),)
+    assert await read(server, selector=selector) == {("shop", "search"): {ZONES[2]: 1.0}}
+    with pytest.raises(PrometheusUnavailable, match=r'with \{job=~"elsewhere"\} \(demand.prometheus.selector\)'):
+        await read(server, selector=(("job", ("elsewhere",)),))
 
 
 def documented() -> dict[str, str]:
@@ -175,6 +216,7 @@ def test_a_command_decides_by_it_and_names_it(
     where = f"{server.url} (zoneward-meter, the last 1 min)"
     assert f"zoneward: demand of 2 of 16 Services from {where}; by CPU for the others\n" in said
     assert "zoneward: 2 series without a zone count for nothing\n" in said
+    assert "zoneward: not counted: programs of nodes that are not in the cluster (ghost)\n" in said
 
 
 REFUSED: Final = {
@@ -182,7 +224,9 @@ REFUSED: Final = {
     "1": "expected a query that returns a vector, got a scalar",
     "zoneward_meter_connections_total[1m]": "expected a query that returns a vector, got a matrix",
     "no_such_metric": "got no series",
-    'zoneward_meter_connections_total{job="honored"}': "got no series; 10 series without a zone count for nothing",
+    'zoneward_meter_connections_total{job="zoneward-meter",from_zone!="eu-central-1c"}': (
+        "got no series; 8 series without a zone count for nothing"
+    ),
     "kube_node_labels / 0 * NaN": "series without a namespace and a service count for nothing",
     "label_replace(0 - zoneward_meter_connections_total, 'zone', 'a', '', '')": "series with a negative number count",
     "label_replace(zoneward_meter_connections_total / 0, 'zone', 'a', '', '')": "series without a finite number count",

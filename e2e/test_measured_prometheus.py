@@ -52,42 +52,69 @@ def of_meter(node: str, zone: str, sent: dict[str, int], seconds: int) -> list[S
 
 
 def of_proxy(seconds: int) -> list[Sample]:
-    """A proxy that says no node, on what may be a third one."""
+    """A proxy on a third node."""
     labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": C, "to_zone": C}
     return [
-        ("zoneward_proxy_connections_total", {**labels, "asked": asked}, float(number * seconds))
-        for asked, number in (("cluster-ip", 70), ("external", 30))
+        ("zoneward_proxy_info", {"version": "0.1.0", "node": "worker-c1", "zone": C}, 1),
+        *(
+            ("zoneward_proxy_connections_total", {**labels, "asked": asked}, float(number * seconds))
+            for asked, number in (("cluster-ip", 70), ("external", 30))
+        ),
     ]
+
+
+def forged(node: str | None, seconds: int) -> list[Sample]:
+    """What a Pod says that has nothing to do with Zoneward: much traffic from A to B."""
+    samples = of_meter(node or "", A, {B: 10**6}, seconds)
+    return [(name, {**labels, "forged": "yes"}, value) for name, labels, value in samples if node or "info" not in name]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, str]]:
-    """One that has scraped for some seconds, and the name that the proxy has in it."""
-    with exporter() as first, exporter() as second, exporter() as proxy:
+    """One that has scraped for some seconds, and the name in it of a Pod that forges metrics and says no node.
+
+    Two others forge them under another job, and for a node that does not exist.
+    """
+    with (
+        exporter() as first,
+        exporter() as second,
+        exporter() as proxy,
+        exporter() as pod,
+        exporter() as ghost,
+        exporter() as nameless,
+    ):
 
         def go_on(seconds: int) -> None:
             first.samples = of_meter("worker-a1", A, CONNECTIONS, seconds)
             second.samples = of_meter("worker-b1", B, {A: 500}, seconds)
             proxy.samples = of_proxy(seconds)
+            pod.samples = forged("worker-a1", seconds)
+            ghost.samples = forged("ghost", seconds)
+            nameless.samples = forged(None, seconds)
 
         go_on(BEFORE)
         jobs: list[Any] = [
-            first.job("honored", honor_labels=True, labels=SCRAPED),
-            second.job("renamed", labels={**SCRAPED, "node": "elsewhere"}),
-            proxy.job("proxy"),
+            first.job("zoneward-meter", honor_labels=True, labels=SCRAPED),
+            second.job("renamed", labels={**SCRAPED, "node": "elsewhere", "job": "zoneward-meter"}),
+            proxy.job("zoneward-proxy"),
+            pod.job("pods", honor_labels=True),
+            ghost.job("ghost", labels={"job": "zoneward-meter"}, honor_labels=True),
+            nameless.job("nameless", labels={"job": "zoneward-meter"}, honor_labels=True),
         ]
         with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as found:
             for seconds in range(1, SAMPLES + 1):
-                found.wait_for(f'count_over_time(zoneward_meter_info{{job="renamed"}}[60s]) >= {seconds}')
+                info = f'zoneward_meter_info{{instance="127.0.0.1:{second.port}"}}'
+                found.wait_for(f"count_over_time({info}[60s]) >= {seconds}")
                 go_on(BEFORE + seconds)
-            for each in (first, second, proxy):
+            for each in (first, second, proxy, pod, ghost, nameless):
                 counters = f'{{__name__=~"zoneward_.*_connections_total",instance="127.0.0.1:{each.port}"}}'
                 found.wait_for(f"count_over_time({counters}[60s]) >= {SAMPLES}")
-            yield found, f"127.0.0.1:{proxy.port}"
+            yield found, f"127.0.0.1:{nameless.port}"
 
 
 async def traffic(server: Prometheus) -> tuple[list[MeasuredTraffic], tuple[str, ...]]:
-    found = await read_traffic(Client(PrometheusSettings(url=server.url, window=60)))
+    client = Client(PrometheusSettings(url=server.url, window=60))
+    found = await read_traffic(client, nodes=["worker-a1", "worker-b1", "worker-c1"])
     return list(found.documents), found.notes
 
 
@@ -95,14 +122,15 @@ async def test_each_program_is_a_document_of_its_node(server: tuple[Prometheus, 
     documents, notes = await traffic(server[0])
     name = server[1]
     assert [(each.node, each.zone, each.complete) for each in documents] == [
-        (name, C, True),
         ("worker-a1", A, True),
         ("worker-b1", B, True),
+        ("worker-c1", C, True),
     ]
     assert notes == (
-        f"{name}: no zoneward_meter_info or zoneward_proxy_info says which node this is; it counts under this name",
+        f"{name}: no zoneward_meter_info or zoneward_proxy_info says which node this is; it does not count",
+        "not counted: programs of nodes that are not in the cluster (ghost)",
     )
-    proxy, first, second = (_only(each) for each in documents)
+    first, second, proxy = (_only(each) for each in documents)
     assert proxy.bytes is UNSET
     assert (set(proxy.zones), set(proxy.external)) == ({C}, {C})
     assert first.zones[A] == pytest.approx(9 * first.zones[B], rel=0.01)
@@ -122,7 +150,7 @@ def _only(document: MeasuredTraffic) -> ServiceTraffic:
 
 def crossing_bytes_a_second(server: Prometheus, until: str) -> tuple[float, float]:
     """Of the samples themselves, without what came from outside; and the seconds between the first and the last."""
-    query = f'zoneward_meter_bytes_total{{from_zone!="external",from_zone!=""}}[{WINDOW}]'
+    query = f'zoneward_meter_bytes_total{{from_zone!="external",from_zone!="",forged=""}}[{WINDOW}]'
     found, shortest = 0.0, float("inf")
     for series in server.read("query", query=query, time=until)["result"]:
         if series["metric"]["from_zone"] != series["metric"]["to_zone"]:

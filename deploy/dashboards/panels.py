@@ -17,6 +17,10 @@ Query = tuple[str, str]
 Panel = timeseries.Panel | stat.Panel | table.Panel
 P = TypeVar("P", timeseries.Panel, stat.Panel, table.Panel)
 _CLUSTER: Final = 'cluster=~"$cluster"'
+_JOBS: Final = "zoneward-controller|zoneward-proxy|zoneward-meter"
+_TRUSTED: Final = 'job=~"$jobs", '
+"""Any Pod that Prometheus scrapes can have our metrics."""
+_OWN_METRICS: Final = re.compile(r"(zoneward_\w+\{)(?!JOB)|(\{)(?=__name__)")
 WORDS: Final = {
     # Matches metrics without this label too, as long as all clusters are chosen.
     "CLUSTER": _CLUSTER,
@@ -49,6 +53,8 @@ class Board:
         made.tags([_TAG]).time("now-6h", "now").refresh("1m").timezone("browser")
         made.tooltip(model.DashboardCursorSync.CROSSHAIR)
         made.with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+        jobs = build.TextBoxVariable("jobs").label("Jobs").description("The scrape jobs of Zoneward's programs.")
+        made.with_variable(jobs.default_value(_JOBS))
         for each in (_clusters(), *self.variables):
             made.with_variable(each)
         link = build.DashboardLink("Zoneward").type(model.DashboardLinkType.DASHBOARDS).tags([_TAG])
@@ -138,7 +144,8 @@ def _target(letter: str, expr: str) -> prometheus.Dataquery:
 
 
 def spelled_out(expr: str) -> str:
-    """With what `WORDS` stand for."""
+    """With what `WORDS` stand for. Of metrics that programs have, those of the chosen jobs count."""
+    expr = _OWN_METRICS.sub(lambda match: f"{match[0]}{_TRUSTED}", expr)
     return re.sub(rf"\b({'|'.join(WORDS)})\b", lambda match: WORDS[match[1]], expr)
 
 

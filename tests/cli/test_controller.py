@@ -344,16 +344,16 @@ async def test_a_file_of_figures_is_read_again_each_time_and_small_amounts_count
     used, figures = with_demand_file(Configuration(demand=DemandSettings(source="file", file=str(file))))
     assert used.demand.adoption.min_traffic == 0
     assert figures is not None
-    assert (await figures.read()).amounts == {("shop", "cart"): {"a": 0.7, "b": 0.3}}
+    assert (await figures.read([])).amounts == {("shop", "cart"): {"a": 0.7, "b": 0.3}}
     file.write_text(head + "shop,cart,b,5\n")
-    assert (await figures.read()).amounts == {("shop", "cart"): {"b": 5.0}}
+    assert (await figures.read([])).amounts == {("shop", "cart"): {"b": 5.0}}
     for text, problem in (("zone,part\na,1\n", "parts of zones"), (head + "shop,cart,a,many\n", "many")):
         file.write_text(text)
         with pytest.raises(FiguresUnavailable, match=problem):
-            await figures.read()
+            await figures.read([])
     file.unlink()
     with pytest.raises(FiguresUnavailable, match=r"d\.csv"):
-        await figures.read()
+        await figures.read([])
 
 
 def test_a_file_with_parts_of_zones_is_what_the_configuration_could_say(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ def answering(*series: tuple[str, str, str, str]) -> AbstractContextManager[Answ
         {"metric": {"namespace": namespace, "service": service, "zone": zone}, "value": [1, value]}
         for namespace, service, zone, value in series
     ]
-    return a_prometheus(lambda _: result)
+    node = [{"metric": {"node": "worker-a1"}, "value": [1, "1"]}]
+    return a_prometheus(lambda query: node if query.startswith("group by (node)") else result)
 
 
 SEARCH: Final = (("shop", "search", A, "75"), ("shop", "search", B, "25"))

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 import pytest
 import trustme
@@ -36,7 +37,7 @@ def answering(document: Any, status: int = 200) -> Callable[[web.BaseRequest], A
 
 async def figures_of(document: Any, status: int = 200, **limits: int) -> DemandFigures:
     async with served(answering(document, status)) as server:
-        return await Prometheus(PrometheusSettings(url=server.url), environment={}).read_demand(**limits)
+        return await Prometheus(PrometheusSettings(url=server.url), environment={}).read_demand(nodes=None, **limits)
 
 
 async def problem_of(document: Any, status: int = 200, **limits: int) -> str:
@@ -79,13 +80,49 @@ async def test_series_without_a_meaning_are_counted() -> None:
     )
 
 
+async def demand_on(nodes: Sequence[str], *named: str) -> tuple[DemandFigures, list[str]]:
+    """The figures of programs that name these nodes, and what was asked."""
+    asked: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        (query,) = parse_qs(await request.text())["query"]
+        asked.append(query)
+        is_about_nodes = query.startswith("group by (node)")
+        found = [({"node": name}, "1") for name in named] if is_about_nodes else [(CART, "5")]
+        return web.json_response(vector(*found))
+
+    async with served(answer) as server:
+        settings = PrometheusSettings(url=server.url)
+        return await Prometheus(settings, environment={}).read_demand(nodes=nodes), asked
+
+
+async def test_programs_that_name_no_node_of_the_cluster_do_not_count() -> None:
+    found, asked = await demand_on(["n1", "n2"], "n1")
+    assert (found.notes, len(asked)) == ((), 2)
+    found, asked = await demand_on(["n1", "n2"], "n1", "ghost", 'x"}\n', "", "n3")
+    assert 'node!~"ghost|n3"' in asked[1]
+    assert found.notes == ("not counted: programs of nodes that are not in the cluster ('', ghost, n3 and 1 more)",)
+
+
+async def test_more_unknown_nodes_than_a_query_can_name_are_refused() -> None:
+    with pytest.raises(PrometheusUnavailable, match=r"expected programs on nodes of the cluster, got 1,001 on others"):
+        await demand_on(["n1"], *(f"ghost-{number}" for number in range(1001)))
+
+
+async def test_a_query_of_the_configuration_is_asked_as_it_is() -> None:
+    async with served(answering(vector((CART, "5")))) as server:
+        settings = PrometheusSettings(url=server.url, query="q")
+        assert (await Prometheus(settings, environment={}).read_demand(nodes=["n1"])).notes == ()
+        assert len(server.seen) == 1
+
+
 async def test_sums_stay_finite() -> None:
     found = await figures_of(vector((CART, "1e308"), ({**CART, "x": ""}, "1e308"), (CART, "1e308")))
     assert 1e308 < found.amounts["shop", "cart"]["a"] < float("inf")
 
 
 BAD: Final[dict[str, tuple[Any, int, str]]] = {
-    "no series": (vector(), 200, "expected a number for each namespace, service and zone, got no series"),
+    "no series": (*(vector(), 200, "expected a number for each namespace, service and zone with {job=~"),),
     "no useful series": (vector((CART, "NaN")), 200, "got no series; 1 series without a finite number counts for"),
     "a histogram": (
         {"status": "success", "data": {"resultType": "vector", "result": [{"metric": CART, "histogram": [0, {}]}]}},

@@ -56,7 +56,7 @@ async def found_in(
     async with served(answer) as server:
         settings = PrometheusSettings(url=server.url, window=HOUR)
         limit = {"max_series": more["max_series"]} if "max_series" in more else {}
-        return await read_traffic(Prometheus(settings, environment={}), **limit), asked
+        return await read_traffic(Prometheus(settings, environment={}), nodes=more.get("nodes"), **limit), asked
 
 
 def sized(labels: dict[str, str], request: float, response: float) -> list[Series]:
@@ -135,7 +135,7 @@ async def test_one_program_and_one_job_count_on_a_node() -> None:
     assert found.notes == ("n1: several jobs scrape the same program; one of them counts",)
 
 
-async def test_a_program_without_a_node_counts_under_its_instance() -> None:
+async def test_a_program_without_a_node_of_the_cluster_does_not_count() -> None:
     others = [{"job": "meter", "instance": f"10.0.0.{number}:10274"} for number in range(2, 6)]
     found, _ = await found_in(
         connections=[
@@ -143,12 +143,21 @@ async def test_a_program_without_a_node_counts_under_its_instance() -> None:
         ],
         programs=about(METER, "n1", "c"),
     )
-    assert [(each.node, each.zone, len(each.services)) for each in found.documents] == [
-        *((f"10.0.0.{number}:10274", zone, 1) for number, zone in ((2, "a"), (3, "b"), (4, None), (5, "a"))),
-        ("n1", "c", 0),
-    ]
+    assert [(each.node, each.zone, len(each.services)) for each in found.documents] == [("n1", "c", 0)]
     (note,) = found.notes
     assert note.startswith("10.0.0.2:10274, 10.0.0.3:10274, 10.0.0.4:10274 and 1 more: no zoneward_meter_info or")
+    assert note.endswith("; it does not count")
+    forged = {**METER, "instance": "10.9.9.9:80"}
+    answers: dict[str, Any] = {
+        "connections": [({**METER, **CART}, "8"), ({**forged, **CART}, "1e6")],
+        "programs": [*about(METER, "n1"), *about(forged, "ghost")],
+    }
+    found, asked = await found_in(**answers, nodes=["n1", "n2"])
+    assert [(each.node, each.services[0].zones) for each in found.documents] == [("n1", {"b": 8})]
+    assert found.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
+    assert all('job=~"zoneward-meter|zoneward-proxy"' in query for (query,) in (each["query"] for each in asked))
+    with pytest.raises(PrometheusUnavailable, match="expected programs on nodes of the cluster, got none; not counted"):
+        await found_in(**answers, nodes=["n3"])
 
 
 async def test_a_node_that_changed_its_zone_is_where_it_is_now_and_may_be_incomplete() -> None:
@@ -190,12 +199,12 @@ async def test_series_without_a_meaning_are_counted() -> None:
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ({}, "expected connections that a meter or a proxy counted in the last 1 h, got none"),
+        ({}, "expected connections that a meter or a proxy counted in the last 1 h, with {job=~"),
         (
             {"connections": [({**METER, **CART}, "NaN")]},
             "got none; 1 series without a finite number counts for nothing",
         ),
-        ({"connections": [({**METER, **CART}, "1")], "moment": 1e300}, "in the last 1 h, got none"),
+        ({"connections": [({**METER, **CART}, "1")], "moment": 1e300}, "(demand.prometheus.selector), got none"),
         (
             {"sizes": sized({**METER, **CART}, 1, 1), "max_series": 1},
             "expected at most 1 series, got 2: take what nodes serve at /measured instead",

@@ -258,5 +258,5 @@ async def test_figures_come_from_prometheus_where_it_is_the_source_and_one_that_
     assert source is not None
     assert source.window == 7200
     with pytest.raises(FiguresUnavailable, match=r"^http://127\.0\.0\.1:1: no connection"):
-        await source.read()
+        await source.read(["n1"])
     assert _ask_prometheus(Configuration(demand=replace(demand, source="cpu"))) is None

@@ -32,6 +32,7 @@ def test_all_settings_are_read() -> None:
         "tokenFile": "token",
         "caFile": "ca.pem",
         "preset": None,
+        "selector": {"namespace": "zoneward-meter", "job": ["monitoring/meter", "pods:1"]},
     }
     settings = read(section)
     assert settings == PrometheusSettings(
@@ -41,8 +42,10 @@ def test_all_settings_are_read() -> None:
         timeout=2.0,
         token_file="token",
         ca_file="ca.pem",
+        selector=(("job", ("monitoring/meter", "pods:1")), ("namespace", ("zoneward-meter",))),
     )
-    assert settings.promql == "sum by (zone) (rate(x[5400s]))"
+    assert settings.matchers == 'job=~"monitoring/meter|pods:1",namespace=~"zoneward-meter"'
+    assert settings.demand_query(without_nodes=["n1"]) == "sum by (zone) (rate(x[5400s]))"
     assert str(settings) == "https://p/select (a query of the configuration, the last 90 min)"
     assert "b@" not in repr(settings), "it may be logged"
 
@@ -54,19 +57,42 @@ def test_without_an_address_there_is_no_prometheus() -> None:
 
 def test_a_preset_sums_what_started_in_the_cluster() -> None:
     meter, proxy = read(URL), read({**URL, "preset": "zoneward-proxy", "window": "10m"})
-    assert 'increase(zoneward_meter_connections_total{from_zone!="external"}[3600s])' in meter.promql
-    assert 'zoneward_proxy_connections_total{asked="cluster-ip",from_zone!="external"}[600s]' in proxy.promql
+    jobs = 'job=~"zoneward-meter|zoneward-proxy"'
+    counted = f'increase(zoneward_meter_connections_total{{{jobs},from_zone!="external"}}[3600s])'
+    assert f"{counted} and on (job,instance,pod) (last_over_time(zoneward_meter_info{{{jobs}}}[3600s]))" in (
+        meter.demand_query()
+    )
+    assert f'zoneward_proxy_connections_total{{{jobs},asked="cluster-ip",from_zone!="external"}}[600s]' in (
+        proxy.demand_query()
+    )
+    assert f"last_over_time(zoneward_proxy_info{{{jobs}}}[600s])" in proxy.nodes_query
     assert str(proxy) == "http://p:9090 (zoneward-proxy, the last 10 min)"
+
+
+def test_programs_of_other_nodes_do_not_count_in_a_preset() -> None:
+    name = '"[a-z0-9][a-z0-9.-]{0,252}"'
+    query = read(URL).demand_query(without_nodes=["gone", "a.b"])
+    assert f'exported_node=~{name},exported_node!~"a[.]b|gone"' in query
+    assert f'exported_node="",node=~{name},node!~"a[.]b|gone"' in query
+    assert 'node!~""' in read(URL).demand_query(without_nodes=[])
 
 
 REFUSED: Final[Mapping[str, tuple[Any, str]]] = {
     "no map": ("http://p", "w: expected a map, got 'http://p'"),
     "url without a scheme": ({"url": "p:9090"}, "w.url: expected http://HOST[:PORT] or https://HOST[:PORT], got 'p:"),
-    "an unknown key": ({**URL, "adress": "x"}, "w.adress: expected one of url, window, preset, query, timeout, tok"),
+    "an unknown key": ({**URL, "adress": "x"}, "w.adress: expected one of url, window, preset, query, selector, "),
     "a preset that does not exist": ({**URL, "preset": "istio"}, "w.preset: expected zoneward-meter or zoneward-pro"),
     "a number as a window": ({**URL, "window": 3600}, "w.window: expected a duration (500ms, 15s, 1m30s), got '3600'"),
     "a short window": ({**URL, "window": "5s"}, "w.window: expected a duration from 1m to 720h, got '5s'"),
     "a long timeout": ({**URL, "timeout": "1h"}, "w.timeout: expected a duration from 1s to 5m, got '1h'"),
+    "an empty selector": ({**URL, "selector": {}}, "w.selector: expected a map from labels to a value or a list of"),
+    "a job for a selector": ({**URL, "selector": "meter"}, "w.selector: expected a map from labels to a value or a li"),
+    "a label that is none": ({**URL, "selector": {"a-b": "x"}}, "w.selector: expected names of labels, got 'a-b'"),
+    "an expression for a job": (
+        {**URL, "selector": {"job": 'x"} or up{a="'}},
+        "w.selector: job: expected a value or a list of at most 100, of letters, digits and _ . : / -, got 'x\"} or",
+    ),
+    "no job": ({**URL, "selector": {"job": []}}, "w.selector: job: expected a value or a list of at most 100, of lett"),
     "an empty query": ({**URL, "query": " "}, "w.query: expected text of at most 20000 characters, got ' '"),
 }
 

@@ -13,6 +13,7 @@ from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_p
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Collection
 
     from zoneward.controller.controller_configuration import ControllerConfiguration
     from zoneward.controller.demand.figures_source import FiguresSource
@@ -228,7 +229,7 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
     if not isinstance(said, DemandFigures):
         return replace(configuration, demand=replace(demand, source="cpu", zones=said)), None
 
-    async def read() -> DemandFigures:
+    async def read(_nodes: "Collection[str]") -> DemandFigures:
         try:
             found = await asyncio.to_thread(read_demand_file, name)
         except InputError as error:

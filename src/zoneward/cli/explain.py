@@ -43,10 +43,11 @@ def command(*, options: Options, output: str, measured_in: tuple[str, ...], wind
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
 
-    documents, measured_notes = read_measured_input(measured_in, window, options)
-    measured = measure_flows(documents)
     with without_gc():
         selected = select_services(options, workloads=True)
+        nodes = (selected.unchanged or selected).snapshot.node_names
+        documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+        measured = measure_flows(documents)
         explanation = _explain(selected, options, measured)
     print_notes(options, [*selected.notes, *measured_notes])
     if output == "text":

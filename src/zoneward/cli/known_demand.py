@@ -44,9 +44,10 @@ class KnownDemand:
     notes: tuple[Note, ...]
 
 
-def find_demand(configuration: Configuration) -> FoundDemand:
-    """Read the file or ask the Prometheus of the configuration; without either, nothing is read. Raises InputError
-    where nothing useful came.
+def find_demand(configuration: Configuration, *, nodes: Collection[str] | None = None) -> FoundDemand:
+    """Read the file or ask the Prometheus of the configuration; without either, nothing is read. ``nodes``: the names
+    of the cluster's Nodes, where they are known: of a Prometheus only their programs count. Raises InputError where
+    nothing useful came.
     """
     settings = configuration.demand
     if settings.source == "file":
@@ -58,7 +59,7 @@ def find_demand(configuration: Configuration) -> FoundDemand:
             return FoundDemand(configuration, place, found)
         return FoundDemand(replace(configuration, demand=replace(settings, zones=found)), place)
     if settings.source == "prometheus":
-        return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings))
+        return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings, nodes))
     return FoundDemand(configuration)
 
 
@@ -79,11 +80,11 @@ def know_demand(
     return KnownDemand(found.configuration, parts, tuple(_notes(found, figures, parts, services)))
 
 
-def _ask_for_demand(settings: DemandSettings) -> DemandFigures:
+def _ask_for_demand(settings: DemandSettings, nodes: Collection[str] | None) -> DemandFigures:
     from zoneward.client.prometheus import Prometheus
 
     assert settings.prometheus is not None
-    return ask_prometheus(Prometheus(settings.prometheus).read_demand())
+    return ask_prometheus(Prometheus(settings.prometheus).read_demand(nodes=nodes))
 
 
 def ask_prometheus(question: Coroutine[Any, Any, _Found]) -> _Found:

@@ -1,7 +1,7 @@
 """``--measured`` and ``--window``: what nodes measured, from files, from nodes, and from Prometheus."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,9 +53,10 @@ def measured_options(what: str) -> _Decorate:
 
 
 def read_measured_input(
-    places: Sequence[str], window: str | None, options: Options
+    places: Sequence[str], window: str | None, options: Options, *, nodes: Collection[str] | None
 ) -> "tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]":
-    """All documents, in the order given, and notes; without a place, none. Raises InputError or a usage error."""
+    """All documents, in the order given, and notes; without a place, none. ``nodes``: the names of the cluster's Nodes,
+    where they are known: of a Prometheus only their programs count. Raises InputError or a usage error."""
     from zoneward.snapshots.measured_traffic_files import read_measured
 
     servers = {place: found for place in places if (found := _prometheus(place, window, options)) is not None}
@@ -68,7 +69,7 @@ def read_measured_input(
             documents += read_measured([place], stdin=sys.stdin.buffer)
             continue
         try:
-            answer, more = _ask(servers[place])
+            answer, more = _ask(servers[place], nodes)
         except InputError as error:
             if not place.startswith("http"):
                 raise
@@ -107,7 +108,9 @@ def _prometheus(place: str, window: str | None, options: Options) -> "Prometheus
         raise InputError("--window", str(error)) from None
 
 
-def _ask(settings: "PrometheusSettings") -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
+def _ask(
+    settings: "PrometheusSettings", nodes: Collection[str] | None
+) -> "tuple[tuple[MeasuredTraffic, ...], list[Note]]":
     """Raises InputError."""
     from zoneward.cli.known_demand import ask_prometheus
     from zoneward.client.prometheus import Prometheus
@@ -115,6 +118,6 @@ def _ask(settings: "PrometheusSettings") -> "tuple[tuple[MeasuredTraffic, ...], 
     from zoneward.kube.prometheus_settings import window_text
     from zoneward.routing.rules import counted
 
-    found = ask_prometheus(read_traffic(Prometheus(settings)))
+    found = ask_prometheus(read_traffic(Prometheus(settings), nodes=nodes))
     of_what = f"{counted(len(found.documents), 'node')} from {settings.server}, the last {window_text(settings.window)}"
     return found.documents, [Note(f"measured traffic of {of_what}"), *map(Note, found.notes)]

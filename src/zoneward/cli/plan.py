@@ -49,9 +49,10 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     from zoneward.cli.planned_services import plan_services
     from zoneward.routing.selection.traffic_measurements import combine_measurements
 
-    documents, measured_notes = read_measured_input(measured_in, window, options)
-    measured = combine_measurements(documents)
     planned = plan_services(options)
+    nodes = (planned.unchanged or planned).snapshot.node_names
+    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
+    measured = combine_measurements(documents)
     before = None if planned.plans_before is None else plans_before(planned.plans_before)
     plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
     now = {} if output in ("yaml", "slices-json") else planned.now()

@@ -178,8 +178,8 @@ def select_services(options: Options, *, workloads: bool = False) -> SelectedSer
         configuration = replace(
             configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)
         )
-    found_demand = find_demand(configuration)
     snapshot = load_snapshot(options, workloads=workloads)
+    found_demand = find_demand(configuration, nodes=snapshot.node_names)
     known_demand = know_demand(
         found_demand,
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},

@@ -88,7 +88,9 @@ def command(
     prices = _prices(options, price_per_gb, charge)
     if not measured_in and not options.sample:
         raise click.UsageError("Missing option '--measured'.")
-    documents, measured_notes = read_measured_input(measured_in, window, options)
+    request = read_request(options, chosen_approaches(only, options))
+    nodes = request.selected.snapshot.node_names
+    documents, measured_notes = read_measured_input(measured_in, window, options, nodes=nodes)
     if not measured_in:
         documents = _measured_of_sample()
         if not prices:
@@ -96,7 +98,6 @@ def command(
             measured_notes += (Note(f"an example price of {_PRICE_OF_SAMPLE} a GB (override with --price-per-gb)"),)
     measured = measure_flows(documents)
     assert measured is not None, "there is at least one document"
-    request = read_request(options, chosen_approaches(only, options))
     _check(request.selected, prices, measured, options)
     request, notes = _with_demand(request, measured, options)
     print_notes(options, [*request.selected.notes, *measured_notes, *map(Note, notes)])

@@ -8,7 +8,7 @@ import base64
 import os
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from sys import float_info
 from typing import Final, Generic, TypeVar
@@ -24,10 +24,10 @@ from zoneward.client.dialer import open_socket, proxy_for
 from zoneward.client.response_body import read_body
 from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.demand_figures import DemandFigures
-from zoneward.kube.input_error import InputError
+from zoneward.kube.input_error import InputError, show
 from zoneward.kube.input_files import read_regular
 from zoneward.kube.objects import ObjectKey
-from zoneward.kube.prometheus_settings import PrometheusSettings
+from zoneward.kube.prometheus_settings import PrometheusSettings, is_node_name
 
 MAX_ANSWER: Final = 64 << 20
 """Bytes of an answer after decompression: 400,000 series with long names."""
@@ -35,6 +35,7 @@ MAX_SERIES: Final = 300_000
 """10,000 Services with clients in 30 zones."""
 _LONGEST_ERROR: Final = 1 << 20
 _MOST_WARNINGS: Final = 3
+_MOST_NAMED: Final = 3
 _LONGEST_TOKEN: Final = 1 << 16
 _LARGEST_CA: Final = 1 << 20
 OUTSIDE: Final = "external"
@@ -57,26 +58,43 @@ class Prometheus:
         self.settings = settings
         self._environment = environment
 
-    async def read_demand(self, *, max_series: int = MAX_SERIES, max_bytes: int = MAX_ANSWER) -> DemandFigures:
+    async def read_demand(
+        self, *, nodes: Collection[str] | None = None, max_series: int = MAX_SERIES, max_bytes: int = MAX_ANSWER
+    ) -> DemandFigures:
         """Where traffic started within the window, by Service and zone. Series of the same Service and zone add up.
 
-        Series that say nothing of a Service or a zone, or have no number from 0, are left out, and counted in notes.
-        Raises PrometheusUnavailable; also where no series is left.
+        Of the metrics of Zoneward's programs, those count that the settings select, of programs that name one of the
+        ``nodes``; None: nobody knows the nodes, and programs that name any count. Series that say nothing of a Service
+        or a zone, or have no number from 0, are left out, and counted in notes. Raises PrometheusUnavailable; also
+        where no series is left.
         """
-        answer = await self.ask(
-            self.settings.promql, _DEMAND, to_shorten=_TO_SUM, max_series=max_series, max_bytes=max_bytes
+        gone: list[str] | None = None
+        if nodes is not None and self.settings.query is None:
+            gone = await self._unknown_nodes(nodes)
+        query = self.settings.demand_query(
+            without_nodes=None if gone is None else [name for name in gone if is_node_name(name)]
         )
+        answer = await self.ask(query, _DEMAND, to_shorten=_TO_SUM, max_series=max_series, max_bytes=max_bytes)
         amounts: dict[ObjectKey, dict[str, float]] = {}
         left_out = Counter[str]()
         for labels, amount in counted_series(answer, left_out, problem_of=_problem):
             zones = amounts.setdefault((labels.namespace, labels.service), {})
             zones[labels.zone] = min(zones.get(labels.zone, 0.0) + amount, float_info.max)
-        notes = (*answer.notes, *left_out_notes(left_out))
+        notes = (*answer.notes, *left_out_notes(left_out), *unknown_nodes_notes(gone or ()))
         if not amounts:
-            raise self.unavailable(
-                "; ".join(("expected a number for each namespace, service and zone, got no series", *notes))
-            )
+            trusted = "" if self.settings.query else f" with {{{self.settings.matchers}}} (demand.prometheus.selector)"
+            expected = f"expected a number for each namespace, service and zone{trusted}, got no series"
+            raise self.unavailable("; ".join((expected, *notes)))
         return DemandFigures(amounts, notes)
+
+    async def _unknown_nodes(self, nodes: Collection[str]) -> list[str]:
+        """The names of other nodes that programs have, sorted."""
+        answer = await self.ask(self.settings.nodes_query, _NODES, to_shorten=_TO_SELECT)
+        names = {series.metric.node for series in answer.data.result} - {*nodes}
+        if len(names) > _MOST_UNKNOWN_NODES:
+            expected = f"expected programs on nodes of the cluster, got {len(names):,} on others: {_TO_SELECT}"
+            raise self.unavailable(expected)
+        return sorted(names)
 
     async def ask(
         self,
@@ -281,6 +299,20 @@ def left_out_notes(left_out: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
+def unknown_nodes_notes(names: Collection[str]) -> tuple[str, ...]:
+    """A line about the programs that name other nodes than those of the cluster, which do not count."""
+    if not names:
+        return ()
+    named = some_names([name if is_node_name(name) else show(name) for name in sorted(names)])
+    return (f"not counted: programs of nodes that are not in the cluster ({named})",)
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first of them, and the number of the others."""
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
 # --- demand -----------------------------------------------------------------------------------------------------------
 
 _TO_SUM: Final = "let the query sum by namespace, service and zone"
@@ -292,6 +324,15 @@ class _DemandLabels(msgspec.Struct, gc=False):
     zone: str = ""
 
 
+_MOST_UNKNOWN_NODES: Final = 1000
+_TO_SELECT: Final = "let demand.prometheus.selector select the jobs of Zoneward's programs"
+
+
+class _NodeLabel(msgspec.Struct, gc=False):
+    node: str = ""
+
+
+_NODES: Final = msgspec.json.Decoder(Answer[_NodeLabel])
 _DEMAND: Final = msgspec.json.Decoder(Answer[_DemandLabels])
 
 

@@ -3,19 +3,31 @@
 Each series is joined to the node of the program that it was scraped from by labels of the scrape (``job``, ``instance``
 and ``pod``), which are the same whether ``honor_labels`` is set or not. The join is made here and not in PromQL, where
 one duplicate fails the whole query, and a program whose node is unknown is lost without a word.
+
+Any Pod that Prometheus scrapes can have our metrics. So only those of the jobs that the settings select count, of
+programs that name a node of the cluster.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from zoneward.client.prometheus import MAX_SERIES, OUTSIDE, Answer, Prometheus, counted_series, left_out_notes
+from zoneward.client.prometheus import (
+    MAX_SERIES,
+    OUTSIDE,
+    Answer,
+    Prometheus,
+    counted_series,
+    left_out_notes,
+    some_names,
+    unknown_nodes_notes,
+)
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic, TrafficBytes
-from zoneward.kube.prometheus_settings import own_labels, window_text
+from zoneward.kube.prometheus_settings import SCRAPED_FROM, PrometheusSettings, own_labels, window_text
 
 _STEPS: Final = 720
 """Moments of the window at which it is looked whether a program was there: two minutes apart in a day."""
@@ -24,10 +36,7 @@ _LATEST: Final = 2**32
 """Seconds since 1970, more than any clock says."""
 _MOST: Final = 1e18
 """Connections and bytes: no node counts as many."""
-_NAMED: Final = 3
 _Program = Literal["meter", "proxy"]
-_SCRAPED_FROM: Final = "job,instance,pod"
-_INFO: Final = '{__name__=~"zoneward_(meter|proxy)_info"}'
 _MISSING: Final = ("unlisted_connections", "lost_messages", "connections_without_bytes")
 """Counters of a meter: what it has in no series, or not as a whole."""
 
@@ -69,33 +78,41 @@ class FoundTraffic:
     notes: tuple[str, ...]
 
 
-async def read_traffic(prometheus: Prometheus, *, max_series: int = MAX_SERIES) -> FoundTraffic:
+async def read_traffic(
+    prometheus: Prometheus, *, nodes: Collection[str] | None, max_series: int = MAX_SERIES
+) -> FoundTraffic:
     """What meters and proxies counted within the window of the settings; on a node that has both, the meter's.
 
-    A program of which no node is known counts under the name of its ``instance``. Of several jobs that scrape the same
-    node, the one with the most connections counts. Documents are of the time for which Prometheus has samples of the
-    program. Raises PrometheusUnavailable; also where nothing was counted.
+    Programs that name none of the ``nodes`` do not count; None: nobody knows the nodes, and those that name any count.
+    Of several jobs that scrape the same node, the one with the most connections counts. Documents are of the time for
+    which Prometheus has samples of the program. Raises PrometheusUnavailable; also where nothing was counted.
     """
-    window = prometheus.settings.window
-    collector = _Collector()
+    settings, window = prometheus.settings, prometheus.settings.window
+    collector = _Collector(nodes)
     at: float | None = None
     queries: tuple[tuple[_Program, str], ...] = (
-        ("meter", _increase("zoneward_meter_connections_total", window)),
-        ("meter", _increase("zoneward_meter_bytes_total", window, "direction")),
-        ("proxy", _increase("zoneward_proxy_connections_total", window, "asked")),
+        ("meter", _increase("zoneward_meter_connections_total", settings)),
+        ("meter", _increase("zoneward_meter_bytes_total", settings, "direction")),
+        ("proxy", _increase("zoneward_proxy_connections_total", settings, "asked")),
     )
     for program, query in queries:
         answer = await prometheus.ask(query, _TRAFFIC, to_shorten=_TO_SHORTEN, at=at, max_series=max_series)
         at = _moment(answer) if at is None else at
         collector.add_traffic(answer, program)
     if at is None or not collector.has_traffic:
-        what = f"connections that a meter or a proxy counted in the last {window_text(window)}"
+        what = (
+            f"connections that a meter or a proxy counted in the last {window_text(window)},"
+            f" with {{{settings.matchers}}} (demand.prometheus.selector)"
+        )
         raise prometheus.unavailable("; ".join((f"expected {what}, got none", *collector.notes())))
     about = await prometheus.ask(
-        _about_programs(window), _PROGRAMS, to_shorten=_TO_SHORTEN, at=at, max_series=max_series
+        _about_programs(settings), _PROGRAMS, to_shorten=_TO_SHORTEN, at=at, max_series=max_series
     )
     collector.add_programs(about)
     documents = tuple(collector.documents(since=at - window, until=at))
+    if not documents:
+        expected = "expected programs on nodes of the cluster, got none"
+        raise prometheus.unavailable("; ".join((expected, *collector.notes())))
     return FoundTraffic(documents, collector.notes())
 
 
@@ -108,20 +125,25 @@ def _moment(answer: Answer[_TrafficLabels]) -> float | None:
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
-def _increase(metric: str, window: int, *more: str) -> str:
-    labels = ",".join((_SCRAPED_FROM, "namespace,service,address_type,from_zone,to_zone", *more))
-    return f"sum by ({labels}) ({own_labels(f'increase({metric}[{window}s])', 'namespace', 'service')})"
+def _increase(metric: str, settings: PrometheusSettings, *more: str) -> str:
+    labels = ",".join((SCRAPED_FROM, "namespace,service,address_type,from_zone,to_zone", *more))
+    increase = f"increase({metric}{{{settings.matchers}}}[{settings.window}s])"
+    return f"sum by ({labels}) ({own_labels(increase, 'namespace', 'service')})"
 
 
-def _about_programs(window: int) -> str:
+def _about_programs(settings: PrometheusSettings) -> str:
     """When there were samples of each program, and what it has in no series: parts that differ in ``figure``."""
-    looked = f"timestamp({_INFO})[{window}s:{max(window * 1000 // _STEPS, 1)}ms]"
-    labels = f"{_SCRAPED_FROM},node,zone"
-    missing = (f"sum by ({_SCRAPED_FROM}) (increase(zoneward_meter_{each}_total[{window}s]))" for each in _MISSING)
+    window, trusted = settings.window, settings.matchers
+    info = f'{{__name__=~"zoneward_(meter|proxy)_info",{trusted}}}'
+    looked = f"timestamp({info})[{window}s:{max(window * 1000 // _STEPS, 1)}ms]"
+    labels = f"{SCRAPED_FROM},node,zone"
+    missing = (
+        f"sum by ({SCRAPED_FROM}) (increase(zoneward_meter_{each}_total{{{trusted}}}[{window}s]))" for each in _MISSING
+    )
     parts = {
         "first": f"min by ({labels}) ({own_labels(f'min_over_time({looked})', 'node', 'zone')})",
         "last": f"max by ({labels}) ({own_labels(f'max_over_time({looked})', 'node', 'zone')})",
-        "number": f"sum by ({labels}) ({own_labels(f'count_over_time({_INFO}[{window}s])', 'node', 'zone')})",
+        "number": f"sum by ({labels}) ({own_labels(f'count_over_time({info}[{window}s])', 'node', 'zone')})",
         "missing": " + ".join(missing),
     }
     return " or ".join(f'label_replace({query},"figure","{name}","","")' for name, query in parts.items())
@@ -196,11 +218,13 @@ class _Scraped:
 class _Collector:
     """Joins the answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Collection[str] | None) -> None:
+        self._nodes = None if nodes is None else frozenset(nodes)
         self._scraped: dict[_Scrape, _Scraped] = {}
         self._left_out = Counter[str]()
         self._warnings: dict[str, None] = {}
         self._nameless: list[str] = []
+        self._unknown: dict[str, None] = {}
         self._several_jobs: list[str] = []
 
     @property
@@ -251,10 +275,12 @@ class _Collector:
         """One for each node, by name; the moments are the ends of the window."""
         nodes: dict[str, dict[_Scrape, _Scraped]] = {}
         for scrape, scraped in sorted(self._scraped.items()):
-            name = scraped.node or scrape.instance or scrape.job or "unknown"
             if not scraped.node:
-                self._nameless.append(name)
-            nodes.setdefault(name, {})[scrape] = scraped
+                self._nameless.append(scrape.instance or scrape.job or "unknown")
+            elif self._nodes is not None and scraped.node not in self._nodes:
+                self._unknown[scraped.node] = None
+            else:
+                nodes.setdefault(scraped.node, {})[scrape] = scraped
         for name, on_node in sorted(nodes.items()):
             chosen = self._choose(name, on_node)
             covered = [each.covered(since, until) for each in chosen]
@@ -286,11 +312,12 @@ class _Collector:
         notes = [*self._warnings, *left_out_notes(self._left_out)]
         if self._nameless:
             notes.append(
-                f"{_some(self._nameless)}: no zoneward_meter_info or zoneward_proxy_info says which node this is; it"
-                " counts under this name"
+                f"{some_names(self._nameless)}: no zoneward_meter_info or zoneward_proxy_info says which node this is;"
+                " it does not count"
             )
+        notes += unknown_nodes_notes(self._unknown)
         if self._several_jobs:
-            notes.append(f"{_some(self._several_jobs)}: several jobs scrape the same program; one of them counts")
+            notes.append(f"{some_names(self._several_jobs)}: several jobs scrape the same program; one of them counts")
         return tuple(notes)
 
 
@@ -352,8 +379,3 @@ def _whole(amount: float) -> int:
 
 def _time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

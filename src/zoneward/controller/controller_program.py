@@ -7,7 +7,7 @@ write was cut off that the server may still do: then it expires, as it would aft
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Final
@@ -70,9 +70,9 @@ def _ask_prometheus(configuration: Configuration) -> FiguresSource | None:
         return None
     prometheus = Prometheus(settings.prometheus)
 
-    async def read() -> DemandFigures:
+    async def read(nodes: Collection[str]) -> DemandFigures:
         try:
-            return await prometheus.read_demand()
+            return await prometheus.read_demand(nodes=nodes)
         except PrometheusUnavailable as error:
             raise FiguresUnavailable(str(error)) from error
 

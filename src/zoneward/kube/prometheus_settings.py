@@ -1,7 +1,8 @@
 """Where Prometheus is asked for demand, and what: ``demand.prometheus`` of the configuration."""
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
@@ -14,11 +15,25 @@ Preset = Literal["zoneward-meter", "zoneward-proxy"]
 URL_EXPECTED: Final = "http://HOST[:PORT] or https://HOST[:PORT]"
 WINDOW_VARIABLE: Final = "$window"
 """Stands for the window in a query."""
-_COUNTERS: Final[Mapping[Preset, str]] = {
-    "zoneward-meter": 'zoneward_meter_connections_total{from_zone!="external"}',
-    "zoneward-proxy": 'zoneward_proxy_connections_total{asked="cluster-ip",from_zone!="external"}',
+SCRAPED_FROM: Final = "job,instance,pod"
+"""Labels of the scrape, which are the same for all metrics of a program, whether ``honor_labels`` is set or not."""
+_COUNTERS: Final[Mapping[Preset, tuple[str, str]]] = {
+    "zoneward-meter": ("zoneward_meter_connections_total", 'from_zone!="external"'),
+    "zoneward-proxy": ("zoneward_proxy_connections_total", 'asked="cluster-ip",from_zone!="external"'),
 }
 """Connections that started in the cluster, to the Services' own addresses."""
+_INFOS: Final[Mapping[Preset, str]] = {
+    "zoneward-meter": "zoneward_meter_info",
+    "zoneward-proxy": "zoneward_proxy_info",
+}
+Selector = tuple[tuple[str, tuple[str, ...]], ...]
+"""Labels of the scrape, each with the values of which it has to have one."""
+DEFAULT_SELECTOR: Final[Selector] = (("job", ("zoneward-meter", "zoneward-proxy")),)
+"""The jobs that ``deploy/README.md`` and the chart have: any Pod that Prometheus scrapes can have our metrics."""
+_NODE_NAME: Final = re.compile("[a-z0-9][a-z0-9.-]{0,252}")
+_NODE_LABELS: Final = (("", "exported_node"), ('exported_node="",', "node"))
+_LABEL: Final = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
+_MOST_VALUES: Final = 100
 _WINDOWS: Final = (60, 30 * 24 * 3600)
 _TIMEOUTS: Final = (1, 300)
 _LONGEST_QUERY: Final = 20_000
@@ -37,6 +52,8 @@ class PrometheusSettings:
     window: int = 3600
     preset: Preset = "zoneward-meter"
     query: str | None = None
+    selector: Selector = DEFAULT_SELECTOR
+    """Which series of our metrics are trusted; it has no effect on ``query``."""
     timeout: float = 30.0
     token_file: str | None = None
     ca_file: str | None = None
@@ -47,18 +64,53 @@ class PrometheusSettings:
         return without_password(self.url)
 
     @property
-    def promql(self) -> str:
-        return (self.query or _preset_query(self.preset)).replace(WINDOW_VARIABLE, f"{self.window}s")
+    def matchers(self) -> str:
+        """The selector in PromQL, as it stands between braces."""
+        return ",".join(f"{label}=~{_one_of(values)}" for label, values in self.selector)
+
+    def demand_query(self, *, without_nodes: Collection[str] | None = None) -> str:
+        """The PromQL for demand. ``without_nodes``: names whose programs do not count, of those that a Node can have;
+        None: the programs of all nodes count. It has no effect on ``query``."""
+        return (self.query or self._preset_query(without_nodes)).replace(WINDOW_VARIABLE, f"{self.window}s")
+
+    @property
+    def nodes_query(self) -> str:
+        """PromQL: a series for each ``node`` that the preset's programs name."""
+        info = own_labels(f"last_over_time({_INFOS[self.preset]}{{{self.matchers}}}[{self.window}s])", "node")
+        return f"group by (node) ({info})"
+
+    def _preset_query(self, without_nodes: Collection[str] | None) -> str:
+        """The increase of a counter by namespace, service and the zone where connections started."""
+        metric, more = _COUNTERS[self.preset]
+        increase = f"increase({metric}{{{self.matchers},{more}}}[{WINDOW_VARIABLE}])"
+        programs = " or ".join(
+            f"last_over_time({_INFOS[self.preset]}{{{self.matchers}{nodes}}}[{WINDOW_VARIABLE}])"
+            for nodes in _other_nodes(without_nodes)
+        )
+        query = own_labels(f"{increase} and on ({SCRAPED_FROM}) ({programs})", "namespace", "service")
+        return f'sum by (namespace,service,zone) (label_replace({query},"zone","$1","from_zone","(.*)"))'
 
     def __str__(self) -> str:
         of_what = "a query of the configuration" if self.query else self.preset
         return f"{self.server} ({of_what}, the last {window_text(self.window)})"
 
 
-def _preset_query(preset: Preset) -> str:
-    """The increase of a counter by namespace, service and the zone where connections started."""
-    query = own_labels(f"increase({_COUNTERS[preset]}[{WINDOW_VARIABLE}])", "namespace", "service")
-    return f'sum by (namespace,service,zone) (label_replace({query},"zone","$1","from_zone","(.*)"))'
+def _other_nodes(nodes: Collection[str] | None) -> tuple[str, ...]:
+    """Matchers of the info metrics for all other nodes. Prometheus renames a label as `own_labels` says."""
+    if nodes is None:
+        return ("",)
+    name, others = json.dumps(_NODE_NAME.pattern), _one_of(nodes)
+    return tuple(f",{has}{label}=~{name},{label}!~{others}" for has, label in _NODE_LABELS)
+
+
+def _one_of(values: Collection[str]) -> str:
+    """A regular expression, as a string of PromQL, that matches these values and no other; of all characters that they
+    may have only the dot has a meaning."""
+    return json.dumps("|".join(value.replace(".", "[.]") for value in sorted(values)))
+
+
+def is_node_name(name: str) -> bool:
+    return _NODE_NAME.fullmatch(name) is not None
 
 
 def own_labels(query: str, *labels: str) -> str:
@@ -137,6 +189,27 @@ def read_prometheus_settings(section: object, where: str) -> PrometheusSettings 
     return PrometheusSettings(**values) if "url" in values else None
 
 
+def _selector(value: object) -> Selector:
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"expected a map from labels to a value or a list of them, got {show(value)}")
+    selector = {}
+    for label, texts in value.items():
+        if not isinstance(label, str) or not _LABEL.fullmatch(label):
+            raise ValueError(f"expected names of labels, got {show(label)}")
+        values = tuple(texts) if isinstance(texts, list) else (texts,)
+        if not 0 < len(values) <= _MOST_VALUES or not all(isinstance(text, str) and _is_plain(text) for text in values):
+            raise ValueError(
+                f"{label}: expected a value or a list of at most {_MOST_VALUES}, of letters, digits and _ . : / -,"
+                f" got {show(texts)}"
+            )
+        selector[label] = values
+    return tuple(sorted(selector.items()))
+
+
+def _is_plain(text: str) -> bool:
+    return re.fullmatch(r"[a-zA-Z0-9_.:/-]{1,200}", text) is not None
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_QUERY:
         raise ValueError(f"expected text of at most {_LONGEST_QUERY} characters, got {show(value)}")
@@ -163,6 +236,7 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
     "window": ("window", check_window),
     "preset": ("preset", _preset),
     "query": ("query", _text),
+    "selector": ("selector", _selector),
     "timeout": ("timeout", duration_between(*_TIMEOUTS, "from 1s to 5m")),
     "tokenFile": ("token_file", _text),
     "caFile": ("ca_file", _text),

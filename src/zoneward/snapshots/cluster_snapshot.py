@@ -98,6 +98,11 @@ class Snapshot:
     lists_workloads: bool = False
     """Whether workload objects were listed: then those that are not here do not exist, except the unread ones."""
 
+    @property
+    def node_names(self) -> frozenset[str] | None:
+        """None where no Nodes are known."""
+        return frozenset(node.metadata.name for node in self.nodes) or None
+
     @classmethod
     def of(
         cls,

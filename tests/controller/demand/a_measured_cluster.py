@@ -6,7 +6,7 @@ lead to is in force at once.
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from random import Random
 from typing import Final, TypeVar
@@ -123,7 +123,7 @@ class MeasuredCluster:
         self.states = ServiceStates(self.cache, configuration=self.configuration)
         self.metrics = ControllerMetrics()
 
-        async def read() -> DemandFigures:
+        async def read(_nodes: Collection[str]) -> DemandFigures:
             return self.source()
 
         self.follower = DemandFollower(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from tests.client.recording import until
@@ -19,11 +19,11 @@ from zoneward.routing.configuration import Configuration, DemandSettings
 OFTEN = Configuration(demand=DemandSettings(adoption=AdoptionSettings(refresh=0.02)))
 
 
-async def skewed() -> DemandFigures:
+async def skewed(_nodes: Collection[str]) -> DemandFigures:
     return DemandFigures({("default", "cart"): {"a": 7000.0, "b": 2000.0, "c": 1000.0}})
 
 
-async def away() -> DemandFigures:
+async def away(_nodes: Collection[str]) -> DemandFigures:
     raise FiguresUnavailable("http://prometheus:9090: no connection")
 
 

@@ -184,7 +184,7 @@ class DemandFollower:
 
     async def _read_figures(self) -> DemandFigures | None:
         try:
-            figures = await self._source.read()
+            figures = await self._source.read([node.metadata.name for node in self._cache.nodes])
         except FiguresUnavailable as error:
             self._metrics.record_demand_read(succeeded=False)
             if self._is_answering:

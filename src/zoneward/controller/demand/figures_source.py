@@ -1,6 +1,6 @@
 """Where the controller gets figures of demand from: the program that puts it together knows the real source."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from zoneward.kube.demand_figures import DemandFigures
@@ -12,8 +12,8 @@ class FiguresUnavailable(Exception):  # noqa: N818 -- named by what happened, as
 
 @dataclass(frozen=True, slots=True)
 class FiguresSource:
-    """``read`` raises `FiguresUnavailable` where there are no figures; ``window`` is the time that they are about, in
-    seconds."""
+    """``read`` gets the names of the cluster's Nodes, whose figures count, and raises `FiguresUnavailable` where there
+    are none; ``window`` is the time that they are about, in seconds."""
 
-    read: Callable[[], Awaitable[DemandFigures]]
+    read: Callable[[Collection[str]], Awaitable[DemandFigures]]
     window: float
