@@ -1,24 +1,34 @@
 """``--demand prometheus`` and ``--demand URL``: figures of a Prometheus decide; nothing else is asked for."""
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.cli.a_prometheus import Answers, a_prometheus
+from tests.cli.live_cluster import Cluster
 from tests.cli.running import Commands
+
+from zoneward.cli.known_demand import find_cluster_demand
+from zoneward.client.auth.kubeconfig import load_client_config
+from zoneward.kube.input_error import InputError
+from zoneward.kube.prometheus_settings import PrometheusSettings
+from zoneward.routing.configuration import Configuration, DemandSettings
 
 A, B = "eu-central-1a", "eu-central-1b"
 
 
-def answering(*series: tuple[str, str, str, str]) -> AbstractContextManager[Answers]:
+def answering(
+    *series: tuple[str, str, str, str], nodes: Sequence[str] = ("worker-a1",)
+) -> AbstractContextManager[Answers]:
     result = [
         {"metric": {"namespace": namespace, "service": service, "zone": zone}, "value": [1, value]}
         for namespace, service, zone, value in series
     ]
-    node = [{"metric": {"node": "worker-a1"}, "value": [1, "1"]}]
-    return a_prometheus(lambda query: node if query.startswith("group by (node)") else result)
+    named = [{"metric": {"node": node}, "value": [1, "1"]} for node in nodes]
+    return a_prometheus(lambda query: named if query.startswith("group by (node)") else result)
 
 
 SEARCH: Final = (("shop", "search", A, "75"), ("shop", "search", B, "25"))
@@ -39,7 +49,7 @@ def test_a_prometheus_is_asked_and_named(zoneward: Commands) -> None:
     where = f"{server.url} (zoneward-meter, the last 1 h)"
     assert f"zoneward: demand of 1 of 16 Services from {where}; by CPU for the others\n" in said
     assert (with_scheme, same) == (demand, said)
-    assert len(server.asked) == 2
+    assert len(server.asked) == 4
     assert "zoneward_meter_connections_total" in server.asked[1]
 
 
@@ -79,6 +89,19 @@ def test_without_figures_nothing_is_decided(zoneward: Commands) -> None:
     for result, expected in zip(results, ("got no series", "no connection", "HOST", "demand.prometheus"), strict=True):
         assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
         assert expected in result.err
+
+
+def test_a_command_that_asks_before_it_reads_the_cluster_lists_the_nodes(cluster: Cluster) -> None:
+    access = load_client_config(kubeconfig=str(cluster.kubeconfig), environment={})
+    with answering(*SEARCH, nodes=("worker-a1", "ghost")) as server:
+        demand = DemandSettings(source="prometheus", prometheus=PrometheusSettings(url=server.url))
+        found = find_cluster_demand(Configuration(demand=demand), access)
+    assert found.figures is not None
+    assert found.figures.notes == ("not counted: programs of nodes that are not in the cluster (ghost)",)
+    assert 'node!~"ghost"' in server.asked[1]
+    cluster.server.refusals["nodes"] = 403
+    with pytest.raises(InputError):
+        find_cluster_demand(Configuration(demand=demand), access)
 
 
 def test_hostile_names_do_not_reach_the_terminal(zoneward: Commands) -> None:

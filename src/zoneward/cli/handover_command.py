@@ -18,7 +18,7 @@ from zoneward.cli.cluster_completion import (
 )
 from zoneward.cli.cluster_input import controller_lease_name, find_cluster, load_configuration
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import find_demand, know_demand
+from zoneward.cli.known_demand import find_cluster_demand, know_demand
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note, print_line, print_notes
 from zoneward.kube.input_error import InputError
@@ -118,10 +118,9 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
     if configuration.keep_built_in_label:
         problem = f"expected false for `{direction.command}`, got true: the labels must show which slices are ours"
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
-    known_demand = know_demand(
-        find_demand(replace(configuration, nodes_new_since=time_text(time.time() - configuration.hints.new_node_grace)))
-    )
     access, key = _find_service(service, options)
+    since = time_text(time.time() - configuration.hints.new_node_grace)
+    known_demand = know_demand(find_cluster_demand(replace(configuration, nodes_new_since=since), access))
     print_notes(options, known_demand.notes)
     name = "/".join(key)
     handovers: list[ServiceHandover] = []

@@ -4,7 +4,7 @@ from collections.abc import Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from zoneward.cli.demand_option import describe_demand
 from zoneward.cli.output import Note
@@ -17,6 +17,9 @@ from zoneward.kube.safe_text import without_password
 from zoneward.routing.configuration import Configuration, DemandSettings
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.service_demand import service_parts, unknown_services, without_zones
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
 
 ServiceParts = Mapping[ObjectKey, Mapping[str, Fraction]]
 """The parts of zones in the traffic of single Services."""
@@ -61,6 +64,31 @@ def find_demand(configuration: Configuration, *, nodes: Collection[str] | None =
     if settings.source == "prometheus":
         return FoundDemand(configuration, str(settings.prometheus), _ask_for_demand(settings, nodes))
     return FoundDemand(configuration)
+
+
+def find_cluster_demand(configuration: Configuration, access: "ClientConfig") -> FoundDemand:
+    """As `find_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
+    if configuration.demand.source != "prometheus":
+        return find_demand(configuration)
+    import asyncio
+    from datetime import UTC, datetime
+
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+    from zoneward.client.list_pager import list_all
+    from zoneward.client.resources import NODES
+    from zoneward.client.transport import Transport
+
+    async def read() -> set[str]:
+        names: set[str] = set()
+        async with Transport(access) as transport:
+            nodes = await list_all(transport, NODES, on_unreadable=lambda node: names.add(node.name))
+        return names | {node.metadata.name for node in nodes}
+
+    try:
+        return find_demand(configuration, nodes=asyncio.run(read()))
+    except CallFailed as error:
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
 
 
 def know_demand(

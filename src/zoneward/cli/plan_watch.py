@@ -12,7 +12,7 @@ import click
 
 from zoneward.cli.cluster_input import filter_services, find_cluster, load_configuration, no_services_note
 from zoneward.cli.interrupts import INTERRUPTED
-from zoneward.cli.known_demand import find_demand, know_demand
+from zoneward.cli.known_demand import find_cluster_demand, know_demand
 from zoneward.cli.live_output import Screen, Stream, is_screen, run_until_first_ends
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.namespaces import namespaces_without_objects, refuse_unknown_namespaces
@@ -74,8 +74,9 @@ def watch_plans(options: Options, output: str) -> int:
     BrokenPipeError when the reader of standard output is gone.
     """
     check_usage(options, output)
-    known_demand = know_demand(find_demand(load_configuration(options)))
+    configuration = load_configuration(options)
     access, namespaces = find_cluster(options)
+    known_demand = know_demand(find_cluster_demand(configuration, access))
     print_notes(options, known_demand.notes)
     unreadable: list[UnreadableObject] = []
     cache, changed = InformerCache(on_unreadable=unreadable.append), asyncio.Event()
