@@ -13,6 +13,7 @@ from zoneward.routing.selection.endpoint_selection import CONSUMERS, honored_hin
 
 SERVICES: Final = {
     "nothing": a_service(),
+    "old": a_service(old="Auto"),
     "auto": a_service("Auto"),
     "other": a_service("ProportionalZoneCPU"),
     "disabled": a_service("Disabled"),
@@ -21,7 +22,7 @@ SERVICES: Final = {
     "node": a_service(distribution="PreferSameNode"),
 }
 EVERY: Final = tuple(SERVICES)
-BY_ANNOTATION: Final = ("auto", "other")
+BY_ANNOTATION: Final = ("old", "auto", "other")
 
 
 def honoring(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -39,8 +40,8 @@ def honoring(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     ("kind", "zones", "nodes"),
     [
         ("kube-proxy-1.23", (), ()),
-        ("kube-proxy-1.24", ("auto",), ()),
-        ("kube-proxy-1.26", ("auto",), ()),
+        ("kube-proxy-1.24", ("old",), ()),
+        ("kube-proxy-1.26", ("old",), ()),
         ("kube-proxy-1.27", BY_ANNOTATION, ()),
         ("kube-proxy-1.30", BY_ANNOTATION, ()),
         ("kube-proxy-1.31", EVERY, ()),
@@ -48,7 +49,7 @@ def honoring(kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         ("kube-proxy-1.34", EVERY, EVERY),
         ("kube-proxy-1.37", EVERY, EVERY),
         ("cilium-1.17", (), ()),
-        ("cilium-1.13-service-topology", ("auto",), ()),
+        ("cilium-1.13-service-topology", ("old",), ()),
         ("cilium-1.15-service-topology", BY_ANNOTATION, ()),
         ("cilium-1.16-service-topology", (*BY_ANNOTATION, "close"), ()),
         ("cilium-1.20-service-topology", (*BY_ANNOTATION, "close", "zone"), ("node",)),

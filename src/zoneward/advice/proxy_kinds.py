@@ -3,7 +3,8 @@
 kube-proxy by its minor version (KEP-2433, KEP-4444 and KEP-3015 § Implementation History and § Version Skew Strategy):
 
 - to 1.23: the gate TopologyAwareHints is off.
-- 1.24 to 1.26: hints for zones, where the topology annotation is ``Auto``; 1.27 to 1.30: where it is not ``Disabled``.
+- 1.24 to 1.26: hints for zones, where the annotation ``topology-aware-hints`` is ``Auto``: they do not know
+  ``topology-mode``. 1.27 to 1.30: where either annotation is not ``Disabled``.
 - from 1.31 (ServiceTrafficDistribution is beta): hints for zones always. From 1.34 (PreferSameTrafficDistribution is
   beta): hints for nodes first.
 
@@ -41,7 +42,9 @@ _GATES: Final[Mapping[str, tuple[int, int, int]]] = {
 """The minor versions of kube-proxy that know a gate, that have it on by default, and that have it locked to on."""
 _NO_HINTS: Final = CONSUMERS["no-hints"]
 _ZONE_HINTS: Final = CONSUMERS["zone-hints"]
-_AUTO_ONLY: Final = CONSUMERS["annotation"]
+_OLD_ANNOTATION: Final = Consumer(
+    "old-annotation", "honors forZones only beside topology-aware-hints: Auto", "old-annotation", node_hints=False
+)
 _ANY_ANNOTATION: Final = Consumer(
     "any-annotation", "honors forZones only beside an annotation that is not Disabled", "any-annotation", False
 )
@@ -49,12 +52,15 @@ _ANY_ANNOTATION: Final = Consumer(
 
 @dataclass(frozen=True, slots=True)
 class ProxyKind:
-    """One kind of proxy. ``about`` says in one phrase what it honors, ``alias_of`` what an alias stands for."""
+    """One kind of proxy. ``about`` says in one phrase what it honors, ``alias_of`` what an alias stands for.
+    ``can_switch_on``: it ignores hints by a setting.
+    """
 
     name: str
     consumer: Consumer
     about: str
     alias_of: str = ""
+    can_switch_on: bool = False
 
     @property
     def title(self) -> str:
@@ -88,7 +94,7 @@ def _kube_proxy_consumer(minor: int, on: Mapping[str, bool]) -> Consumer:
         return CURRENT
     if on[GATE_DISTRIBUTION]:
         return _ZONE_HINTS
-    return _ANY_ANNOTATION if minor >= 27 else _AUTO_ONLY
+    return _ANY_ANNOTATION if minor >= 27 else _OLD_ANNOTATION
 
 
 def cilium(minor: int | None, *, service_topology: bool) -> ProxyKind:
@@ -97,7 +103,8 @@ def cilium(minor: int | None, *, service_topology: bool) -> ProxyKind:
     if minor is None:
         minor = _USUAL_CILIUM
     if not service_topology or minor < _OLDEST_CILIUM:
-        return ProxyKind(name, _NO_HINTS, "ignores hints, as enable-service-topology is off")
+        about = "ignores hints, as enable-service-topology is off"
+        return ProxyKind(name, _NO_HINTS, about, can_switch_on=minor >= _OLDEST_CILIUM)
     name += "-service-topology"
     counts_unready = minor >= _CILIUM_WITH_UNREADY
     if minor >= 20:
@@ -119,7 +126,7 @@ def cilium(minor: int | None, *, service_topology: bool) -> ProxyKind:
             counts_unready=counts_unready,
         )
     else:
-        consumer = _ANY_ANNOTATION if minor >= 14 else _AUTO_ONLY
+        consumer = _ANY_ANNOTATION if minor >= 14 else _OLD_ANNOTATION
         about = consumer.about.partition(" (")[0]
     return ProxyKind(name, consumer, about)
 

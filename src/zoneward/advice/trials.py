@@ -58,6 +58,7 @@ class Trials:
             demand=state.decision_demand(),
             in_force=self._in_force,
             configuration=state.configuration,
+            slice_groups_read=state.reads_slice_groups(service or self._given.service),
         )
 
     def _change_to(self, changes: PodChanges) -> None:

@@ -87,7 +87,13 @@ class EndpointSliceController:
             group_of=namespace_of,
         )
         self._tracker = EndpointSliceTracker(on_dropped_hints=self._hints_dropped)
-        self._states = ServiceStates(self.cache, configuration=context.configuration, wall_clock=context.wall_clock)
+        follows_proxies = options.node_proxy_namespace is not None and self._status_writer is not None
+        self._states = ServiceStates(
+            self.cache,
+            configuration=context.configuration,
+            wall_clock=context.wall_clock,
+            slice_groups_seen=None if follows_proxies else True,
+        )
         self._hints_probe = HintsProbe(
             self._states.dropped_hints,
             cache=self.cache,
@@ -120,7 +126,7 @@ class EndpointSliceController:
         )
         self._node_proxies: NodeProxies | None = None
         self._honored: HonoredCondition | None = None
-        if options.node_proxy_namespace is not None and self._status_writer is not None:
+        if follows_proxies and self._status_writer is not None:
             self._node_proxies = NodeProxies(
                 has_node=lambda name: self.cache.nodes.get("", name) is not None,
                 clock=asyncio.get_running_loop().time,
@@ -427,6 +433,8 @@ class EndpointSliceController:
                 if self._status_writer is not None:
                     self._status_writer.report_unreadable(found)
             keys = self._conflicts.due_rechecks(now=now)
+            if self._honored is not None:
+                keys += self._states.set_slice_groups_seen(self._honored.slice_groups_seen)
             for key in self._resync.due(lambda: map(object_key_of, self.cache.services), now=now):
                 self._states.plan_afresh(key)
                 self._endpoints.read_afresh(key)

@@ -22,6 +22,7 @@ class Decision:
     bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``weights`` are for proxies that
     weigh zones, beside the hints. ``hints_settings`` are the settings that hints were balanced by. ``is_suspended``: it
     is not active only until something about Nodes or endpoints is known.
+    ``beside_subsetting``: the hints stay while subsetting, which is requested too, is not active.
     """
 
     approach: Approach
@@ -39,6 +40,7 @@ class Decision:
     ranges: dict[str, ZoneRange] | None = None
     weights: ZoneWeights | None = None
     has_endpoints: bool = True
+    beside_subsetting: bool = False
     hints_settings: HintsSettings | None = None
     is_suspended: bool = False
     assignment: Assignment | None = field(default=None, compare=False, repr=False)

@@ -1,6 +1,7 @@
 """What a decision depends on, and the list of rules that it has asked so far."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from zoneward.kube import names
@@ -14,7 +15,7 @@ from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.routing.request.annotations import check_demand
-from zoneward.routing.request.approach import RequestedApproach, requested_approach, with_problem
+from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach, with_problem
 from zoneward.routing.rules import Reason, RuleLog, counted
 from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.routing.zone_weights import ZoneWeights
@@ -35,7 +36,8 @@ class DecisionContext:
     """One Service in one address family, for the functions that decide.
 
     ``ready_count`` is the number of ready endpoints, each address once; ``in_force`` is the approach that the existing
-    slices were written for, ``<approach>/<heuristic>`` or None.
+    slices were written for, ``<approach>/<heuristic>`` or None. ``slice_groups_read``: whether any proxy of the cluster
+    may read slice groups; while that is not known (None), only those in force stay.
     """
 
     def __init__(
@@ -45,6 +47,8 @@ class DecisionContext:
         demand: Demand,
         in_force: str | None,
         configuration: Configuration,
+        *,
+        slice_groups_read: bool | None = True,
     ) -> None:
         self.service = service
         self.endpoint_index = endpoint_index
@@ -53,8 +57,24 @@ class DecisionContext:
         self.in_force = in_force
         self.configuration = configuration
         self.rules = RuleLog()
+        if slice_groups_read is None:
+            slice_groups_read = (in_force or "").startswith(f"{Approach.SUBSETTING}/")
+        self._slice_groups_read = slice_groups_read
         self.request = self._read_request()
         self.hints = self.request.hints or configuration.hints
+        self.beside_subsetting = False
+
+    def use_hints_instead(self, refused: Decision) -> bool:
+        """Whether hints are requested beside subsetting, which was ``refused``: then they are what is requested."""
+        if self.request.instead is None:
+            return False
+        self.request = self.request.instead
+        self.hints = self.request.hints or self.configuration.hints
+        self.beside_subsetting = True
+        assert self.request.heuristic is not None
+        name = self.request.heuristic.name
+        self.rules.record("hints-instead", True, f"subsetting is not active ({refused.message}): {name} stays")
+        return True
 
     def is_in_force(self, heuristic: Heuristic) -> bool:
         """Whether the existing slices were written for the same approach and heuristic."""
@@ -65,11 +85,16 @@ class DecisionContext:
         return self.in_force == f"{names.SUSPENDED_PREFIX}{self.request.approach}/{heuristic.name}"
 
     def _read_request(self) -> RequestedApproach:
-        request = requested_approach(self.service, self.configuration, self.rules)
+        request = requested_approach(
+            self.service, self.configuration, self.rules, slice_groups_read=self._slice_groups_read
+        )
         if request.heuristic is None or self.configuration.upstream:
             return request
         problem = check_demand(self.service, self.demand, self.rules)
-        return request if problem is None else with_problem(request, Reason.UNKNOWN_VALUE, problem)
+        if problem is None:
+            return request
+        instead = request.instead and with_problem(request.instead, Reason.UNKNOWN_VALUE, problem)
+        return replace(with_problem(request, Reason.UNKNOWN_VALUE, problem), instead=instead)
 
     # --- rules of several approaches: the refusal where one is not met, or None ---------------------------------------
 
@@ -181,6 +206,7 @@ class DecisionContext:
             hints_settings=request.hints,
             has_endpoints=self.endpoint_index.total_count > 0,
             is_suspended=self._is_suspended(reason),
+            beside_subsetting=self.beside_subsetting,
             assignment=assignment,
         )
 

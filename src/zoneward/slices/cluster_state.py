@@ -10,7 +10,9 @@ from zoneward.kube.objects import ObjectKey, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, in_parts
 from zoneward.routing.request.annotations import demand_parts
-from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, proxy_name_of
+from zoneward.routing.request.approach import RequestedApproach, requested_approach
+from zoneward.routing.rules import RuleLog
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, proxy_name_of, reads_slice_groups
 from zoneward.routing.selection.expected_traffic import ConsumerDemand, split_demand
 
 
@@ -35,6 +37,9 @@ class ClusterState:
 
     labelled_consumer: Consumer = ZONEWARD
     """That of Services with the label ``service-proxy-name``."""
+    slice_groups_seen: bool | None = True
+    """Whether a proxy that reads slice groups may run, as far as the ``consumer``s do not say it; None while that is
+    not known."""
     service_parts: Mapping[ObjectKey, Mapping[str, Fraction]] = field(default_factory=lambda: MappingProxyType({}))
     """Parts of zones in the traffic of Services for which it is known, as in their annotation, which wins."""
     measured_parts: Mapping[ObjectKey, Mapping[str, Fraction]] = field(default_factory=lambda: MappingProxyType({}))
@@ -77,6 +82,21 @@ class ClusterState:
             return (ConsumerDemand(self.labelled_consumer, self.demand),)
         return self._consumers
 
+    def reads_slice_groups(self, service: Service) -> bool | None:
+        """Whether a proxy of the cluster may read the slice groups of a Service; None while that is not known."""
+        if self.configuration.subsetting.encoding == "hints":
+            return True
+        gates = self.configuration.gates
+        if proxy_name_of(service) is not None:
+            return reads_slice_groups(self.labelled_consumer, gates)
+        consumers = (self.consumer, *self.consumer_by_node.values())
+        return self.slice_groups_seen if any(reads_slice_groups(each, gates) for each in consumers) else False
+
+    def requested(self, service: Service) -> RequestedApproach:
+        """What a Service requests of this cluster."""
+        read = self.reads_slice_groups(service) is not False
+        return requested_approach(service, self.configuration, RuleLog(), slice_groups_read=read)
+
     def consumer_on(self, node: str, service: Service) -> Consumer:
         """The kind of proxy that serves a Service on a node."""
         if proxy_name_of(service) is not None:
@@ -98,5 +118,6 @@ class ClusterState:
             or bool(self.node_zones) != bool(new.node_zones)
             or self.configuration != new.configuration
             or (self.pods_known, self.consumer) != (new.pods_known, new.consumer)
+            or self.slice_groups_seen != new.slice_groups_seen
             or (self.consumer_by_node, self.labelled_consumer) != (new.consumer_by_node, new.labelled_consumer)
         )

@@ -16,9 +16,8 @@ from zoneward.routing import score
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
-from zoneward.routing.request.approach import requested_approach
 from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
-from zoneward.routing.rules import Reason, RuleLog
+from zoneward.routing.rules import Reason
 from zoneward.routing.selection.endpoint_selection import HonoredHints, honored_hints, reads_slice_groups
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_service_traffic
 from zoneward.slices.assign import AssignedGroup, PendingWork, assign
@@ -271,14 +270,13 @@ class _FamilyPlanner:
         return found
 
     def _alike(self, service: Service, candidates: Iterable[ComparedApproach]) -> ComparedApproach | None:
-        configuration = self._cluster_state.configuration
-        asked = requested_approach(service, configuration, RuleLog()).deciding
+        asked = self._cluster_state.requested(service).deciding
         name = NO_APPROACH if asked.heuristic is None else asked.heuristic.name
         found = next((each for each in candidates if each.approach == name), None)
         if found is None or self._shares_nothing(service):
             return None
         candidate = self._asking_for(name, service)
-        is_alike = requested_approach(candidate, configuration, RuleLog()).deciding == asked and self._honored_hints(
+        is_alike = self._cluster_state.requested(candidate).deciding == asked and self._honored_hints(
             candidate
         ) == self._honored_hints(service)
         return found if is_alike else None
@@ -297,6 +295,7 @@ class _FamilyPlanner:
             demand=self._decision_demand(service),
             in_force=self._existing.in_force,
             configuration=state.configuration,
+            slice_groups_read=state.reads_slice_groups(service),
         )
         if self._shares_nothing(service):
             family = self._plan(decision, service)
@@ -328,7 +327,7 @@ class _FamilyPlanner:
         state = self._cluster_state
         if not self._built_in or state.by_cpu is state.decision_demand():
             return state.decision_demand()
-        heuristic = requested_approach(service, state.configuration, RuleLog()).heuristic
+        heuristic = state.requested(service).heuristic
         return state.decision_demand(built_in=heuristic is None or heuristic.name in BUILT_IN_HEURISTICS)
 
     def _plan(self, decision: Decision, service: Service) -> FamilyPlan:

@@ -27,32 +27,50 @@ def decide(
     demand: Demand,
     in_force: str | None,
     configuration: Configuration,
+    slice_groups_read: bool | None = True,
 ) -> Decision:
     """Decide for the endpoints of one Service in one address family.
 
     ``in_force`` is the approach that the existing slices were written for, ``<approach>/<heuristic>`` or None. No value
-    that people may write raises an error: an unknown one is a rule that did not pass.
+    that people may write raises an error: an unknown one is a rule that did not pass. ``slice_groups_read``: whether
+    any proxy may read slice groups, None while that is not known.
     """
-    context = DecisionContext(service, endpoint_index, demand, in_force, configuration)
+    context = DecisionContext(
+        service, endpoint_index, demand, in_force, configuration, slice_groups_read=slice_groups_read
+    )
     heuristic, refusal = context.request.heuristic, context.request.refusal
     if heuristic is None:
         if refusal is None:
             return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return context.build_inactive(refusal, context.request.refusal_detail)
+    if heuristic.subsets:
+        decision = _decide_groups(context, heuristic)
+        if decision.active or not context.use_hints_instead(decision):
+            return decision
+    return _decide_hints(context)
+
+
+def _decide_groups(context: DecisionContext, heuristic: Heuristic) -> Decision:
+    not_stored = _refuse_hints_not_stored(context, heuristic)
+    if not_stored is not None:
+        return not_stored
+    if heuristic.balances:
+        return subsetting_decision.decide_balanced(context, heuristic)
+    return subsetting_decision.decide_require_zone(context, heuristic)
+
+
+def _decide_hints(context: DecisionContext) -> Decision:
+    heuristic = context.request.heuristic
+    assert heuristic is not None
     not_stored = _refuse_hints_not_stored(context, heuristic)
     if not_stored is not None:
         return not_stored
     if heuristic is BALANCED:
         return balanced_decision.decide_sets(context)
-    if heuristic.subsets:
-        function = (
-            subsetting_decision.decide_balanced if heuristic.balances else subsetting_decision.decide_require_zone
-        )
-        return function(context, heuristic)
     if heuristic.balances:
         return (
             hints_decision.decide_as_upstream(context)
-            if configuration.upstream
+            if context.configuration.upstream
             else hints_decision.decide_balanced(context, heuristic)
         )
     return hints_decision.decide_own_zone(context, heuristic)

@@ -17,8 +17,6 @@ from zoneward.routing.allocation import Allocation
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.request.approach import requested_approach
-from zoneward.routing.rules import RuleLog
 from zoneward.routing.thresholds import kept_overload, measures_of
 from zoneward.routing.zone_weights import OutcomeMeasures, have_moved, measure_weights
 from zoneward.slices.cluster_state import ClusterState
@@ -79,7 +77,7 @@ def depends_on_demand(service: Service, cluster_state: ClusterState) -> bool:
         return False
     if DEMAND_ANNOTATION in (service.metadata.annotations or {}):
         return False
-    heuristic = requested_approach(service, cluster_state.configuration, RuleLog()).heuristic
+    heuristic = cluster_state.requested(service).heuristic
     return heuristic is not None and heuristic.balances
 
 
@@ -101,7 +99,7 @@ class DemandTrial:
     ) -> None:
         configuration = cluster_state.configuration
         self._service, self._cluster_state = service, cluster_state
-        self._limit = kept_overload(requested_approach(service, configuration, RuleLog()), configuration)
+        self._limit = kept_overload(cluster_state.requested(service), configuration)
         by_name = {each.metadata.name: each for each in slices}
         found = collect_families(service, pods=pods, slices=by_name.values(), cluster_state=cluster_state)
         self._families = [each for each in found.endpoints if each.index.ready_count]
@@ -148,6 +146,7 @@ class DemandTrial:
             demand=demand,
             in_force=self._existing[endpoints.address_type].in_force,
             configuration=self._cluster_state.configuration,
+            slice_groups_read=self._cluster_state.reads_slice_groups(self._service),
         )
 
     def _compare(

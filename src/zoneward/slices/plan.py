@@ -198,6 +198,7 @@ def plan_family(
         demand=own.decision_demand(),
         in_force=existing.in_force,
         configuration=cluster_state.configuration,
+        slice_groups_read=cluster_state.reads_slice_groups(service),
     )
     return plan_decision(
         decision, endpoints, existing, service, own, trigger_time=trigger_time, taken=taken, state=state

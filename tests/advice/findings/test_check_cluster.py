@@ -206,6 +206,24 @@ def test_a_proxy_finding_of_a_service_names_what_is_ignored_on_how_many_nodes() 
     assert "kube-proxy 1.33 on 1 node ignores hints for nodes" in only(view, "ZW202").message
     groups = only(a_view(a_service(subsetting="Auto"), pods=pods_in(dict.fromkeys(ZONES, 6))), "ZW202")
     assert "ignores slice groups" in groups.message
+    assert groups.fix.startswith("No kube-proxy reads slice groups. Ask for hints: PreferSameZone")
+
+
+@pytest.mark.parametrize("pods", [3, 6])
+def test_of_subsetting_and_hints_the_one_that_works_is_kept(pods: int) -> None:
+    both, spread = a_service("Auto", subsetting="Auto"), pods_in(dict.fromkeys(ZONES, pods))
+    view = a_view(both, pods=spread)
+    assert not found(view, "ZW202")
+    (two,) = found(view, "ZW305")
+    assert "topology-mode: Auto wins, as no proxy of the cluster reads slice groups" in two.message
+    command = f"kubectl -n shop annotate --overwrite -- service cart {names.SUBSETTING_ANNOTATION}-"
+    assert two.fix == f"To keep {names.TOPOLOGY_MODE_ANNOTATION} and remove the rest: {command}"
+    assert not found(a_view(both, pods=spread, proxies="zoneward"), "ZW305"), "they complete each other"
+
+
+def test_cilium_is_told_its_setting() -> None:
+    assert "enable-service-topology" in found(a_view(proxies="cilium-1.18"), "ZW201")[0].fix
+    assert "enable-service-topology" not in found(a_view(proxies="kube-router"), "ZW201")[0].fix
 
 
 @pytest.mark.parametrize(
@@ -230,6 +248,11 @@ def test_each_setting_is_judged_even_where_another_one_wins() -> None:
         "spec.trafficDistribution",
         names.HINTS_THRESHOLD_ANNOTATION,
     ]
+
+
+def test_the_old_annotation_is_deprecated_once_all_proxies_know_the_new_one() -> None:
+    assert found(a_view(a_service(old="Auto"), proxies="kube-proxy-1.27"), "ZW303")
+    assert not found(a_view(a_service(old="Auto"), proxies={"node-a": "kube-proxy-1.26"}), "ZW303")
 
 
 def test_prefer_close_is_deprecated_once_all_proxies_know_its_new_name() -> None:

@@ -1,5 +1,6 @@
 """Small clusters as checks see them. Without changes they have no findings."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -56,7 +57,11 @@ def a_view(
     by_node = {} if isinstance(proxies, str) else {node: PROXY_KINDS[name] for node, name in proxies.items()}
     default = PROXY_KINDS[proxies if isinstance(proxies, str) else CURRENT]
     node_proxies = NodeProxies({node.metadata.name: default for node in nodes} | by_node, {}, default)
-    state = cluster_state(nodes, configuration)
+    state = dataclasses.replace(
+        cluster_state(nodes, configuration),
+        consumer=default.consumer,
+        consumer_by_node=node_proxies.consumer_by_node,
+    )
     if slices is None:
         slices = built_in(service, nodes, pods)
     view = view_service(

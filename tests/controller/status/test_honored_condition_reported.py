@@ -14,6 +14,7 @@ from zoneward.client.api_errors import CallFailed, Forbidden
 from zoneward.client.resources import LEASES
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer, encode_object
+from zoneward.controller import endpointslice_controller
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.status import honored_condition
 from zoneward.controller.status.status_writer import StatusWriter
@@ -115,6 +116,25 @@ async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceCo
         await settle(scene.place, controller)
         await status_writer.wait_until_written(5)
         yield controller
+
+
+async def test_subsetting_beside_hints_starts_with_the_first_proxy_that_reads_slice_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without any, the hints stay: kube-proxy honors them, and reads no slice groups."""
+    monkeypatch.setattr(endpointslice_controller, "_RECHECK_PERIOD", 0.01)
+
+    def in_force(scene: Scene) -> set[str | None]:
+        slices = scene.place.objects("endpointslices.discovery.k8s.io")
+        return {(each["metadata"].get("annotations") or {}).get(names.APPROACH_ANNOTATION) for each in slices}
+
+    async with a_scene(pods=18, annotations={names.SUBSETTING_ANNOTATION: "Auto"}) as scene, leading(scene):
+        assert in_force(scene) == {"TrafficDistribution/PreferSameZone"}
+        scene.renew("node-a", proxy_name="other")
+        await scene.stays(None)
+        assert in_force(scene) == {"TrafficDistribution/PreferSameZone"}
+        scene.renew("node-a")
+        await until(lambda: in_force(scene) == {"Subsetting/local"})
 
 
 PROGRAMMED: Final = ("True", "Programmed")

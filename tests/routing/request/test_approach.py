@@ -293,6 +293,20 @@ def test_rules_say_what_was_read_and_what_it_comes_to() -> None:
     assert details["traffic-distribution"] == "X is set too, but subsetting wins"
 
 
+def test_without_a_reader_of_slice_groups_hints_decide_beside_subsetting() -> None:
+    def asked_here(service: Service) -> RequestedApproach:
+        return requested_approach(service, Configuration(), RuleLog(), slice_groups_read=False)
+
+    both = a_service("Auto", subsetting="Auto", algorithm="Banana")
+    assert asked(both).heuristic is not None
+    assert asked(both).instead is not None
+    here = asked_here(both)
+    assert (here.approach, here.instead) == (Approach.HINTS, None)
+    # What is wrong with the other setting is still reported.
+    assert here.accepted is False
+    assert asked_here(a_service(subsetting="Auto")).approach is Approach.SUBSETTING
+
+
 # --- acceptance -------------------------------------------------------------------------------------------------------
 
 ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {

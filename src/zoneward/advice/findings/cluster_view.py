@@ -15,8 +15,6 @@ from zoneward.kube.adoption_marks import effective_selector, has_selector_annota
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
 from zoneward.kube.workload_objects import HorizontalPodAutoscaler, PersistentVolume, PersistentVolumeClaim, Workload
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
-from zoneward.routing.request.approach import requested_approach
-from zoneward.routing.rules import RuleLog
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
@@ -58,7 +56,7 @@ class ServiceView:
     def asks(self) -> bool:
         """Whether it asks for zone aware routing, by a setting or by the controller's default."""
         for family in self.plan.families:
-            requested = requested_approach(self.plan.service, family.cluster_state.configuration, RuleLog())
+            requested = family.cluster_state.requested(self.plan.service)
             return requested.accepted is not None or requested.heuristic is not None
         return False
 
@@ -130,6 +128,14 @@ class ClusterView:
     def name_of(self, approach: str | None) -> str:
         """What the cluster calls an approach."""
         return setting_name(approach or "", self.kubernetes)
+
+    @cached_property
+    def needs_old_annotation(self) -> bool:
+        """Whether a proxy is known that does not know ``topology-mode``."""
+        proxies = self.node_proxies
+        return proxies is not None and any(
+            proxies.on(node.metadata.name).consumer.zone_hints == "old-annotation" for node in self.nodes
+        )
 
     @cached_property
     def all_honor_node_hints(self) -> bool:

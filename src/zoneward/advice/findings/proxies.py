@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import (
@@ -15,11 +16,17 @@ from zoneward.advice.findings.codes import (
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import ignoring_proxies
 from zoneward.advice.proxy_kinds import ProxyKind
+from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import Demand
 from zoneward.routing.rules import counted
 from zoneward.routing.selection.endpoint_selection import honored_hints, is_proxied
+
+_CILIUM_FIX: Final = (
+    "Set enable-service-topology in Cilium's configuration (Helm: loadBalancer.serviceTopology), and restart Cilium. "
+    "Where a provider runs Cilium and does not offer it, hints have no effect."
+)
 
 
 def proxy_findings(view: ClusterView) -> Iterator[Finding]:
@@ -34,7 +41,8 @@ def proxy_findings(view: ClusterView) -> Iterator[Finding]:
         if kind.consumer.zone_hints == "never":
             evidence = f" ({proxies.evidence[name]})" if proxies.evidence.get(name) else ""
             message = f"{kind.title} {kind.about}{evidence}"
-            yield PROXY_IGNORES_HINTS.finding(FindingObject("Node", "", name), message)
+            fix = _CILIUM_FIX if kind.can_switch_on else ""
+            yield PROXY_IGNORES_HINTS.finding(FindingObject("Node", "", name), message, fix=fix)
     if len({kind.consumer for kind in kinds}) > 1:
         parts = (f"{kind.title} on {counted(number, 'node')}" for kind, number in kinds.most_common())
         message = f"{', '.join(parts)}: the same Service is routed in different ways, by the node of the client"
@@ -59,10 +67,12 @@ def _unhonored(view: ServiceView, proxies: NodeProxies, cluster: ClusterView, ga
             what = "hints for nodes"
         if lost:
             titles = ", ".join(sorted(kind.title for kind in lost))
-            message = (
-                f"{cluster.name_of(heuristic.name)}: {titles} on {counted(sum(lost.values()), 'node')} ignores {what}"
-            )
-            yield PROXY_IGNORES_SETTING.finding(view.object, message)
+            name, nodes = cluster.name_of(heuristic.name), counted(sum(lost.values()), "node")
+            fix = ""
+            if family.decision.has_slice_groups:
+                hints = f"{cluster.name_of(names.PREFER_SAME_ZONE)}, or subsetting.encoding: hints"
+                fix = f"No kube-proxy reads slice groups. Ask for hints: {hints}. Or run zoneward proxy on all nodes."
+            yield PROXY_IGNORES_SETTING.finding(view.object, f"{name}: {titles} on {nodes} ignores {what}", fix=fix)
             return
 
 

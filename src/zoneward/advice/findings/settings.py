@@ -83,7 +83,7 @@ def setting_findings(view: ClusterView) -> Iterator[Finding]:
         yield from _demand(service)
         yield from _deprecated(service, view)
         yield from _misspelt_annotations(service)
-        yield from _two_settings(service, view.cluster_state.configuration)
+        yield from _two_settings(service, view)
         if view.knows("EndpointSlices"):
             yield from _only_zoneward(service, view)
 
@@ -184,7 +184,7 @@ def _deprecated(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     service = view.service
     old, new = _TOPOLOGY
     annotations = service.metadata.annotations or {}
-    if old in annotations:
+    if old in annotations and not cluster.needs_old_annotation:
         message = f"{old} is deprecated, and hides {new} where both are there"
         value = annotations.get(new) or annotations[old] or "Disabled"
         yield DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, new, value, instead_of=old))
@@ -214,22 +214,28 @@ def _misspelt_annotations(view: ServiceView) -> Iterator[Finding]:
             )
 
 
-def _two_settings(view: ServiceView, configuration: Configuration) -> Iterator[Finding]:
-    service = view.service
+def _two_settings(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
+    service, configuration = view.service, cluster.cluster_state.configuration
     set_ = {
         name: value
         for name, value in _settings(service).items()
         if value not in names.DISABLED_VALUES and (name != names.SUBSETTING_ANNOTATION or requests_subsetting(service))
     }
+    requested = cluster.cluster_state.requested(service)
+    if requested.instead is not None:
+        # Hints complete subsetting: they stay while it is not active.
+        del set_[names.SUBSETTING_ANNOTATION]
+        requested = requested.instead
     if len(set_) < 2:
         return
-    requested = _requested(service, configuration)
+    alone = {name: _requested(_with_only(service, name, value), configuration) for name, value in set_.items()}
     both = " and ".join(f"{name}: {_shown(value)}" for name, value in set_.items())
     wins = f": {requested.accepted_detail} wins" if requested.accepted else ""
-    kept = next(
-        (name for name, value in set_.items() if _requested(_with_only(service, name, value), configuration).accepted),
-        None,
-    )
+    subsetting = alone.get(names.SUBSETTING_ANNOTATION)
+    if subsetting is not None and subsetting.heuristic is not None and subsetting.heuristic != requested.heuristic:
+        wins += ", as no proxy of the cluster reads slice groups"
+        del alone[names.SUBSETTING_ANNOTATION]
+    kept = next((name for name, each in alone.items() if each.accepted), None)
     fix = ""
     if kept is not None:
         # Nothing changes by it: the others count for nothing already.

@@ -194,6 +194,8 @@ class ServiceHandover:
             node_zones={node.metadata.name: node_zone(node) for node in self._nodes},
             configuration=configuration,
             service_parts=self._service_parts,
+            # The controller knows it soon after; until then, hints that are in force stay.
+            slice_groups_seen=None,
         )
         service = with_effective_selector(state.service)
         return plan_service(

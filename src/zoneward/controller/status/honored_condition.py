@@ -368,6 +368,12 @@ class HonoredCondition:
 
     # --- what nodes have ----------------------------------------------------------------------------------------------
 
+    @property
+    def slice_groups_seen(self) -> bool | None:
+        """Whether Zoneward's proxies serve the Services without a proxy name, None while that is not known."""
+        presence = self._group("").presence
+        return None if presence is Presence.UNKNOWN else presence is Presence.PRESENT
+
     async def run(self) -> NoReturn:
         """Run until cancelled."""
         await self._cache.synced.wait()

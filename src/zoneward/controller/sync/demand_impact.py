@@ -67,7 +67,8 @@ def summarize(
         allocation=allocation,
         hints_settings=decision.hints_settings,
         has_zoneless=has_zoneless,
-        has_own_demand=has_own_demand,
+        # Where hints stay because subsetting is not active, any change may start it.
+        has_own_demand=has_own_demand or decision.beside_subsetting,
     )
 
 

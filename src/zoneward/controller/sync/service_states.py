@@ -22,6 +22,7 @@ from zoneward.kube.time_text import time_text
 from zoneward.routing.configuration import Configuration, StoredHints
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, changes_demand, demand_of, is_new_node
+from zoneward.routing.request.annotations import requests_subsetting
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.planner import ServicePlanner
@@ -54,9 +55,16 @@ class ServiceStates:
     """The `..._changed` methods take the changes of a cache, as its handlers get them; `plan` plans a Service."""
 
     def __init__(
-        self, cache: InformerCache, *, configuration: Configuration, wall_clock: Callable[[], float] = time.time
+        self,
+        cache: InformerCache,
+        *,
+        configuration: Configuration,
+        wall_clock: Callable[[], float] = time.time,
+        slice_groups_seen: bool | None = True,
     ) -> None:
+        """``slice_groups_seen``: as in `ClusterState`, until it is set."""
         self._cache, self._configuration, self._wall_clock = cache, configuration, wall_clock
+        self._slice_groups_seen = slice_groups_seen
         self.trigger_times: Final = TriggerTimeTracker()
         self._states: dict[ObjectKey, _ServiceState] = {}
         self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
@@ -122,6 +130,15 @@ class ServiceStates:
         else:
             self._service_parts[key] = parts
         self._parts_changed = True
+
+    def set_slice_groups_seen(self, seen: bool | None) -> list[ObjectKey]:
+        """Whether proxies that read slice groups run. Returns the Services whose decisions may differ now."""
+        if seen == self._slice_groups_seen:
+            return []
+        self._slice_groups_seen = seen
+        self._cluster_state = replace(self._cluster_state, slice_groups_seen=seen)
+        self._without_hints.clear()
+        return sorted(object_key_of(each) for each in self._cache.services if requests_subsetting(each))
 
     def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
         state = self._states.get(service)
@@ -203,6 +220,7 @@ class ServiceStates:
             node_zones=zones,
             configuration=self._configuration,
             service_parts=dict(self._service_parts),
+            slice_groups_seen=self._slice_groups_seen,
         )
 
     # --- plans --------------------------------------------------------------------------------------------------------

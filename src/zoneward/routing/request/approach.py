@@ -5,7 +5,8 @@ annotation (the old one where it is present, else the new one), ``spec.trafficDi
 KEP-4444 § Design Details), the controller's default. Values are compared letter for letter, as upstream does.
 
 Subsetting goes before hints because only Zoneward reads its annotation: whoever sets it means it, while a hints setting
-may be meant for another controller, or come with a chart.
+may be meant for another controller, or come with a chart. But hints that are requested beside it stay where it does
+nothing: where no proxy of the cluster reads slice groups, and (`RequestedApproach.instead`) where it is not active.
 """
 
 from dataclasses import dataclass, replace
@@ -77,15 +78,22 @@ class RequestedApproach:
     starting_threshold: Fraction = Fraction(0)
     hints: HintsSettings | None = None
     balanced: BalancedSettings | None = None
+    instead: "RequestedApproach | None" = None
+    """For subsetting: the hints that are requested beside it, for when it is not active."""
 
     @property
     def deciding(self) -> "RequestedApproach":
         """The same without what conditions say about it: requests that are equal then lead to the same decision."""
-        return replace(self, accepted=None, accepted_reason=Reason.ACCEPTED, accepted_detail="")
+        instead = None if self.instead is None else self.instead.deciding
+        return replace(self, accepted=None, accepted_reason=Reason.ACCEPTED, accepted_detail="", instead=instead)
 
 
-def requested_approach(service: Service, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
-    """What a Service requests. Records every setting that was read in ``rules``."""
+def requested_approach(
+    service: Service, configuration: Configuration, rules: RuleLog, *, slice_groups_read: bool = True
+) -> RequestedApproach:
+    """What a Service requests. Records every setting that was read in ``rules``. ``slice_groups_read``: whether any
+    proxy of the cluster may read slice groups.
+    """
     keys = service.spec.topology_keys or ()
     if keys:
         detail = f"topologyKeys has {', '.join(keys)}: all newer settings are ignored"
@@ -102,8 +110,15 @@ def requested_approach(service: Service, configuration: Configuration, rules: Ru
         return _from_hints_settings(service, configuration, rules)
     subsetting = _from_subsetting_annotation(service, configuration, rules)
     if subsetting is not None and subsetting.heuristic is not None:
-        _record_overridden_hints(service, configuration, rules)
-        return subsetting
+        beside = _from_hints_settings(service, configuration, RuleLog())
+        if beside.heuristic is None:
+            _record_overridden_hints(service, configuration, rules)
+            return subsetting
+        if slice_groups_read:
+            _record_overridden_hints(service, configuration, rules)
+            return replace(subsetting, instead=_with_problem_of(beside, subsetting))
+        rules.record("slice-groups", False, "no proxy of the cluster reads slice groups: the hints stay")
+        return _with_problem_of(_from_hints_settings(service, configuration, rules), subsetting)
     hints = _from_hints_settings(service, configuration, rules)
     if subsetting is None and hints.heuristic is None:
         default = _from_default(service, configuration, rules)

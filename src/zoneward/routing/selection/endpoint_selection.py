@@ -49,15 +49,16 @@ class SelectionRule(StrEnum):
 class Consumer:
     """How one kind of proxy treats hints, slices with a zone label, and weights of zones.
 
-    ``zone_hints``: it honors them always, only where the topology annotation of the Service is ``Auto``, only where it
-    is anything but ``Disabled``, or never. ``distributions`` are values of ``spec.trafficDistribution`` beside which it
-    honors them, too; hints for nodes then need ``PreferSameNode``. ``zone_weights``: it prefers them to those for
-    zones. ``counts_unready``: it ignores hints for zones also while an endpoint that is not ready has none.
+    ``zone_hints``: it honors them always, only where the old topology annotation of the Service is ``Auto``, only where
+    either of them is, only where it is anything but ``Disabled``, or never. ``distributions`` are values of
+    ``spec.trafficDistribution`` beside which it honors them, too; hints for nodes then need ``PreferSameNode``.
+    ``zone_weights``: it prefers them to those for zones. ``counts_unready``: it ignores hints for zones also while an
+    endpoint that is not ready has none.
     """
 
     name: str
     about: str
-    zone_hints: Literal["always", "annotated", "any-annotation", "never"] = "always"
+    zone_hints: Literal["always", "old-annotation", "annotated", "any-annotation", "never"] = "always"
     node_hints: bool = True
     zone_slices: ZoneSlices = "ignored"
     zone_weights: bool = False
@@ -204,7 +205,9 @@ def _honors_zone_hints(service: Service, consumer: Consumer) -> bool:
     annotation = topology_annotation(service)
     if annotation is None:
         return False
-    if consumer.zone_hints == "annotated":
+    if consumer.zone_hints == "old-annotation" and annotation[0] != names.TOPOLOGY_AWARE_HINTS_ANNOTATION:
+        return False
+    if consumer.zone_hints in ("old-annotation", "annotated"):
         return annotation[1] in names.AUTO_VALUES
     return annotation[1] not in names.DISABLED_VALUES
 
