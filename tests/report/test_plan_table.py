@@ -105,3 +105,9 @@ def test_a_port_that_nobody_serves_is_told_beside_the_others() -> None:
     lines = lines_of(cluster_in("abc", None).with_(service=a_service(ports=ports)), width=160)
     (line,) = (line for line in lines if "shop/cart" in line)
     assert line.endswith("all zones: nothing asked for; grpc: no container port is called 'grpc'")
+
+
+def test_clients_of_a_headless_service_choose_whatever_it_asks_for() -> None:
+    for service in (a_service(cluster_ip="None"), a_service("Auto", cluster_ip="None")):
+        (line,) = (line for line in lines_of(cluster_in("abc").with_(service=service)) if "shop/cart" in line)
+        assert line.endswith("clients choose: headless")

@@ -12,8 +12,9 @@ from zoneward.advice.honored_traffic import HonoredTraffic, node_traffic
 from zoneward.advice.load_change import LoadChange, PlansBefore, load_change, plans_before
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies
-from zoneward.advice.now import CurrentTraffic, traffic_now
+from zoneward.advice.now import CurrentTraffic, ignoring_proxies, traffic_now
 from zoneward.advice.pod_limits import Unchecked, pod_limits
+from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
@@ -66,8 +67,9 @@ class FamilyExplanation:
     reach, None where nothing is to be fixed. ``limits`` say which changes of Pods are not possible, and ``unchecked``
     what such changes depend on and the input does not have; both empty where no fix is looked for, and ``unchecked``
     where no fix changes Pods. ``load_change`` is None where the cluster was not changed, or no endpoint has traffic
-    before or after. ``measured`` is None where nothing was. ``drops_now`` and ``would_drop``: what proxies drop with
-    the slices in force, and with those that are planned.
+    before or after. ``measured`` is None where nothing was. ``ignored_by``: the kinds of proxies that ignore what is
+    planned, with the numbers of their nodes. ``drops_now`` and ``would_drop``: what proxies drop with the slices in
+    force, and with those that are planned.
     """
 
     now: CurrentTraffic | None
@@ -81,6 +83,7 @@ class FamilyExplanation:
     load_change: LoadChange | None = None
     measured: HonoredTraffic | None = None
     built_in_traffic: ExpectedTraffic | None = None
+    ignored_by: tuple[tuple[ProxyKind, int], ...] = ()
     drops_now: DroppedTraffic | None = None
     would_drop: DroppedTraffic | None = None
 
@@ -141,6 +144,7 @@ def explain_service(
             before,
             honored.get(family.address_type),
             drops_now=_dropped_now(actual or given.service, family.address_type, read, now),
+            node_proxies=node_proxies,
         )
         for family in given.plan.families
     )
@@ -180,6 +184,7 @@ def _family(
     measured: HonoredTraffic | None,
     *,
     drops_now: DroppedTraffic | None,
+    node_proxies: NodeProxies,
 ) -> FamilyExplanation:
     aim = aim_of(family)
     would_drop = dropped_traffic(family.service, family.slices, family.traffic, family.cluster_state.demand)
@@ -201,6 +206,7 @@ def _family(
         load_change=load_change(family, before),
         measured=measured if measured is not None and measured.nodes else None,
         drops_now=drops_now,
+        ignored_by=ignoring_proxies(family, node_proxies),
         would_drop=would_drop,
         built_in_traffic=built_in.traffic
         if built_in is not None and built_in.decision.active and state.decision_demand() is not state.by_cpu

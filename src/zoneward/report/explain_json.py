@@ -58,6 +58,14 @@ class BuiltInTrafficView(JsonView, frozen=True, gc=False):
     max_overload: float
 
 
+class IgnoringProxyView(JsonView, frozen=True, gc=False):
+    """A kind of proxy that ignores what the plan writes, on so many nodes; ``about`` says what it honors."""
+
+    proxy: str
+    nodes: int
+    about: str
+
+
 class ExplainedPlanView(JsonView, frozen=True, gc=False):
     """What Zoneward would decide; ``dropped`` is null where nothing would be. ``built_in`` is why the built-in
     controller gives no hints where Zoneward would; ``built_in_traffic`` is what comes of its hints where it decides by
@@ -75,6 +83,7 @@ class ExplainedPlanView(JsonView, frozen=True, gc=False):
     max_overload: float | None
     dropped: DroppedView | None
     zones: dict[str, ExplainedZoneView]
+    ignored_by: tuple[IgnoringProxyView, ...]
     built_in: str | None
     built_in_traffic: BuiltInTrafficView | None
     load: LoadView | msgspec.UnsetType | None = msgspec.UNSET
@@ -192,6 +201,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> FamilyExplan
             max_overload=round_share(traffic.max_overload) if traffic else None,
             dropped=_dropped(family.would_drop),
             zones=_zones(traffic),
+            ignored_by=tuple(IgnoringProxyView(kind.title, nodes, kind.about) for kind, nodes in family.ignored_by),
             built_in=family.built_in,
             built_in_traffic=_built_in_traffic(family.built_in_traffic),
             load=load_view(family.load_change) if explanation.is_changed else msgspec.UNSET,

@@ -8,8 +8,10 @@ from zoneward.report.explain_picture import PICTURE_STYLE, picture_element
 from zoneward.report.explain_text import (
     describe_built_in,
     describe_dropped,
+    describe_ignoring,
     describe_load_change,
     describe_measured,
+    describe_no_fix,
     describe_traffic,
 )
 from zoneward.report.fix_words import describe_cost, describe_fix, describe_limits, describe_result
@@ -92,16 +94,18 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
         for place, rule in enumerate(decision.rules)
     ]
     yield table(("rule", "passed", "detail"), [rows], label="Rules of the decision", class_="rules")
+    for line in describe_ignoring(family):
+        yield tag("p", f"{_sentence(line)}.")
     built_in = describe_built_in(family)
     if built_in is not None:
-        yield tag("p", f"{built_in[:1].upper()}{built_in[1:]}.")
+        yield tag("p", f"{_sentence(built_in)}.")
     yield tag("h2", "The smallest fixes")
     if family.dropped is not None and not family.fixes:
         yield tag("p", family.dropped.fix)
     elif family.aim is None:
         yield tag("p", "Nothing to fix.")
     elif not family.fixes:
-        yield tag("p", f"No single change leads to {family.aim}.")
+        yield tag("p", f"{_sentence(describe_no_fix(family))}.")
     else:
         yield tag("p", f"Each is verified by the decision on the changed cluster, for {family.aim}.")
         yield tag("ol", *map(_fix, family.fixes), class_="fixes")

@@ -71,7 +71,19 @@ def _headline(family: FamilyExplanation) -> str:
         return "no hints: all endpoints serve all zones"
     if family.planned.void_hints is not None:
         return f"{asked}: hints are void"
-    return f"{asked}: {'in force' if decision.active else 'refused, all endpoints serve all zones'}"
+    if not decision.active:
+        return f"{asked}: refused, all endpoints serve all zones"
+    if family.ignored_by:
+        number, nodes = sum(nodes for _, nodes in family.ignored_by), len(family.planned.cluster_state.demand.nodes)
+        if number == nodes:
+            return f"{asked}: ignored by the proxies of all nodes"
+        return f"{asked}: in force, but ignored by the proxies of {number} of {counted(nodes, 'node')}"
+    return f"{asked}: in force"
+
+
+def describe_ignoring(family: FamilyExplanation) -> Iterator[str]:
+    """``cilium 1.16 on 19 nodes ignores hints, as enable-service-topology is off``, for each kind of proxy."""
+    return (f"{kind.title} on {counted(nodes, 'node')} {kind.about}" for kind, nodes in family.ignored_by)
 
 
 def describe_dropped(family: FamilyExplanation) -> str:
@@ -241,6 +253,8 @@ def _why(family: FamilyExplanation, width: int) -> Iterator[StyledText]:
         yield Text(f"{mark}{name}{details[0]}", style)
         yield from (Text(" " * indent + line, style) for line in details[1:])
     yield from _wrapped(f"so: {decision.message}", width, 6, "bold")
+    for line in describe_ignoring(family):
+        yield from _wrapped(line, width, 6, "yellow")
     built_in = describe_built_in(family)
     if built_in is not None:
         yield from _wrapped(built_in, width, 6, "yellow")
@@ -255,6 +269,13 @@ def describe_built_in(family: FamilyExplanation) -> str | None:
     return None
 
 
+def describe_no_fix(family: FamilyExplanation) -> str:
+    """Why there is no fix of the Service."""
+    if family.ignored_by:
+        return "none in the Service: run proxies that honor its hints (zoneward check says which do not)"
+    return f"no single change leads to {family.aim}"
+
+
 def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
     if family.dropped is not None and not family.fixes:
         text = family.dropped.fix
@@ -263,7 +284,7 @@ def _fixes_heading(family: FamilyExplanation, width: int) -> list[StyledText]:
     elif family.fixes:
         text = f"each verified, for {family.aim}"
     else:
-        text = f"no single change leads to {family.aim}"
+        text = describe_no_fix(family)
     first, *rest = wrap(text, max(width - 16, _LEAST_DETAIL))
     return [Text("SMALLEST FIXES  ", "bold").append(first, "default"), *(Text(" " * 16 + line) for line in rest)]
 

@@ -23,6 +23,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
@@ -378,6 +379,8 @@ def _served(
     dropped: DroppedTraffic | None,
 ) -> StyledText:
     service, decision, traffic = family.service, family.decision, family.traffic
+    if not is_proxied(service):
+        return Text("clients choose: headless", "dim")
     if service.spec.internal_traffic_policy == "Local":
         text = Text("its own node only", "default")
         if dropped is not None and dropped.share:
