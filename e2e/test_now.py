@@ -22,7 +22,7 @@ from e2e.nodes import Bed, Namespace
 from e2e.pods import LABELS
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.cli.running import SAMPLE
-from tests.contract.api import Object
+from tests.contract.api import MERGE_PATCH, Object
 from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, ROOT
 
 NAMESPACE: Final = "shop"
@@ -74,6 +74,22 @@ def kube_proxy_manifest() -> str:
     return yaml.safe_dump(next(each for each in documents if each["kind"] == "DaemonSet"))
 
 
+KUBE_PROXY: Final = "kube-system/kube-proxy"
+
+
+def schedule(plane: ControlPlane, daemon_set: str, *, nodes: int) -> None:
+    """Set the status that the DaemonSet controller writes once the Pods are ready on so many nodes."""
+    namespace, name = daemon_set.split("/")
+    status = {
+        "currentNumberScheduled": nodes,
+        "desiredNumberScheduled": nodes,
+        "numberMisscheduled": 0,
+        "numberReady": nodes,
+    }
+    path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}/status"
+    plane.api().request("PATCH", path, {"status": status}, content_type=MERGE_PATCH)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with ExitStack() as running:
@@ -96,6 +112,7 @@ def cluster() -> Iterator[Cluster]:
                    for name, wish in WISHES.items()]  # fmt: skip
         (plane.folder / "kube-proxy.yaml").write_text(kube_proxy_manifest())
         plane.kubectl("apply", "-f", str(plane.folder / "kube-proxy.yaml"))
+        schedule(plane, KUBE_PROXY, nodes=len(nodes))
         for user, rules in (("reader", [*ROLES["cluster-role"], *ROLES["cluster-role-proxies"]]),
                             ("blind", ROLES["cluster-role"])):  # fmt: skip
             plane.allow(user, rules)
@@ -139,7 +156,7 @@ def test_the_optional_role_is_what_detection_needs(cluster: Cluster) -> None:
     assert seen.stderr == ""
     blind = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="blind")
     assert "DaemonSets and ConfigMaps of proxies cannot be read (no permission)" in blind.stderr
-    assert "nothing says which proxy runs on the nodes" in blind.stderr
+    assert "cannot detect the proxy on the nodes; assuming kube-proxy" in blind.stderr
 
 
 @pytest.mark.parametrize(
@@ -149,7 +166,11 @@ def test_our_own_daemon_set_is_found_as_it_was_applied(cluster: Cluster, mode: s
     plane = cluster.plane
     for folder in (NAMESPACES, mode):
         plane.kubectl("apply", "--kustomize", str(DEPLOY / folder))
+    schedule(plane, "zoneward-proxy/zoneward-proxy", nodes=3)
+    # As the docs say: a kube-proxy that still runs on a node counts before any other.
+    schedule(plane, KUBE_PROXY, nodes=0 if mode == INSTEAD else 3)
     try:
         assert cluster.decision("same-zone")["now"]["proxies"] == {found: 3}
     finally:
+        schedule(plane, KUBE_PROXY, nodes=3)
         plane.kubectl("delete", "--kustomize", str(DEPLOY / mode), "--wait=false")
