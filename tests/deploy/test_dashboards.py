@@ -77,6 +77,17 @@ def test_rules_ask_for_metrics_and_labels_that_exist() -> None:
             assert labels <= metrics[metric] | ADDED, (rule, metric)
 
 
+def test_metrics_of_programs_are_selected_by_their_job() -> None:
+    """Any Pod that Prometheus scrapes can have metrics of these names."""
+    exprs = [rule["expr"] for rule in rules()]
+    for each in dashboards().values():
+        exprs += queries(each) + [variable["query"] for variable in variables(each)]
+    for expr in exprs:
+        assert "{__name__" not in expr
+        for metric, labels in metrics_of(expr).items():
+            assert "job" in labels or metric.startswith("zoneward:"), (expr, metric)
+
+
 def test_every_recorded_series_has_one_rule_a_reader_and_a_row_that_explains_it() -> None:
     names = recorded()
     read = {metric for each in dashboards().values() for expr in queries(each) for metric in metrics_of(expr)}
