@@ -110,7 +110,7 @@ def test_nft_takes_what_is_printed(zoneward: Commands, flags: tuple[str, ...]) -
 
 
 def test_a_service_that_is_too_large_is_left_out_and_named(zoneward: Commands) -> None:
-    service = "shop/frontend is left out: the addresses and endpoints of all its ports come to"
+    service = "shop/frontend is left out: the addresses, source ranges and endpoints of all its ports come to"
     all_ = zoneward(*PRINTED)
     assert all_.err == ""
     result = zoneward(*PRINTED, "--max-service-entries", "4")

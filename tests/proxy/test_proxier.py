@@ -287,6 +287,28 @@ async def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoint
         assert not here.loop.too_large
 
 
+async def test_a_namespace_whose_services_change_again_and_again_waits_and_others_do_not() -> None:
+    async with running_proxier(EntryBudget(most=1000, most_of_namespace=30)) as here:
+        await here.programmed()
+        other = service(clusterIP="10.96.0.9", clusterIPs=["10.96.0.9"])
+        changes = 0
+        while not here.loop.is_pending(CART):
+            changes += 1
+            here.known.slices.put(slice_("one", "10.0.0.1", f"10.0.0.{changes + 1}", version=changes + 1))
+            await turned()
+            here.table.done()
+        # 4 entries each; the last one waits for those that are owed.
+        assert changes == 9
+        here.known.services.put(replace(other, metadata=replace(other.metadata, namespace="other")))
+        await turned()
+        assert list(here.table.waiting) == [("other", "cart")]
+        assert here.loop.pending_since() == 0.0
+        here.time = 1.0
+        async with asyncio.timeout(10):
+            while CART not in here.table.waiting:
+                await asyncio.sleep(SOON)
+
+
 # --- Services that exceed a budget ------------------------------------------------------------------------------------
 
 
@@ -313,9 +335,11 @@ async def test_the_youngest_services_beyond_a_budget_are_not_programmed_until_th
         assert here.loop.set_aside == {CART: "namespace"}
         assert here.set_aside == [(CART, here.loop.budget.reason(CART))]
         assert here.loop.budget.used == 4
+        here.time = 1.0
         here.known.services.put(named("old", 1, "2026-01-01T00:00:00Z", externalIPs=["198.51.100.1"]))
         await turned()
         assert list(here.table.done().services) == [("shop", "old")]
+        here.time = 2.0
         here.known.services.retain_only({CART, ("shop", "young")})
         await turned()
         done = here.table.done().services

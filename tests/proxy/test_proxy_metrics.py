@@ -130,7 +130,7 @@ def test_alert_rules_use_metrics_and_labels_that_exist() -> None:
     (group,) = (each for each in yaml.safe_load(ALERTS.read_text())["groups"] if each["name"] == "zoneward-proxy")
     for rule in group["rules"]:
         for name, labels in re.findall(rf"\b({OURS}\w+)(?:\{{([^}}]*)\}})?", rule["expr"]):
-            assert set(re.findall(r"(\w+)[=!~]+\"", labels)) <= known[name], rule["alert"]
+            assert set(re.findall(r"(\w+)[=!~]+\"", labels)) <= known[name] | {"job"}, rule["alert"]
             used.add(name)
         assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
         assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]

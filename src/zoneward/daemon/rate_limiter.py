@@ -18,10 +18,10 @@ class RateLimiter:
         self._tokens -= 1
         return True
 
-    def reserve(self, now: float) -> float:
-        """Take a token, even one that is still to come; seconds until it is there."""
+    def reserve(self, now: float, *, tokens: float = 1) -> float:
+        """Take tokens, even some that are still to come; seconds until they are there."""
         self._refill(now)
-        self._tokens -= 1
+        self._tokens -= tokens
         return max(0.0, -self._tokens / self._per_second)
 
     def is_full(self, now: float) -> bool:

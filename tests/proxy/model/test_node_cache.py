@@ -3,12 +3,13 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from tests.builders.objects import a_node, a_service, a_slice
 
 from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import ObjectKey, Service
-from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
+from zoneward.proxy.model.node_cache import TRIGGER_TIME, NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import SelectionRule
@@ -79,6 +80,27 @@ def test_changes_in_slices_of_other_zones_are_reported_only_where_they_are_used(
     here.slices.put(slice_("two", "10.0.0.4", zone="b", version=5))
     assert told == [CART]
     assert addresses(here.node_services(CART)) == ["10.0.0.4"]
+
+
+def test_what_is_written_again_without_a_change_that_matters_is_not_reported() -> None:
+    told: list[ObjectKey] = []
+    here = known(on_service=lambda key, _trigger: told.append(key))
+    here.services.put(service())
+    here.slices.put(slice_("one", "10.0.0.1"))
+    told.clear()
+
+    def annotated(version: int, name: str) -> RawEndpointSlice:
+        again = slice_("one", "10.0.0.1", version=version)
+        return replace(again, metadata=replace(again.metadata, annotations={name: "2026-01-01T00:00:00Z"}))
+
+    here.slices.put(annotated(2, TRIGGER_TIME))
+    conditions = {"conditions": [{"type": "zoneward.dev/x", "status": "True"}]}
+    here.services.put(msgspec.convert(msgspec.to_builtins(service(3)) | {"status": conditions}, Service))
+    assert told == []
+    here.slices.put(annotated(4, "other"))
+    here.slices.put(slice_("one", "10.0.0.1", version=5, ready=False))
+    here.services.put(service(6, externalIPs=["192.0.2.1"]))
+    assert told == [CART] * 3
 
 
 def test_a_slice_that_moves_to_another_service_is_reported_for_both() -> None:

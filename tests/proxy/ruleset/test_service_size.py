@@ -16,7 +16,7 @@ from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode
 from zoneward.proxy.ruleset.service_size import (
     ServiceParts,
     ServiceTooLarge,
-    check_endpoint_count,
+    check_requested_entries,
     count_entries,
     keep_endpoints,
     next_parts,
@@ -47,6 +47,23 @@ def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
         assert count_entries(replace(one, ports=(replace(one.ports[0], **fields),))) == count_entries(one) + number
 
 
+def test_source_ranges_are_entries() -> None:
+    ranges = ("10.0.0.0/8", "192.0.2.0/24", "198.51.100.0/24")
+    outer = a_service(3, load_balancer_ips=("203.0.113.1",))
+    assert count_entries(replace(outer, source_ranges=ranges)) == count_entries(outer) + 3 + 3
+
+
+def test_addresses_and_source_ranges_are_counted_before_they_are_parsed() -> None:
+    service = structs.a_service(
+        ports=[ServicePort(name=name, port=80) for name in "ab"],
+        external_ips=("192.0.2.1", "garbage", "2001:db8::1"),
+        load_balancer_source_ranges=("10.0.0.0/8", "fd00::/8", " "),
+    )
+    check_requested_entries(service, (), most=6)
+    with pytest.raises(ServiceTooLarge, match="come to 6 entries in IPv4, expected at most 5"):
+        check_requested_entries(service, (), most=5)
+
+
 def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
     found = []
     while there != wanted:
@@ -64,6 +81,20 @@ def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
     assert [sum(len(each.ports) for each in parts if each.external_ips) for parts in steps] == [2, 4, 6, 8, 10]
     assert all(sum(len(each.ports) for each in parts) == 10 for parts in steps)
     assert [sum(len(each.ports) for each in parts) for parts in way((new,), (), most=8)] == [8, 6, 4, 2, 0]
+
+
+def test_a_large_service_of_which_little_changes_takes_one_step() -> None:
+    old = a_service(10)
+    gone = Backend("10.1.0.1", 8080)
+    new = replace(
+        old,
+        ports=tuple(
+            replace(port, cluster_endpoints=tuple(each for each in port.cluster_endpoints if each != gone))
+            for port in old.ports
+        ),
+    )
+    assert way((old,), (new,), most=20) == [(new,)]
+    assert len(way((old,), (new,), most=5)) == 2
 
 
 @given(old=st.none() | services("ip", name="1"), new=st.none() | services("ip", name="1"), most=st.integers(1, 30))
@@ -110,13 +141,13 @@ def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:
     ports = [EndpointPort(name=f"p{each}", protocol="TCP", port=80) for each in range(4)]
     service = structs.a_service(ports=[ServicePort(name=each.name or "", port=80) for each in ports])
     slices = [structs.a_slice("one", *map(structs.an_endpoint, addresses), ports=ports)]
-    check_endpoint_count(service, slices, most=20)
+    check_requested_entries(service, slices, most=20)
     expected = r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)"
     with pytest.raises(ServiceTooLarge, match=expected) as error:
-        check_endpoint_count(service, slices, most=19)
+        check_requested_entries(service, slices, most=19)
     assert error.value.addresses == set(addresses)
     slices = [structs.a_slice("one", *map(structs.an_endpoint, addresses), ports=ports[:1])]
-    check_endpoint_count(service, slices, most=5)
+    check_requested_entries(service, slices, most=5)
 
 
 def test_endpoints_that_are_gone_are_taken_away_with_their_weights() -> None:

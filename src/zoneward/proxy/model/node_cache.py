@@ -28,7 +28,16 @@ from zoneward.client.resources import (
 from zoneward.client.watched_stores import NodeWatchedStores
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.names import PROXY_NAME_LABEL
-from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, ObjectMeta, ObjectReference, Service, node_zone
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointSlice,
+    ObjectKey,
+    ObjectMeta,
+    ObjectReference,
+    Service,
+    ServiceStatus,
+    node_zone,
+)
 from zoneward.netlink.messages import ADDRESS_TYPES, Family
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
@@ -117,7 +126,8 @@ class NodeCache(NodeWatchedStores):
         self._needs_all_slices: set[ObjectKey] = set()
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
         self._is_irrelevant_slice = False
-        """Whether the slice that changes now was compressed and is, and no selection needed it."""
+        """Whether the slice that changes now was compressed and is, and no selection needed it; or it was written again
+        with nothing in it that a selection depends on."""
         self.services: Final = self.add_store(SERVICES)
         self.slices: Final = self.add_store(RAW_SLICES, self._slice_changes)
         self.nodes: Final = self.add_store(NODES)
@@ -243,10 +253,12 @@ class NodeCache(NodeWatchedStores):
                 self._decoded_slices[key] = before_open or EndpointSlice(address_type=new.address_type)
         self._slices_of.update(key, old, new)
         after = self._compressed.get(key)
-        self._is_irrelevant_slice = (
-            (before is not None and after is not None and before[0].address_type == after[0].address_type)
-            and (old is not None and new is not None and service_key_of(old) == service_key_of(new))
-            and service_key_of(new) not in self._needs_all_slices
+        now_open = self._decoded_slices.get(key)
+        is_alike = before_open is not None and now_open is not None and _is_alike(before_open, now_open)
+        is_packed = before is not None and after is not None and before[0].address_type == after[0].address_type
+        self._is_irrelevant_slice = (old is not None and new is not None) and (
+            service_key_of(old) == service_key_of(new)
+            and (is_alike or (is_packed and service_key_of(new) not in self._needs_all_slices))
         )
 
     def _store_slice(self, key: ObjectKey, slice_: RawEndpointSlice) -> bool:
@@ -294,6 +306,9 @@ class NodeCache(NodeWatchedStores):
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         some = new or old
         assert some is not None
+        if old is not None and new is not None and _selected_by(old) == _selected_by(new):
+            # Its conditions, for instance, are written again and again.
+            return
         self._on_service((some.metadata.namespace, some.metadata.name), None)
 
     def _slice_changed(self, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
@@ -317,6 +332,36 @@ class NodeCache(NodeWatchedStores):
                 for service in self.service_keys():
                     self._on_service(service, None)
         self._on_node(new)
+
+
+def _selected_by(service: Service) -> Service:
+    """A Service with only what a selection depends on."""
+    metadata, status = service.metadata, service.status or ServiceStatus()
+    return Service(
+        metadata=ObjectMeta(
+            labels=metadata.labels,
+            annotations=metadata.annotations,
+            uid=metadata.uid,
+            creation_timestamp=metadata.creation_timestamp,
+        ),
+        spec=service.spec,
+        status=ServiceStatus(load_balancer=status.load_balancer),
+    )
+
+
+def _is_alike(one: EndpointSlice, other: EndpointSlice) -> bool:
+    """Whether a selection depends on nothing in which two versions of a slice differ."""
+    return (
+        one.address_type == other.address_type
+        and one.ports == other.ports
+        and one.metadata.labels == other.metadata.labels
+        and _annotations(one) == _annotations(other)
+        and one.endpoints == other.endpoints
+    )
+
+
+def _annotations(slice_: EndpointSlice) -> dict[str, str]:
+    return {name: value for name, value in (slice_.metadata.annotations or {}).items() if name != TRIGGER_TIME}
 
 
 def _by_zone(each: NodeService) -> NodeService:

@@ -15,11 +15,17 @@ from zoneward.proxy.model.node_service import (
     OnLeftOut,
     ProxyNode,
     ServiceKey,
+    family_of_address,
     node_services,
 )
 from zoneward.proxy.ruleset.endpoint_slots import slots_per_endpoint
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.selection.endpoint_selection import Consumer, SelectionRule, port_key
+from zoneward.routing.selection.endpoint_selection import (
+    Consumer,
+    SelectionRule,
+    load_balancer_addresses,
+    port_key,
+)
 from zoneward.routing.selection.entry_budget import EntryBudget
 
 MAX_SERVICE_ENTRIES: Final = 250_000
@@ -36,7 +42,8 @@ class ServiceTooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
 
     def __init__(self, family: Family, entries: int, most: int, addresses: Collection[str] = ()) -> None:
         super().__init__(
-            f"the addresses and endpoints of all its ports come to {entries:,} entries in {ADDRESS_TYPES[family]}, "
+            f"the addresses, source ranges and endpoints of all its ports come to {entries:,} entries in"
+            f" {ADDRESS_TYPES[family]}, "
             f"expected at most {most:,} (--max-service-entries)"
         )
         self.family, self.addresses = family, frozenset(addresses)
@@ -57,7 +64,7 @@ def node_services_within(
 
     Weights of zones are not used where they take too many slots: with hints the Service may be small enough.
     """
-    check_endpoint_count(service, slices, most=most)
+    check_requested_entries(service, slices, most=most)
 
     def selected(consumer: Consumer) -> dict[Family, NodeService]:
         every = node_services(
@@ -84,10 +91,16 @@ def _has_zone_weights(served: NodeService) -> bool:
     return any(port.selection_rule is SelectionRule.ZONE_WEIGHTS for port in served.ports)
 
 
-def check_endpoint_count(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
-    """Check the endpoints of all ports, ready or not, before any are selected. Raises ServiceTooLarge."""
-    ports = [(port.name, port.protocol) for port in service.spec.ports or ()]
+def check_requested_entries(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
+    """Check the endpoints of all ports, ready or not, the external addresses and the source ranges, before any are
+    selected or parsed. Raises ServiceTooLarge."""
+    spec = service.spec
+    ports = [(port.name, port.protocol) for port in spec.ports or ()]
     found: Counter[str] = Counter()
+    for text in (*(spec.external_ips or ()), *load_balancer_addresses(service)):
+        found[ADDRESS_TYPES[family_of_address(text)]] += len(ports)
+    for text in spec.load_balancer_source_ranges or ():
+        found[ADDRESS_TYPES[family_of_address(text)]] += 1
     for each in slices:
         there = Counter(map(port_key, each.ports or ()))
         found[each.address_type] += sum(there[port] for port in ports) * len(each.endpoints or ())
@@ -126,12 +139,15 @@ def _with_endpoints(port: NodeServicePort, addresses: Collection[str]) -> NodeSe
 
 
 def count_entries(service: NodeService) -> int:
-    """The entries of a Service in one family: for each port its addresses, its node port and its endpoints.
+    """The entries of a Service in one family: for each port its addresses, its node port and its endpoints; and its
+    source ranges, with which each load balancer IP counts twice.
 
     With weights, an endpoint counts as many times as it has slots; with affinity it has a chain, which counts as 20.
     """
     addresses = 1 + len(service.external_ips) + len(service.load_balancer_ips)
-    return 1 + sum(addresses + _size(port) for port in service.ports)
+    if service.source_ranges:
+        addresses += len(service.load_balancer_ips)
+    return 1 + len(service.source_ranges) + sum(addresses + _size(port) for port in service.ports)
 
 
 def set_entries(budget: EntryBudget, service: ServiceKey, families: Mapping[Family, NodeService]) -> set[ServiceKey]:
@@ -150,7 +166,10 @@ def _size(port: NodeServicePort) -> int:
 
 def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
     """What to program next on the way from what is there: all that is wanted, where that changes at most ``most``
-    entries, else as many ports as that allows, and at least one."""
+    entries, else as many ports as that allows, and at least one.
+
+    Every step costs as much as the whole Service: one that is large and of which little changes takes one.
+    """
     if sum(map(count_entries, (*there, *wanted))) <= most:
         return wanted
     now, then = _by_port(there), _by_port(wanted)
@@ -161,12 +180,34 @@ def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> Servi
             continue
         if room <= 0:
             return tuple(found.values())
-        room -= max(count_entries(each) for each in (before, after) if each is not None)
+        room -= _changed_entries(before, after)
         if after is None:
             del found[port]
         else:
             found[port] = after
     return wanted
+
+
+def _changed_entries(before: NodeService | None, after: NodeService | None) -> int:
+    """The entries of one port that change; all of them where more than its endpoints does."""
+    if before is not None and after is not None:
+        (old,), (new,) = before.ports, after.ports
+        is_plain = new.weights is None and new.affinity_seconds is None
+        alike = replace(
+            old,
+            cluster_endpoints=new.cluster_endpoints,
+            local_endpoints=new.local_endpoints,
+            serving_endpoints=new.serving_endpoints,
+        )
+        if is_plain and replace(before, ports=(alike,)) == after:
+            return sum(
+                len(set(one) ^ set(other))
+                for one, other in (
+                    (old.cluster_endpoints, new.cluster_endpoints),
+                    (old.local_endpoints, new.local_endpoints),
+                )
+            )
+    return max(count_entries(each) for each in (before, after) if each is not None)
 
 
 def _by_port(parts: Sequence[NodeService]) -> Mapping[tuple[str, str], NodeService]:

@@ -29,7 +29,7 @@ class EntryBudget:
     """
 
     def __init__(self, *, most: int = MAX_ENTRIES, most_of_namespace: int = MAX_NAMESPACE_ENTRIES) -> None:
-        self.most, self._of_namespace = most, most_of_namespace
+        self.most, self.most_of_namespace = most, most_of_namespace
         self._entries: dict[ObjectKey, tuple[Age, int]] = {}
         self._ages: list[Age] = []
         self._ages_of: dict[str, list[Age]] = {}
@@ -70,8 +70,8 @@ class EntryBudget:
                 for each in (self._ages, ages):
                     insort(each, after[0])
         now_aside = frozenset[ObjectKey]()
-        if self._sums[namespace] > self._of_namespace:
-            now_aside = self._exceeding(ages, self._of_namespace)
+        if self._sums[namespace] > self.most_of_namespace:
+            now_aside = self._exceeding(ages, self.most_of_namespace)
         self._within_namespaces += self._fitting(namespace, now_aside)
         changed = self._change("namespace", namespace, now_aside)
         if not ages:
@@ -82,6 +82,10 @@ class EntryBudget:
             over = self._exceeding(fitting, self.most)
         return changed | self._change("node", "", over)
 
+    def entries(self, service: ObjectKey) -> int:
+        """The entries of a Service as last recorded."""
+        return self._entries[service][1] if service in self._entries else 0
+
     def set_aside(self, service: ObjectKey) -> ExceededLimit | None:
         """The limit that a Service does not fit into; None: it fits."""
         if self._is_beyond_namespace(service):
@@ -91,7 +95,7 @@ class EntryBudget:
     def reason(self, service: ObjectKey) -> str:
         """Why a Service is set aside."""
         if self._is_beyond_namespace(service):
-            used, most, option = self._sums[service[0]], self._of_namespace, "--max-namespace-entries"
+            used, most, option = self._sums[service[0]], self.most_of_namespace, "--max-namespace-entries"
             what = f"the Services of its namespace come to {used:,} entries"
         else:
             most, option = self.most, "--max-entries"
