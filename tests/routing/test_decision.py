@@ -126,8 +126,7 @@ def decided(cluster: Cluster) -> Decision:
 
 
 def test_every_reason_is_in_the_table() -> None:
-    # What an API server stores is known to slices/decide.py only.
-    assert set(Reason) - {Reason.ACCEPTED, Reason.HINTS_NOT_STORED} == set(OUTCOMES)
+    assert set(Reason) - {Reason.ACCEPTED} == set(OUTCOMES)
 
 
 @pytest.mark.parametrize("reason", OUTCOMES, ids=str)

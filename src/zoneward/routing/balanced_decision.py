@@ -212,12 +212,14 @@ def _place(context: DecisionContext, request: SetsRequest, counts: SetCounts, we
         f"{counted(own, 'endpoint')} serve their own zone alone, {context.ready_count - own} others; {moved} moved",
     )
     measures = measure_sets(request, counts)
+    allocation = Allocation(zones, found.groups, found.counts)
     return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message=_describe_decision(context, measures),
-        allocation=Allocation(zones, found.groups, found.counts),
+        allocation=allocation,
         assignment=context.assign_hints(
+            allocation,
             bucket_groups={
                 unit.members: found.groups[number]
                 for unit, number in placed.unit_groups.items()

@@ -133,6 +133,7 @@ class DecisionContext:
 
     def assign_hints(
         self,
+        allocation: Allocation,
         *,
         bucket_groups: Mapping[Bucket, ZoneGroup | None],
         endpoint_groups: Mapping[IndexedEndpoint, ZoneGroup | None],
@@ -145,7 +146,7 @@ class DecisionContext:
         where no ready endpoint serves its zone, such a hint would leave the zone without endpoints. The first zone
         with ready endpoints takes its place. Upstream gives them none.
         """
-        groups = (group for group in (*bucket_groups.values(), *endpoint_groups.values()) if group is not None)
+        groups = (group for number, group in enumerate(allocation.groups) if allocation.size(number))
         served = {zone for group in groups for zone in group.zones}
         unready = {
             bucket: own_group(bucket.zone if bucket.zone in served else min(served))

@@ -203,6 +203,7 @@ def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshol
         message=_describe_allocation(context, heuristic, allocation),
         allocation=allocation,
         assignment=context.assign_hints(
+            allocation,
             bucket_groups={
                 unit.members: groups[zone]
                 for unit, zone in placed.unit_groups.items()

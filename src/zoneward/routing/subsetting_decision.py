@@ -241,7 +241,7 @@ def _decide_with_groups(
         if not context.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
         bucket_groups, endpoint_groups = _groups_by_bucket(groups.placed, allocation.groups)
-        assignment = context.assign_hints(bucket_groups=bucket_groups, endpoint_groups=endpoint_groups)
+        assignment = context.assign_hints(allocation, bucket_groups=bucket_groups, endpoint_groups=endpoint_groups)
     else:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
         slice_groups: Sequence[ZoneGroup | None] = [

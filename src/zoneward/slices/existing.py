@@ -175,7 +175,8 @@ class ExistingSlices:
                 return [
                     key
                     for one, other, key in pairs
-                    if one.hints != other.hints or (one.hints is not None and is_ready(one) is not is_ready(other))
+                    if one.hints != other.hints
+                    or (one.conditions != other.conditions and is_ready(one) is not is_ready(other))
                 ]
             return old_identities
         if was_indexed:
