@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoin
 from tests.clusters import Cluster
 
 from zoneward.advice.fixes import Fix, aim_of, find_fixes
+from zoneward.advice.proxy_kinds import PROXY_KINDS
 from zoneward.kube import names
 from zoneward.kube.objects import OwnerReference, Service
 
@@ -61,6 +63,24 @@ def test_a_service_that_asks_for_nothing_needs_a_setting_that_users_know() -> No
     assert found[0].setting == "PreferSameZone"
     assert found[0].needs == ()
     assert found[0].change.service_patch == {"spec": {"trafficDistribution": "PreferSameZone"}}
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "proxy", "expected"),
+    [
+        ("v1.34.1", "kube-proxy-1.34", "PreferSameZone"),
+        ("v1.33.4", "kube-proxy-1.33", "PreferClose"),
+        ("v1.34.1", "cilium-1.18-service-topology", "PreferClose"),
+        ("v1.34.1", "cilium-1.20-service-topology", "PreferSameZone"),
+    ],
+)
+def test_a_fix_has_the_name_that_api_server_and_proxies_know(kubelet: str, proxy: str, expected: str) -> None:
+    nodes = tuple(a_node(f"node-{zone}", zone, kubelet=kubelet) for zone in "abc")
+    given = input_of(Cluster(service=a_service(), nodes=nodes, pods=pods_in({"a": 2, "b": 2, "c": 2})))
+    state = dataclasses.replace(given.cluster_state, consumer=PROXY_KINDS[proxy].consumer)
+    found = find_fixes(dataclasses.replace(given, cluster_state=state), "IPv4")
+    (patch,) = (fix.change.service_patch for fix in found if fix.kind == "setting" and not fix.needs)
+    assert patch == {"spec": {"trafficDistribution": expected}}
 
 
 def test_a_setting_needs_zonewards_controller_where_by_cpu_it_would_not_do() -> None:

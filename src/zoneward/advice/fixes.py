@@ -377,9 +377,11 @@ class _FixSearch:
                 return
 
     def _other_settings(self) -> Iterator[tuple[str, MergePatch]]:
-        configuration = self._given.cluster_state.configuration
+        state = self._given.cluster_state
+        configuration = state.configuration
+        same_zone = setting_name(state.same_zone_value, kubernetes_minor(self._given.nodes))
         for value in _SETTINGS:
-            patch = setting_patch(self._given.service, value, configuration, kubernetes_minor(self._given.nodes))
+            patch = setting_patch(self._given.service, value, configuration, same_zone=same_zone)
             if patch:
                 yield value, patch
 
@@ -439,10 +441,10 @@ def runs_zoneward(given: ServiceInput) -> bool:
 
 
 def setting_patch(
-    service: Service, value: str, configuration: Configuration, kubernetes: int | None = None
+    service: Service, value: str, configuration: Configuration, *, same_zone: str = names.PREFER_SAME_ZONE
 ) -> MergePatch:
-    """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else, by the name that a
-    cluster with this minor version of Kubernetes takes.
+    """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else. ``same_zone`` is the
+    cluster's name of ``PreferSameZone``.
     """
     wanted = as_if_requested(service, value, configuration)
     have, want = service.metadata.annotations or {}, dict(wanted.metadata.annotations or {})
@@ -454,8 +456,8 @@ def setting_patch(
     annotations |= {name: text for name, text in want.items() if have.get(name) != text}
     patch: dict[str, object] = {"metadata": {"annotations": annotations}} if annotations else {}
     distribution = wanted.spec.traffic_distribution
-    if distribution is not None:
-        distribution = setting_name(distribution, kubernetes)
+    if distribution == names.PREFER_SAME_ZONE:
+        distribution = same_zone
     if distribution != service.spec.traffic_distribution:
         patch["spec"] = {"trafficDistribution": distribution}
     return patch

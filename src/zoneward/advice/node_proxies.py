@@ -272,7 +272,8 @@ class _Detection:
                 return None if flags.get("service-proxy-name") else ZONEWARD_PROXY
             case "cilium":
                 setting = flags.get(_SERVICE_TOPOLOGY) or self._cilium.get(seen.namespace, {}).get(_SERVICE_TOPOLOGY)
-                return cilium(program.minor, service_topology=setting == "true")
+                is_known = self.knows_settings(seen)
+                return cilium(program.minor, service_topology=setting == "true" if is_known else None)
             case "kube-router":
                 return None if flags.get("run-service-proxy") == "false" else KUBE_ROUTER
             case "kube-proxy":

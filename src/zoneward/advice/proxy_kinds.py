@@ -97,13 +97,16 @@ def _kube_proxy_consumer(minor: int, on: Mapping[str, bool]) -> Consumer:
     return _ANY_ANNOTATION if minor >= 27 else _OLD_ANNOTATION
 
 
-def cilium(minor: int | None, *, service_topology: bool) -> ProxyKind:
-    """Cilium 1.``minor``, without or with ``enable-service-topology``. Of an unknown version, as most of them are."""
+def cilium(minor: int | None, *, service_topology: bool | None) -> ProxyKind:
+    """Cilium 1.``minor``, without or with ``enable-service-topology`` (None: not known, so off, its default). Of an
+    unknown version, as most of them are.
+    """
     name = "cilium" if minor is None else f"cilium-1.{minor}"
     if minor is None:
         minor = _USUAL_CILIUM
     if not service_topology or minor < _OLDEST_CILIUM:
-        about = "ignores hints, as enable-service-topology is off"
+        is_known = service_topology is not None
+        about = f"ignores hints, {'as' if is_known else 'if, as by default,'} enable-service-topology is off"
         return ProxyKind(name, _NO_HINTS, about, can_switch_on=minor >= _OLDEST_CILIUM)
     name += "-service-topology"
     counts_unready = minor >= _CILIUM_WITH_UNREADY

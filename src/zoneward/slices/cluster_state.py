@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 
+from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, in_parts
@@ -96,6 +97,16 @@ class ClusterState:
         """What a Service requests of this cluster."""
         read = self.reads_slice_groups(service) is not False
         return requested_approach(service, self.configuration, RuleLog(), slice_groups_read=read)
+
+    @property
+    def same_zone_value(self) -> str:
+        """The value of ``spec.trafficDistribution`` that asks for the own zone, so that all proxies honor it: some know
+        only its older name.
+        """
+        consumers = (self.consumer, *self.consumer_by_node.values())
+        lists = [each.distributions for each in consumers if each.distributions]
+        needs_old = any(names.PREFER_CLOSE in each and names.PREFER_SAME_ZONE not in each for each in lists)
+        return names.PREFER_CLOSE if needs_old else names.PREFER_SAME_ZONE
 
     def consumer_on(self, node: str, service: Service) -> Consumer:
         """The kind of proxy that serves a Service on a node."""

@@ -221,6 +221,14 @@ def test_of_subsetting_and_hints_the_one_that_works_is_kept(pods: int) -> None:
     assert not found(a_view(both, pods=spread, proxies="zoneward"), "ZW305"), "they complete each other"
 
 
+def test_cilium_that_knows_only_the_older_name_is_asked_by_that() -> None:
+    (two,) = found(a_view(SAME_ZONE, proxies="cilium-1.18-service-topology"), "ZW202")
+    assert two.fix == "Write PreferClose: it means the same, and these proxies honor it."
+    close = a_service(distribution=names.PREFER_CLOSE)
+    assert not found(a_view(close, proxies="cilium-1.18-service-topology"), "ZW202")
+    assert not found(a_view(close, proxies="cilium-1.18-service-topology"), "ZW303")
+
+
 def test_cilium_is_told_its_setting() -> None:
     assert "enable-service-topology" in found(a_view(proxies="cilium-1.18"), "ZW201")[0].fix
     assert "enable-service-topology" not in found(a_view(proxies="kube-router"), "ZW201")[0].fix

@@ -72,8 +72,14 @@ def _unhonored(view: ServiceView, proxies: NodeProxies, cluster: ClusterView, ga
             if family.decision.has_slice_groups:
                 hints = f"{cluster.name_of(names.PREFER_SAME_ZONE)}, or subsetting.encoding: hints"
                 fix = f"No kube-proxy reads slice groups. Ask for hints: {hints}. Or run zoneward proxy on all nodes."
+            elif _asks_by_new_name(view.plan.service) and cluster.cluster_state.same_zone_value == names.PREFER_CLOSE:
+                fix = f"Write {names.PREFER_CLOSE}: it means the same, and these proxies honor it."
             yield PROXY_IGNORES_SETTING.finding(view.object, f"{name}: {titles} on {nodes} ignores {what}", fix=fix)
             return
+
+
+def _asks_by_new_name(service: Service) -> bool:
+    return service.spec.traffic_distribution == names.PREFER_SAME_ZONE
 
 
 def _ignoring_node_hints(
