@@ -472,8 +472,10 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.*)$", _FENCED.sub("", page.read_text()), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    text = _FENCED.sub("", page.read_text())
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    named = re.findall(r'<a name="([\w-]+)"></a>', text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}.union(named)
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
