@@ -13,11 +13,16 @@ from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
 from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
 from e2e.pods import LABELS, AuditLog, Shop, a_shop, ready_addresses
 from tests.builders.objects import a_service
-from tests.contract.api import MERGE_PATCH, ApiError, Object
+from tests.contract.api import MERGE_PATCH, STRATEGIC_PATCH, Api, ApiError, Object
 from tests.deploy.manifests import DEPLOY, NAMESPACES, ROOT, Right, container, granted, namespace_of, the
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import (
+    ENDPOINTS_ANNOTATION,
+    SELECTOR_ANNOTATION,
+    SKIP_MIRROR_LABEL,
+    encode_selector,
+)
 
 NAMESPACE = "shop"
 MOVING = ROOT / "docs" / "moving-from-topology-mode.md"
@@ -276,3 +281,74 @@ def _is_built_in(cluster: Cluster, name: str) -> bool:
 def _marks(cluster: Cluster, name: str) -> list[str]:
     annotations = cluster.service(name)["metadata"].get("annotations") or {}
     return [each for each in annotations if each.startswith(names.DOMAIN)]
+
+
+# --- the admission policy ---------------------------------------------------------------------------------------------
+
+
+def test_the_controller_changes_only_its_own_part_of_a_service(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, ONLY_MARKED) as cluster:
+        _try_policy(cluster, cluster.plane.api(cluster.account()))
+
+
+def _try_policy(cluster: Cluster, as_controller: Api) -> None:
+    name = "guarded"
+    balanced = a_service(name, namespace=NAMESPACE, selector=LABELS, annotations={"team": "a"}, type="LoadBalancer")
+    cluster.api.create(balanced)
+    cluster.plane.wait_until(
+        lambda: _denied(as_controller, name, {"spec": {"externalIPs": ["192.0.2.1"]}}), what="the policy"
+    )
+    for change in (
+        {"spec": {"type": "NodePort"}},
+        {"spec": {"selector": {"app": "other"}}},
+        {"spec": {"selector": None}},
+        {"spec": {"selector": None}, "metadata": {"annotations": {SELECTOR_ANNOTATION: '{"app":"other"}'}}},
+        {"spec": {"externalTrafficPolicy": None, "internalTrafficPolicy": "Local"}},
+        {"metadata": {"labels": {"app": "cart"}}},
+        {"metadata": {"annotations": {"team": None}}},
+        {"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}},
+        {"metadata": {"finalizers": ["example.com/held"]}},
+    ):
+        assert _denied(as_controller, name, change), change
+    for status in (
+        {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+        {"conditions": [_condition("example.com/Other")]},
+    ):
+        assert _denied(as_controller, name, {"status": status}, "/status"), status
+    assert _denied(as_controller, name, {"metadata": {"labels": {"app": "cart"}}}, "/status")
+
+    # What others wrote stays, and its own goes through: the steps of an adoption and of a release, and conditions.
+    others = {"status": {"conditions": [_condition("example.com/Other")]}}
+    cluster.api.request("PATCH", _path(name) + "/status", others, content_type=STRATEGIC_PATCH)
+    marks = {SELECTOR_ANNOTATION: encode_selector(LABELS), ENDPOINTS_ANNOTATION: "keep"}
+    for change in (
+        {"metadata": {"labels": {SKIP_MIRROR_LABEL: "true"}, "annotations": {ENDPOINTS_ANNOTATION: "keep"}}},
+        {"metadata": {"annotations": marks}, "spec": {"selector": None}},
+        {"spec": {"selector": LABELS}},
+        {"metadata": {"labels": {SKIP_MIRROR_LABEL: None}, "annotations": dict.fromkeys(marks)}},
+    ):
+        as_controller.request("PATCH", _path(name), change, content_type=MERGE_PATCH)
+    own = {"status": {"conditions": [_condition(names.ACCEPTED_CONDITION)]}}
+    as_controller.request("PATCH", _path(name) + "/status", own, content_type=STRATEGIC_PATCH)
+    assert cluster.conditions(name).keys() == {"example.com/Other", names.ACCEPTED_CONDITION}
+    assert _denied(as_controller, name, {"status": {"conditions": None}}, "/status")
+    # Of others nothing is asked.
+    assert not _denied(cluster.api, name, {"spec": {"externalIPs": ["192.0.2.1"]}})
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/namespaces/{NAMESPACE}/services/{name}"
+
+
+def _condition(type_: str) -> Object:
+    return {"type": type_, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "A", "message": ""}
+
+
+def _denied(api: Api, name: str, change: Object, subresource: str = "") -> bool:
+    """Whether the policy denies a patch, which changes nothing."""
+    path, dry = _path(name) + subresource, {"dryRun": "All"}
+    try:
+        api.request("PATCH", path, change, content_type=MERGE_PATCH, query=dry)
+    except ApiError as error:
+        return "ValidatingAdmissionPolicy 'zoneward-controller'" in str(error)
+    return False

@@ -31,6 +31,8 @@ from tests.deploy.manifests import (
 import zoneward
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
+from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
+from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.meter.accounting import ACCOUNTING_SYSCTL
 from zoneward.meter.meter_configuration import DEFAULT_PORT as METER_PORT
@@ -41,10 +43,11 @@ from zoneward.routing.configuration import Configuration, configuration_from
 NODE_MODES = (*PROXY_MODES, *METER_MODES)
 ALL = (*MODES, *NODE_MODES)
 KINDS = {"ServiceAccount", "ConfigMap", "NetworkPolicy", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-CONTROLLER_KINDS = KINDS | {"Deployment", "PodDisruptionBudget"}
-PROXY_KINDS = KINDS | {"DaemonSet", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+POLICY_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+CONTROLLER_KINDS = KINDS | POLICY_KINDS | {"Deployment", "PodDisruptionBudget"}
+PROXY_KINDS = KINDS | POLICY_KINDS | {"DaemonSet"}
 METER_KINDS = KINDS - {"Role", "RoleBinding"} | {"DaemonSet"}
-WIDE = {"ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+WIDE = POLICY_KINDS | {"ClusterRole", "ClusterRoleBinding"}
 
 
 def program(mode: str) -> str:
@@ -216,6 +219,23 @@ def test_a_proxy_serves_labelled_services_beside_kube_proxy_or_all_in_its_place(
     assert not source["configMapRef"].get("optional")
     # Who deploys makes it: nobody else knows the address of the API server.
     assert f"create configmap {source['configMapRef']['name']}" in (DEPLOY / "README.md").read_text()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_policy_of_the_controller_knows_what_it_writes_to_services(mode: str) -> None:
+    """`e2e/test_deploy.py` tries it on an API server."""
+    policy = the("ValidatingAdmissionPolicy", mode)
+    assert the("ValidatingAdmissionPolicyBinding", mode)["spec"]["policyName"] == policy["metadata"]["name"]
+    (condition,) = policy["spec"]["matchConditions"]
+    account = the("ServiceAccount", mode)["metadata"]
+    assert f"'system:serviceaccount:{account['namespace']}:{account['name']}'" in condition["expression"]
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    written = {resource for _, resource, verb in granted(mode) if resource.startswith("services") and verb == "patch"}
+    assert written <= set(rule["resources"])
+    text = str(policy["spec"])
+    assert all(name.startswith("zoneward.dev/") for name in (*ADOPTION_MARKS, *OWN_CONDITION_TYPES))
+    assert f"'{SKIP_MIRROR_LABEL}'" in text
+    assert f"'{SELECTOR_ANNOTATION}'" in text
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
