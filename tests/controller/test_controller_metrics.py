@@ -178,6 +178,17 @@ def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> N
     assert 'service="cart"' not in asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 
+def test_a_share_that_nobody_can_tell_is_no_sample() -> None:
+    """Without zone labels on nodes it is unknown, not 0."""
+    metrics = busy()
+    assert metrics.predictions is not None
+    metrics.predictions._made[KEY] = {"IPv4": Prediction(None, 0.5)}
+    labels = '{address_type="IPv4",namespace="shop",service="cart"}'
+    found = samples(page(metrics))
+    assert f"{OURS}service_in_zone_traffic{labels}" not in found
+    assert found[f"{OURS}service_max_overload{labels}"] == 0.5
+
+
 async def test_others_have_their_turn_while_a_page_is_made() -> None:
     turns = 0
 
