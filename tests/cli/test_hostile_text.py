@@ -118,6 +118,31 @@ def test_a_table_shows_question_marks_and_is_the_same_otherwise(
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("plan", "-o", "json"),
+        ("plan", "-o", "slices-json"),
+        ("compare", "--only", "none", "-o", "json"),
+        ("explain", "shop/checkout", "-o", "json"),
+        ("route", "--node", "worker-a2", "-o", "json"),
+        ("check", "-o", "json"),
+        ("snapshot", "--to", "-"),
+    ],
+    ids=" ".join,
+)
+def test_json_on_a_terminal_has_escapes_and_all_of_the_text(
+    zoneward: Commands, tmp_path: Path, arguments: Sequence[str]
+) -> None:
+    done = zoneward(
+        *(with_end(each, HOSTILE) for each in arguments), "-f", cluster(tmp_path, HOSTILE, annotations=True)
+    )
+    assert done.status in (0, 1), done.err
+    assert is_clean(done.out)
+    assert printable(done.out.replace("\n", "")) == done.out.replace("\n", "")
+    assert json.dumps(HOSTILE)[1:-1] in json.dumps(json.loads(done.out))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
         ("plan", "nothing" + HOSTILE),
         ("plan", "-n", HOSTILE),
         ("plan", "-l", HOSTILE),

@@ -1,6 +1,8 @@
 """A spreadsheet that opens what we write calculates nothing."""
 
 import csv
+import json
+import re
 from io import StringIO
 
 import polars as pl
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.kube.safe_text import CSV_FORMULA, safe_csv_cell
+from zoneward.kube.safe_text import CSV_FORMULA, escape_json, printable, safe_csv_cell
 
 
 @pytest.mark.parametrize("value", [-0.5, -3, 0, 1e-6, True, None, "", "a", "a=1", "1-1", "'=1"])
@@ -16,7 +18,13 @@ def test_numbers_and_all_other_text_stay(value: object) -> None:
     assert safe_csv_cell(value) is value or safe_csv_cell(value) == value
 
 
-@given(st.lists(st.one_of(st.text(), st.floats(allow_nan=False), st.text("=+-@\t\r\n',\"a")), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.one_of(st.text(), st.floats(allow_nan=False), st.text("=+-@\t\r\n',\"a \u00a0\u200b\uff1d\uff0d")),
+        min_size=1,
+        max_size=4,
+    )
+)
 @settings(max_examples=50)
 def test_no_cell_of_a_row_that_is_read_again_begins_as_a_formula(cells: list[str | float]) -> None:
     text = StringIO()
@@ -24,14 +32,56 @@ def test_no_cell_of_a_row_that_is_read_again_begins_as_a_formula(cells: list[str
     (row,) = csv.reader(StringIO(text.getvalue()), strict=True) if text.getvalue() != "\n" else ([""],)
     assert len(row) == len(cells)
     for cell, value in zip(row, cells, strict=True):
-        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) or isinstance(value, float)
+        assert not re.match(CSV_FORMULA, cell) or isinstance(value, float)
         assert cell.isprintable()
 
 
-@given(st.lists(st.text("=+-@\t\r\n',\"ab"), min_size=1))
+@given(st.lists(st.text("=+-@\t\r\n',\"ab \ufeff\uff1d\uff20"), min_size=1))
 @settings(max_examples=50)
 def test_columns_follow_the_same_rule(texts: list[str]) -> None:
     column = pl.Series("a", texts).str.replace(CSV_FORMULA, "'${1}")
     assert [each.startswith("'") and not text.startswith("'") for each, text in zip(column, texts, strict=True)] == [
-        text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for text in texts
+        re.match(CSV_FORMULA, text) is not None for text in texts
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1",
+        "+1",
+        "-1",
+        "@a",
+        "\t",
+        " =1",
+        "\u00a0=1",
+        "\u3000\uff1d1",
+        "\u200b=1",
+        "\ufeff@a",
+        "\uff1dcmd|' /c calc'!A0",
+        "\uff0b1",
+        "\uff0d1",
+        "\uff20a",
+    ],
+)
+def test_what_a_spreadsheet_may_take_for_a_formula_gets_an_apostrophe(text: str) -> None:
+    assert str(safe_csv_cell(text)).startswith("'")
+    assert list(pl.Series("a", [text]).str.replace(CSV_FORMULA, "'${1}")) == [f"'{text}"]
+
+
+@pytest.mark.parametrize("text", [" a=1", "", " ", "a", "1", "\uff0a=1", "日本 =1"])
+def test_other_text_with_these_characters_in_it_stays(text: str) -> None:
+    assert safe_csv_cell(text) == printable(text)
+
+
+@given(st.text() | st.text("\x7f\x9b\u202e\u2066\u200b\ufe0f\u3164\u2028\ufeff\U000e0001aä日😀"))
+def test_json_keeps_its_value_and_steers_no_terminal(text: str) -> None:
+    document = json.dumps({"name": text}, ensure_ascii=False).encode(errors="replace")
+    shown = escape_json(document)
+    assert json.loads(shown) == json.loads(document)
+    assert printable(shown.decode()) == shown.decode()
+
+
+def test_json_that_everybody_can_read_stays() -> None:
+    document = '{\n  "name": "Zürich 日本 😀"\n}'.encode()
+    assert escape_json(document) == document

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from zoneward.kube.safe_text import escape_json
 from zoneward.report.plan_json import DecisionView
 
 _WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
@@ -112,4 +113,4 @@ def _time(now: datetime) -> str:
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(document) + b"\n"
+    return escape_json(msgspec.json.encode(document)) + b"\n"

@@ -10,6 +10,7 @@ import msgspec
 from zoneward.advice.load_change import LoadChange, PlansBefore, family_before, load_change
 from zoneward.advice.now import CurrentTraffic
 from zoneward.kube.objects import Condition, ObjectKey, ServiceEvent
+from zoneward.kube.safe_text import escape_json
 from zoneward.routing.algorithms.heuristics import BALANCED
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
@@ -206,8 +207,8 @@ def decisions_document(
 
 
 def to_json(document: Any) -> bytes:
-    """JSON with two spaces of indentation and a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    """JSON with two spaces of indentation and a newline at its end, which steers no terminal."""
+    return escape_json(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n"
 
 
 def count_slices(plan: ServicePlan, family: FamilyPlan) -> SlicesView:

@@ -30,6 +30,7 @@ from zoneward.kube.objects import (
     ProxyObject,
     Service,
 )
+from zoneward.kube.safe_text import escape_json
 from zoneward.kube.workload_objects import WORKLOAD_KINDS, AnyObject
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
@@ -101,7 +102,7 @@ def write_json(objects: Iterable[dict[str, Any]], stream: ByteStream) -> None:
     stream.write(b'{"apiVersion":"v1","items":[')
     separator = b"\n"
     for each in objects:
-        stream.write(separator + encode(each))
+        stream.write(separator + escape_json(encode(each)))
         separator = b",\n"
     stream.write(b'\n],"kind":"List","metadata":{"resourceVersion":""}}\n')
 
