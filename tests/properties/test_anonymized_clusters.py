@@ -20,6 +20,7 @@ from zoneward.kube.names import APPROACH_ANNOTATION
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 from zoneward.routing.service_events import NOT_ACCEPTED
@@ -30,6 +31,7 @@ from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.snapshot_writer import SnapshotFormat, iter_documents, write_snapshot
 
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
+NUMBERS: Final = {annotation.name: annotation.parse for annotation in NUMBER_ANNOTATIONS}
 
 
 def snapshot_of(cluster: Cluster) -> Snapshot:
@@ -167,7 +169,7 @@ def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstrea
     if not pods_known:
         cluster = cluster.with_(pods=(), pods_known=False)
     before = snapshot_of(cluster)
-    after = anonymized(before, words=WORDS)
+    after = anonymized(before, words=WORDS, numbers=NUMBERS)
     names = other_names(before, after)
     itself = {name: name for name in names.values()}
     plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
@@ -192,13 +194,13 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
 ) -> None:
     """Zones are called like nobody's first, each in its place among the others."""
     with patch.object(pseudonyms, "is_public_place", return_value=False):
-        ours = anonymized(snapshot_of(cluster), words=WORDS)
+        ours = anonymized(snapshot_of(cluster), words=WORDS, numbers=NUMBERS)
     text = msgspec.json.encode([*iter_documents(ours)]).decode()
     text = re.sub(r"\b(?:zone|unknown)-(\d+)", r"rack-berlin-\1", text)
     before = Snapshot.of(read_objects("berlin", text.encode(), skipped=Counter()))
     if adopted:
         before = replace(before, services=tuple(map(as_adopted, before.services)))
-    after = anonymized(before, words=WORDS)
+    after = anonymized(before, words=WORDS, numbers=NUMBERS)
     names = other_names(before, after)
     itself = {name: name for name in names.values()}
     plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
@@ -224,7 +226,7 @@ def as_adopted(service: Service) -> Service:
 @given(clusters(), st.sampled_from(("json", "json", "yaml")))
 @examples(40)
 def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: SnapshotFormat) -> None:
-    for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster), words=WORDS)):
+    for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster), words=WORDS, numbers=NUMBERS)):
         stream = BytesIO()
         write_snapshot(snapshot, stream, form=form)
         assert Snapshot.of(read_objects("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(

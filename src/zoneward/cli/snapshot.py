@@ -95,11 +95,13 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.heuristics import HEURISTICS
+            from zoneward.routing.request.annotations import NUMBER_ANNOTATIONS
             from zoneward.routing.request.approach import Approach
             from zoneward.routing.rules import Reason
             from zoneward.snapshots.anonymizer import anonymized
 
-            snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
+            numbers = {annotation.name: annotation.parse for annotation in NUMBER_ANNOTATIONS}
+            snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason}, numbers=numbers)
         with _compressed(file) if is_compressed else _uncompressed(file) as stream:
             write_snapshot(snapshot, stream, form="yaml" if form == "yaml" else "json")
     notes.append(Note(_summary(snapshot, "standard output" if to == "-" else to)))

@@ -8,8 +8,9 @@ other annotations, messages, conditions. Objects are built anew, so that a new f
 unseen; the tests fill every field with something secret.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -95,20 +96,26 @@ _OWNERS: Final[dict[str, NameKind]] = {
 """Endpoints have the name of their Service."""
 
 
-def anonymized(snapshot: Snapshot, *, words: Collection[str] = ()) -> Snapshot:
+Numbers = Mapping[str, Callable[[str], object]]
+"""By annotation: what reads its text, and returns None for what is no number there."""
+NO_NUMBERS: Final[Numbers] = MappingProxyType({})
+
+
+def anonymized(snapshot: Snapshot, *, words: Collection[str] = (), numbers: Numbers = NO_NUMBERS) -> Snapshot:
     """The same cluster with other names. The order of objects stays, and so does that of names and addresses.
 
     ``words``: all that decisions know by name (approaches, heuristics, reasons), which may stand in settings and in
-    what was told of them.
+    what was told of them. ``numbers``: the annotations that hold a number. What decisions do not take for one there is
+    no number to them, and may be a secret.
     """
     collector = NameCollector()
     # The same walk twice: what is replaced in the second was met in the first.
-    _anonymize(snapshot, collector, words)
-    return _anonymize(snapshot, collector.pseudonyms(), words)
+    _anonymize(snapshot, collector, words, numbers)
+    return _anonymize(snapshot, collector.pseudonyms(), words, numbers)
 
 
-def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Snapshot:
-    anonymizer = _Anonymizer(known, words)
+def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str], numbers: Numbers) -> Snapshot:
+    anonymizer = _Anonymizer(known, words, numbers)
     daemon_sets = {
         (each.metadata.namespace, each.metadata.name): _daemon_set_name(number, each)
         for number, each in enumerate(snapshot.daemon_sets)
@@ -136,10 +143,11 @@ def _daemon_set_name(number: int, each: DaemonSet) -> str:
 class _Anonymizer:
     """Builds the same objects with other names, which ``known`` provides."""
 
-    def __init__(self, known: NameMap, words: Collection[str]) -> None:
+    def __init__(self, known: NameMap, words: Collection[str], numbers: Numbers) -> None:
         self._known = known
         self._name = known.name
         self._words = frozenset(words)
+        self._numbers = numbers
 
     def _choice(self, value: str, known: Collection[str]) -> str:
         return value if value in known else self._name("unknown", value)
@@ -197,8 +205,8 @@ class _Anonymizer:
     def _annotation(self, key: str, value: str) -> str | None:
         if key in public_values.SETTINGS:
             return self._setting(value, public_values.SETTINGS[key])
-        if key in public_values.NUMBERS:
-            return value if public_values.is_number(value) else self._name("unknown", value)
+        if key in self._numbers:
+            return value if self._numbers[key](value) is not None else self._name("unknown", value)
         if key == names.APPROACH_ANNOTATION:
             return value if self._is_in_force(value) else self._name("unknown", value)
         if key == names.DEMAND_ANNOTATION:

@@ -67,10 +67,6 @@ SETTINGS: Final = {
     names.SUBSETTING_ALGORITHM_ANNOTATION: frozenset[str](),
 }
 """Annotations that decisions read, with their known values."""
-NUMBERS: Final = frozenset(
-    {names.STARTING_THRESHOLD_ANNOTATION, names.HINTS_THRESHOLD_ANNOTATION, names.MAX_OVERLOAD_ANNOTATION}
-)
-"""Annotations that hold a number."""
 DISTRIBUTIONS: Final = frozenset(names.TRAFFIC_DISTRIBUTIONS)
 
 _NUMBER: Final = re.compile(r"[0-9.]{1,40}%?", re.ASCII)

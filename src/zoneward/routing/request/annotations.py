@@ -102,6 +102,8 @@ STARTING_THRESHOLD: Final = NumberAnnotation(
     _parse_starting_threshold,
 )
 
+NUMBER_ANNOTATIONS: Final = (HINTS_THRESHOLD, MAX_OVERLOAD, STARTING_THRESHOLD)
+
 
 def demand_parts(service: Service) -> dict[str, Fraction] | None:
     """What a Service says of where its traffic starts; None where it says nothing that can be read."""
