@@ -9,6 +9,7 @@ from tests.client.a_server import AServer, Fault
 from zoneward.client.api_errors import AnswerTooLarge, Forbidden, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_pager import LIMITS, MAX_RESTARTS, ListLimits, ListScope, list_all, list_pages, list_resources
 from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES
+from zoneward.client.transport import MAX_PAGE
 
 
 def filled(number: int) -> AServer:
@@ -136,3 +137,22 @@ async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects() -> Non
         server.put("pods", f"p{index:04}")
     assert sorted(await names(server)) == [f"p{index:04}" for index in range(130)]
     assert [query["limit"] for query in queries(server)] == ["500", "62", "124", "15", "30", "60"]
+
+
+async def test_later_pages_stay_below_what_was_too_large() -> None:
+    class Heavy(AServer):
+        async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
+            if int(query["limit"]) > 100:
+                self.asked.append((path, dict(query)))
+                raise AnswerTooLarge("too large")
+            return await super().get(path, query, timeout=timeout)
+
+    server = Heavy()
+    for index in range(600):
+        server.put("pods", f"p{index:04}")
+    assert len(await names(server)) == 600
+    assert sum(int(query["limit"]) > 100 for query in queries(server)) == 2
+
+
+def test_lists_that_are_read_at_once_fit_into_256_mib_of_answers() -> None:
+    assert len(CACHED_RESOURCES) * MAX_PAGE <= 256 << 20

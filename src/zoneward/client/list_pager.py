@@ -121,7 +121,8 @@ async def list_pages(
         except AnswerTooLarge:
             if number == 1 or not is_paged:
                 raise
-            number = max(1, number // 8)
+            # Later pages stay below what was too large.
+            size, number = max(1, number // 2), max(1, number // 8)
             continue
         page, unreadable = _decode_page(data, resource)
         is_first, token = not token, page.metadata.continue_ or ""

@@ -50,9 +50,10 @@ stopped and started again for each block.
 _IDLE_CONNECTION: Final = 60.0
 """Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
 _LONGEST_ERROR: Final = 1 << 16
-MAX_PAGE: Final = 256 << 20
-"""Bytes of an answer to a write, or to a list with a ``limit``. A page of 500 EndpointSlices with 1,000
-endpoints each has 125 MB; one object has 9 MB at most, if all of it are characters that JSON escapes."""
+MAX_PAGE: Final = 64 << 20
+"""Bytes of an answer to a write, or to a list with a ``limit``: four kinds are listed at once, each a page at a time.
+500 Pods have 10 MB. A page of 500 EndpointSlices with 1,000 endpoints each has 125 MB, and is requested again with
+fewer of them; one object has 9 MB at most, if all of it are characters that JSON escapes."""
 MAX_ANSWER: Final = 2 << 30
 """Bytes of any other: 150,000 Pods at once, of 14 kB each."""
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
