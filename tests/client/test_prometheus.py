@@ -136,6 +136,14 @@ BAD: Final[dict[str, tuple[Any, int, str]]] = {
     "a refusal": ({"status": "error", "error": "parse error"}, 400, "expected an answer, got 400: parse error"),
     "no permission": ("<html>", 401, "expected an answer, got 401: Unauthorized"),
     "a web page": ("<html>hello</html>", 200, "expected the answer of a Prometheus, got something else (JSON is"),
+    "too many levels": (
+        '{"status": "success", "data": {"resultType": "vector", "result": []}, "x": '
+        + "[" * 100_000
+        + "]" * 100_000
+        + "}",
+        *(200, "expected the answer of a Prometheus, got something else (maximum recursion depth exceeded"),
+    ),
+    "a refusal of too many levels": ('{"x": ' + "[" * 100_000, 400, "expected an answer, got 400: Bad Request"),
     "nothing": ("", 200, "expected the answer of a Prometheus, got something else (Input data was truncated)"),
     "other JSON": ("[1]", 200, "expected the answer of a Prometheus, got something else (Expected `object`"),
     "a result that is no list": (

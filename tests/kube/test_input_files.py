@@ -3,6 +3,8 @@
 import gzip
 import io
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -172,3 +174,43 @@ def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert told(lambda: load(str(tmp_path / "a.yaml"), stdin=None)) == f"{tmp_path}/a.yaml: {expected}"
     assert told(lambda: load("-", stdin=io.BytesIO(b"#" * (3 << 20)))) == f"standard input: {expected}"
     assert told(lambda: text_encoding.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"
+
+
+class _Recorded(io.BytesIO):
+    """A stream that notes how many bytes are asked for at once: so many are reserved before the first one is read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.asked: list[int] = []
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.asked.append(size or 0)
+        return super().read(size)
+
+
+@pytest.mark.parametrize("grown", [0, 1, 3 << 20])
+@pytest.mark.parametrize("length", [0, len(NODE), 3 << 20])
+def test_no_more_memory_is_asked_for_than_there_is_to_read(length: int, grown: int) -> None:
+    data = (NODE * (length // len(NODE) + 1))[:length] + b"#" * grown
+    for size in (length, None):
+        stream = _Recorded(data)
+        assert input_files._content("a", stream, size=size) == data
+        assert max(stream.asked) <= max(length, 1 << 20)
+    assert bytes(input_files.read_rest("a", _Recorded(data))) == data
+
+
+def test_a_file_that_does_not_fit_into_memory_is_one_line(tmp_path: Path) -> None:
+    """A file of 3 GiB, almost all of it a hole, where a process may have 1 GiB."""
+    file = tmp_path / "a.yaml"
+    with file.open("wb") as stream:
+        stream.write(b"#" * BLOCK)
+        stream.truncate(3 << 30)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "from zoneward.kube.input_error import InputError\n"
+        "from zoneward.kube.input_files import load\n"
+        "try: load(sys.argv[1], stdin=None)\n"
+        "except InputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, file], check=True, capture_output=True, text=True)
+    assert done.stdout == f"{file}: expected a file that fits into memory, got a larger one\n"

@@ -23,6 +23,7 @@ def a_document(node: str, **changes: Any) -> dict[str, Any]:
 
 
 ONE, OTHER = a_document("n1"), a_document("n2", zone=None)
+DEEP = '{"kind": "MeasuredTraffic", "x": ' + "[" * 100_000 + "]" * 100_000 + "}"
 FORMS = {
     "one": json.dumps(ONE),
     "indented": json.dumps(ONE, indent=2),
@@ -64,3 +65,9 @@ def test_a_mistake_is_one_line_that_points(mistake: str) -> None:
         list(read_measured_traffic("f", text if isinstance(text, bytes) else text.encode()))
     assert expected.lower() in str(error.value).lower()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", [DEEP, f"{DEEP}\n{DEEP}"], ids=["one", "lines"])
+def test_a_document_of_too_many_levels_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="expected a document of kind MeasuredTraffic, got maximum recursion depth"):
+        list(read_measured_traffic("f", text.encode()))

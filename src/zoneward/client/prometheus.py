@@ -26,6 +26,7 @@ from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.demand_figures import DemandFigures
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.input_files import read_regular
+from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import PrometheusSettings, is_node_name
 
@@ -122,7 +123,7 @@ class Prometheus:
             if kind.status == "success" and kind.data.result_type != "vector":
                 raise self.unavailable(f"expected a query that returns a vector, got a {kind.data.result_type}")
             answer = decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise self.unavailable(f"expected the answer of a Prometheus, got something else ({error})") from None
         if answer.status != "success":
             raise self.unavailable(f"expected an answer, got an error: {answer.error or 'without a text'}")
@@ -264,7 +265,7 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> str:
         return f"expected Prometheus, got a redirect to {response.headers.get('Location', 'nowhere')}"
     try:
         words = msgspec.json.decode(body, type=_Refusal).error
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         words = ""
     return f"expected an answer, got {response.status}: {words or response.reason or 'without a reason'}"
 

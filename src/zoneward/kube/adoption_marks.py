@@ -84,5 +84,5 @@ def _marked_selector(service: Service) -> dict[str, str] | None:
         return None
     try:
         return msgspec.json.decode(text, type=dict[str, str]) or None
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None

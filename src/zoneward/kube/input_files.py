@@ -45,13 +45,18 @@ def load(file: str, *, stdin: BinaryIO | None) -> bytes | bytearray:
     if file == STDIN:
         if stdin is None:
             raise InputError(STDIN_NAME, "expected data, got none connected")
-        return _content(STDIN_NAME, stdin)
+        try:
+            return _content(STDIN_NAME, stdin)
+        except MemoryError:
+            raise InputError(STDIN_NAME, "expected data that fits into memory, got more") from None
     try:
         with open_file(file) as stream:
             status = os.fstat(stream.fileno())
             return _content(file, stream, size=status.st_size if stat.S_ISREG(status.st_mode) else None)
     except (OSError, ValueError) as error:
         raise _refused(file, error) from None
+    except MemoryError:
+        raise InputError(file, "expected a file that fits into memory, got a larger one") from None
 
 
 def open_file(path: str | Path) -> BinaryIO:
@@ -147,11 +152,15 @@ def _content(name: str, stream: BinaryIO, *, size: int | None = None) -> bytes |
         if size > MAX_BYTES:
             raise too_large(name)
         stream.seek(0)
-        # It may grow meanwhile.
-        data: bytes | bytearray = stream.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise too_large(name)
-        return data
+        # As much memory as the file has bytes, and no more. It may grow meanwhile.
+        data = stream.read(size)
+        more = stream.read(BLOCK) if len(data) == size else b""
+        return read_rest(name, stream, data + more) if more else data
+    return read_rest(name, stream, head)
+
+
+def read_rest(name: str, stream: BinaryIO, head: bytes = b"") -> bytearray:
+    """What a stream still has, after what was read of it, in as much memory as that takes. Raises InputError."""
     data = bytearray(head)
     while block := stream.read(_LARGE_BLOCK):
         data += block

@@ -79,7 +79,7 @@ def written_again(raw: msgspec.Raw, kind: type[Object], head: Head | None = None
     again = bytearray(memoryview(raw).nbytes)
     try:
         mirror = _decoder(kind).decode(raw)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     if head is not None and (mirror.apiVersion, mirror.kind) != head:
         return None

@@ -6,10 +6,11 @@ from typing import BinaryIO, Final
 import msgspec
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
+from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load, read_rest
+from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.measured_traffic import KIND, MeasuredTraffic
 from zoneward.kube.safe_text import without_password
-from zoneward.kube.text_encoding import MAX_BYTES, decode_text
+from zoneward.kube.text_encoding import decode_text
 
 _TIME_LIMIT: Final = 10.0
 _LIST_KINDS: Final = ("List", f"{KIND}List")
@@ -39,7 +40,7 @@ def _fetch(url: str) -> bytes:
 
     try:
         with urlopen(url, timeout=_TIME_LIMIT) as answer:
-            data: bytes = answer.read(MAX_BYTES + 1)
+            return bytes(read_rest(without_password(url), answer))
     except HTTPError as error:
         error.close()
         raise InputError(
@@ -48,9 +49,6 @@ def _fetch(url: str) -> bytes:
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(without_password(url), f"expected an answer, got {reason}") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(without_password(url), f"expected at most {MAX_BYTES} bytes, got more")
-    return data
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ def read_measured_traffic(source: str, data: bytes | bytearray) -> Iterator[Meas
 def _is_json(text: bytes) -> bool:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.MsgspecError:
+    except DECODE_ERRORS:
         return False
     return True
 
@@ -100,7 +98,7 @@ def _iter_documents(source: str, place: str, text: bytes | msgspec.Raw) -> Itera
         if head.kind != KIND:
             raise InputError(source, place, "kind", f"expected {KIND}, got {head.kind or 'none'}")
         yield _DOCUMENT.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         problem = str(error)
         raise InputError(
             source, place, f"expected a document of kind {KIND}, got {problem[:1].lower()}{problem[1:]}"

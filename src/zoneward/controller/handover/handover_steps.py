@@ -255,7 +255,7 @@ def _previous_label(text: str) -> dict[str, str | None] | None:
     """The label as it was before; None where the annotation does not tell."""
     try:
         label = msgspec.json.decode(text, type=dict[str, str | None])
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return {SKIP_MIRROR_LABEL: label[SKIP_MIRROR_LABEL]} if SKIP_MIRROR_LABEL in label else None
 
