@@ -105,11 +105,13 @@ def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> No
     assert is_denied(a_lease(proxy_lease_name("node-b"), "node-b"), own)
     for holder in ("node-b", "", None):
         assert is_denied(a_lease(proxy_lease_name(NODE), holder), "held by its own node only: node-a")
-    # One that looks like a Lease of a proxy beside another one, and is the node's whose name ends like that.
+    # The Lease of a node whose name ends like the hash in the Lease of a second proxy.
     other = f"{NODE}-0123456789abcdef"
+    for name in (proxy_lease_name(other), proxy_lease_name(other, "zoneward")):
+        assert is_denied(a_lease(name, NODE), own)
     there = cluster.api.request("POST", LEASES, a_lease(proxy_lease_name(other), other))
     taken = there | {"spec": {"holderIdentity": NODE}}
-    with pytest.raises(ApiError, match="takes no Lease from another node: its own is node-a"):
+    with pytest.raises(ApiError, match=own):
         as_proxy.request("PUT", f"{LEASES}/{proxy_lease_name(other)}", taken)
     # Whoever has a token that is bound to no Pod is on no node.
     unbound = cluster.plane.api(cluster.account)
@@ -123,6 +125,48 @@ def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> No
     # Of others nothing is asked.
     made = cluster.api.request("POST", LEASES, controllers)
     cluster.api.request("PUT", f"{LEASES}/zoneward-controller", made)
+
+
+def an_event(**fields: Any) -> Object:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "cart.1", "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "zoneward.dev/node-proxy",
+        "reportingInstance": NODE,
+        "action": "Program",
+        "reason": "ServiceNotProgrammed",
+        "regarding": {"apiVersion": "v1", "kind": "Service", "namespace": "default", "name": "cart"},
+        "note": "x",
+        "type": "Warning",
+    } | fields
+
+
+def test_a_proxy_records_events_in_its_own_name_alone(cluster: Cluster) -> None:
+    path, as_proxy = "/apis/events.k8s.io/v1/namespaces/default/events", cluster.as_proxy(NODE)
+
+    def is_denied(thing: Object, words: str, api: Api = as_proxy) -> bool:
+        try:
+            api.request("POST", path, thing, query={"dryRun": "All"})
+        except ApiError as error:
+            return "ValidatingAdmissionPolicy" in str(error) and words in str(error)
+        return False
+
+    own = "records Events as zoneward.dev/node-proxy for its own node only: node-a"
+    cluster.plane.wait_until(lambda: is_denied(an_event(reportingController="kubelet"), own), what="the policy")
+    assert is_denied(an_event(reportingInstance="node-b"), own)
+    pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "cart"}
+    assert is_denied(an_event(regarding=pod), "about Services, EndpointSlices and its own Node only")
+    nodes = [{"apiVersion": "v1", "kind": "Node", "name": name, "namespace": "default"} for name in (NODE, "node-b")]
+    assert is_denied(an_event(regarding=nodes[1]), "about Services, EndpointSlices and its own Node only")
+    assert is_denied(an_event(reason="NodeNotReady"), "only for the reasons that it has")
+    unbound = cluster.plane.api(cluster.account)
+    assert is_denied(an_event(), "needs a token that is bound to its Pod", unbound)
+    for regarding in (an_event()["regarding"], nodes[0]):
+        as_proxy.request("POST", path, an_event(regarding=regarding), query={"dryRun": "All"})
+    # Of others nothing is asked.
+    cluster.api.request("POST", path, an_event(reportingController="kubelet"), query={"dryRun": "All"})
 
 
 async def test_its_permissions_are_enough_to_follow_to_tell_and_to_say_what_is_programmed(cluster: Cluster) -> None:

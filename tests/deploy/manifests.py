@@ -31,10 +31,10 @@ def manifests(mode: str) -> list[Object]:
     return list(_folder(DEPLOY / mode))
 
 
-def the(kind: str, mode: str) -> Object:
-    """The only one of its kind."""
-    (found,) = (each for each in manifests(mode) if each["kind"] == kind)
-    return found
+def the(kind: str, mode: str, name: str | None = None) -> Object:
+    """The only one of its kind, or of those the one with a name."""
+    (match,) = (each for each in manifests(mode) if each["kind"] == kind and name in (None, each["metadata"]["name"]))
+    return match
 
 
 def namespace_of(mode: str) -> Object:

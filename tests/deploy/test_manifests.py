@@ -32,11 +32,13 @@ import zoneward
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.meter.accounting import ACCOUNTING_SYSCTL
 from zoneward.meter.meter_configuration import DEFAULT_PORT as METER_PORT
 from zoneward.meter.meter_configuration import MeterConfiguration, read_meter_configuration
+from zoneward.proxy import proxy_events
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import Configuration, configuration_from
 
@@ -240,18 +242,37 @@ def test_the_policy_of_the_controller_knows_what_it_writes_to_services(mode: str
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
 def test_a_proxy_may_write_its_own_leases_and_not_the_controllers(mode: str) -> None:
-    policy = the("ValidatingAdmissionPolicy", mode)
-    assert the("ValidatingAdmissionPolicyBinding", mode)["spec"]["policyName"] == policy["metadata"]["name"]
+    policy = the("ValidatingAdmissionPolicy", mode, "zoneward-proxy")
+    assert (
+        the("ValidatingAdmissionPolicyBinding", mode, "zoneward-proxy")["spec"]["policyName"]
+        == policy["metadata"]["name"]
+    )
     (condition,) = policy["spec"]["matchConditions"]
     assert "'system:serviceaccount:zoneward-proxy:zoneward-proxy'" in condition["expression"]
-    (whole,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "whole")
-    (prefix,) = re.findall(r"^'(.+)' \+ variables.node$", whole)
-    for name in (proxy_lease_name("n1"), proxy_lease_name("n1", "zoneward"), proxy_lease_name("n" * 253)):
-        assert name.startswith(prefix)
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    whole, hashed = (re.findall(r"^'(.+)' \+ variables.node$", variables[name])[0] for name in ("whole", "hashed"))
+    assert proxy_lease_name("n1") == f"{whole}n1"
+    for name in (proxy_lease_name("n1", "zoneward"), proxy_lease_name("n" * 253)):
+        assert name.startswith(hashed)
     (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
     assert names == [ControllerConfiguration().lease_name]
-    assert not any(name.startswith(prefix) for name in names)
+    assert not any(name.startswith((whole, hashed)) for name in names)
     assert f"--lease-namespace={the('Role', mode)['metadata']['namespace']}" in container(mode)["args"]
+
+
+@pytest.mark.parametrize("mode", PROXY_MODES)
+def test_a_proxy_may_record_the_events_that_it_has_and_no_others(mode: str) -> None:
+    policy = the("ValidatingAdmissionPolicy", mode, "zoneward-proxy-events")
+    binding = the("ValidatingAdmissionPolicyBinding", mode, "zoneward-proxy-events")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    leases = the("ValidatingAdmissionPolicy", mode, "zoneward-proxy")
+    assert policy["spec"]["matchConditions"] == leases["spec"]["matchConditions"]
+    expressions = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    assert f"object.reportingController == '{proxy_events.CONTROLLER}'" in expressions
+    reasons = {proxy_events.NOT_PROGRAMMED, proxy_events.ADDRESS_CONTESTED, proxy_events.PARTLY_PROGRAMMED}
+    reasons |= {proxy_events.NO_HEALTH_PORT, UNREADABLE}
+    (listed,) = re.findall(r"object\.reason in \[([^]]+)\]", expressions)
+    assert set(re.findall(r"'(\w+)'", listed)) == reasons
 
 
 @pytest.mark.parametrize("mode", ALL)

@@ -46,11 +46,15 @@ def test_a_lease_that_says_no_versions_says_nothing() -> None:
 
 def test_names_are_valid_and_no_two_proxies_share_one() -> None:
     assert proxy_lease_name("n1") == "zoneward-proxy-n1"
+    assert proxy_lease_name("n1", "edge").startswith("zoneward-proxy.n1-")
     long = "a" * 240 + ".example.org"
     found = [
         proxy_lease_name(node, name) for node in ("n1", "n2", long, long[:-1] + "x") for name in ("", "edge", "other")
     ]
     assert len(set(found)) == len(found)
     assert max(map(len, found)) <= 253
+    # A Node may be called like another one with a hash.
+    own_hash = proxy_lease_name("n1", "edge").removeprefix("zoneward-proxy.")
+    assert proxy_lease_name(own_hash) != proxy_lease_name("n1", "edge")
     # Cut where a dot would be the last: no part of a name may end with one.
     assert ".-" not in proxy_lease_name("b" * 220 + "." + "c" * 30)

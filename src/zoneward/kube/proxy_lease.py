@@ -43,12 +43,17 @@ class ProxyStatus:
 
 
 def proxy_lease_name(node: str, proxy_name: str = "") -> str:
-    """``zoneward-proxy-NODE``, as long as it fits. The proxy of another name has another one."""
+    """``zoneward-proxy-NODE``, as long as it fits; ``zoneward-proxy.NODE-HASH`` for a proxy with a name.
+
+    The dot tells the two apart: a Node may be called ``NODE-HASH`` too, and an admission policy, which cannot compute
+    the hash, must not take its Lease for one of ``NODE``.
+    """
     name = f"{names.PROXY_COMPONENT}-{node}"
     if not proxy_name and len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(f"{node}/{proxy_name}".encode()).hexdigest()[:16]
-    return f"{name[: _LONGEST_NAME - len(digest) - 1].rstrip('.-')}-{digest}"
+    name = f"{names.PROXY_COMPONENT}.{node}"[: _LONGEST_NAME - len(digest) - 1].rstrip(".-")
+    return f"{name}-{digest}"
 
 
 def build_proxy_lease(
