@@ -499,3 +499,19 @@ def test_auto_is_advised_to_nobody_who_asks_for_something_that_keeps_to_the_thre
     ]
     assert fixes
     assert {"or ask for Auto" in fix for fix in fixes} == {advised}
+
+
+def test_a_service_without_endpoints_is_told_by_what_would_make_some() -> None:
+    for service, why in (
+        (a_service(), "no pod matches its selector, and no slice lists an endpoint"),
+        (a_service(selects=False), "it has no selector, and no slice lists an endpoint"),
+    ):
+        (finding,) = check_cluster(a_view(service, pods=(), slices=())).findings
+        assert (finding.code, finding.severity, finding.message) == ("ZW407", "warning", why)
+
+
+def test_without_pods_and_slices_in_the_input_nothing_is_said_of_endpoints() -> None:
+    view = a_view(pods=(), slices=(), lacking={"endpoints": "there are none"})
+    checked = check_cluster(view)
+    assert checked.findings == ()
+    assert {code for each in checked.not_checked for code in each.codes} == {"ZW406", "ZW407"}

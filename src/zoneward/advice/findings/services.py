@@ -18,7 +18,7 @@ from zoneward.advice.findings.codes import (
 from zoneward.advice.findings.overload import overload_fix, overload_now, overload_planned
 from zoneward.routing.rules import Reason, counted, listed
 from zoneward.routing.selection.endpoint_selection import is_proxied
-from zoneward.slices.plan import FamilyPlan
+from zoneward.slices.plan import FamilyPlan, is_managed
 
 _CODE_OF_REASON: Final = {
     Reason.TOO_FEW_ENDPOINTS: TOO_FEW_ENDPOINTS,
@@ -51,15 +51,19 @@ def _dropped(service: ServiceView, view: ClusterView) -> Iterator[tuple[Code, Fi
     for family in service.plan.families:
         dropped = service.dropped(family)
         if dropped is not None and dropped.is_empty and not service.pods:
-            yield (
-                NO_ENDPOINT,
-                NO_ENDPOINT.finding(service.object, "no pod matches its selector, and no slice lists any"),
-            )
+            yield NO_ENDPOINT, _no_endpoint(service)
             return
         if dropped is not None:
             message = f"{dropped.what} is dropped: {dropped.reason}"
             yield DROPPED, DROPPED.finding(service.object, message, fix=dropped.fix)
             return
+
+
+def _no_endpoint(service: ServiceView) -> Finding:
+    if is_managed(service.service):
+        return NO_ENDPOINT.finding(service.object, "no pod matches its selector, and no slice lists an endpoint")
+    fix = "Write a slice with its endpoints, or delete the Service."
+    return NO_ENDPOINT.finding(service.object, "it has no selector, and no slice lists an endpoint", fix=fix)
 
 
 def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> Iterator[tuple[Code, str]]:
