@@ -139,6 +139,29 @@ def test_the_image_is_the_one_that_values_name_everywhere() -> None:
     assert pod["spec"]["containers"][0]["image"] == "zoneward:edge"
 
 
+def test_values_that_yaml_reads_as_something_else_stay_text() -> None:
+    values = {
+        "controller.namespace": "1000",
+        "proxy.namespace": "1e3",
+        "meter.namespace": "true",
+        "controller.networkPolicy.monitoringNamespace": "0x10",
+        "controller.priorityClassName": "12",
+        "proxy.priorityClassName": "yes",
+        "meter.priorityClassName": "a: b",
+        "image.repository": "registry.example/x # y",
+        "image.tag": "1.0",
+    }
+    text = [f"--set-string={name}={value}" for name, value in values.items()]
+    made = _objects(helm("template", "123", str(CHART), *text, *_set((*ALL, "createNamespaces=true"))))
+    assert {each["metadata"].get("namespace") for each in made} == {"1000", "1e3", "true", None}
+    assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in made} == {"123"}
+    assert {each["metadata"]["name"] for each in made if each["kind"] == "Namespace"} == {"1000", "1e3", "true"}
+    assert {pod["spec"]["priorityClassName"] for pod in pods(made)} == {"12", "yes", "a: b"}
+    images = {each["image"] for pod in pods(made) for each in pod["spec"]["containers"]}
+    assert images == {"registry.example/x # y:1.0"}
+    assert "0x10" in str([each for each in made if each["kind"] == "NetworkPolicy"])
+
+
 def test_other_namespaces_reach_every_place_that_names_them() -> None:
     renamed = ("controller.namespace=one", "proxy.namespace=two", "meter.namespace=three")
     text = helm("template", "edge", str(CHART), *_set((*ALL, "createNamespaces=true", *renamed)))

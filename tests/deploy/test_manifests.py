@@ -286,6 +286,16 @@ def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str)
     assert read_meter_configuration(document.get("meter", {})) == MeterConfiguration()
 
 
+def test_every_value_of_the_chart_is_quoted_or_has_a_type() -> None:
+    """A name may look like a number, and text may end its line."""
+    templates = (DEPLOY / "helm" / "templates").rglob("*.*")
+    lines = (line for file in templates if file.suffix in (".yaml", ".tpl") for line in file.read_text().splitlines())
+    alone = [line.strip() for line in lines if re.search(r"^[^#{]*[:-] \{\{ .* \}\}$", line)]
+    typed = ("replicas:", "containerPort:", "pod-security.kubernetes.io/enforce:")
+    assert [each for each in alone if not each.endswith("quote }}") and not each.startswith(typed)] == []
+    assert len(alone) > 40
+
+
 def test_the_chart_is_of_this_version_and_names_the_image_of_the_manifests() -> None:
     """`e2e/test_helm.py` compares what it makes."""
     chart, values = (yaml.safe_load((DEPLOY / "helm" / name).read_text()) for name in ("Chart.yaml", "values.yaml"))

@@ -2,10 +2,10 @@
 {{- define "zoneward.labels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: zoneward-{{ index . 1 }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{- end }}
 
 {{/* The image by its digest, else by its tag. */}}
@@ -33,7 +33,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata:
   name: zoneward-{{ $program }}
-  namespace: {{ (index $root.Values $program).namespace }}
+  namespace: {{ (index $root.Values $program).namespace | quote }}
   labels:
     {{- include "zoneward.labels" . | nindent 4 }}
 data:
@@ -43,7 +43,7 @@ data:
 
 {{/* Has Pods replaced when their configuration changes: programs read it once. */}}
 {{- define "zoneward.checksum" -}}
-checksum/configuration: {{ include "zoneward.configuration" . | sha256sum }}
+checksum/configuration: {{ include "zoneward.configuration" . | sha256sum | quote }}
 {{- end }}
 
 {{/* A namespace that outlives the release: (list . "controller" "restricted"). */}}
@@ -52,7 +52,7 @@ checksum/configuration: {{ include "zoneward.configuration" . | sha256sum }}
 apiVersion: v1
 kind: Namespace
 metadata:
-  name: {{ (index $root.Values (index . 1)).namespace }}
+  name: {{ (index $root.Values (index . 1)).namespace | quote }}
   labels:
     {{- include "zoneward.labels" . | nindent 4 }}
     pod-security.kubernetes.io/enforce: {{ index . 2 }}
