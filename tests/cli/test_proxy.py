@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.builders import objects
 from tests.cli.running import Commands
 
 NODE = "worker-a2"
@@ -87,6 +89,26 @@ def test_flags_win_over_the_configuration(zoneward: Commands, tmp_path: Path) ->
     both = zoneward(*PRINTED, "--config", file, "--masquerade-bit", "5")
     assert both.out == zoneward(*PRINTED, "--cluster-cidr", "10.244.0.0/16", "--masquerade-bit", "5").out
     assert both.out != zoneward(*PRINTED, "--config", file).out
+
+
+def test_without_its_gate_hints_of_traffic_distribution_have_no_effect(zoneward: Commands, tmp_path: Path) -> None:
+    """KEP-4444 § Feature Enablement and Rollback, in `proxy --print` and in `route`: the slices still have them."""
+    slice_ = objects.a_slice("cart-1", service="cart", addresses=["10.1.0.1", "10.1.0.2"])
+    for endpoint, zone in zip(slice_["endpoints"], "ab", strict=True):
+        endpoint |= {"zone": zone, "hints": {"forZones": [{"name": zone}]}}
+    service = objects.a_service("cart", clusterIP="10.96.0.1", distribution="PreferClose")
+    items = [objects.a_node("n1", "a"), service, slice_]
+    cluster, gates = tmp_path / "cluster.json", tmp_path / "gates.yaml"
+    cluster.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    kind = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    gates.write_text(f"{kind}featureGates: {{ServiceTrafficDistribution: false}}\n")
+    for options, used in (((), 1), (("--config", gates), 2)):
+        printed = zoneward("proxy", "--node", "n1", "-f", cluster, "--print", *options)
+        assert len(re.findall(r"10\.1\.0\.[12] \. ", printed.out)) == used
+        route = ("route", "--node", "n1", "-f", cluster, "--as-is", "--proxy", "zoneward", "-o", "json")
+        (port,) = json.loads(zoneward(*route, *options).out)["ports"]
+        assert len(port["cluster"]) == used
+        assert port["rule"] == ("zone-hints" if used == 1 else "all")
 
 
 @pytest.mark.skipif(shutil.which("nft") is None or os.geteuid() != 0, reason="needs nft and root")

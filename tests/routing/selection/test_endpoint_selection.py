@@ -172,6 +172,30 @@ def test_a_gate_that_is_off_in_the_proxy_hides_its_hints(gates: FeatureGates, ex
     assert honored_hints(a_service("Auto"), CURRENT, gates) == expected
 
 
+OUR_HINTS: Final = HEEDED["zoneward"]["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        (a_service(distribution="PreferClose"), NO_HINTS),
+        (a_service(distribution="PreferSameNode"), NO_HINTS),
+        (a_service("Disabled", distribution="PreferClose"), NO_HINTS),
+        (a_service("Auto", distribution="PreferClose"), OUR_HINTS),
+        (a_service(), OUR_HINTS),
+    ],
+)
+def test_without_its_gate_our_own_proxy_ignores_hints_of_traffic_distribution(
+    service: Service, expected: HonoredHints
+) -> None:
+    """KEP-4444 § Feature Enablement and Rollback: they may still be in the slices."""
+    gates = FeatureGates(service_traffic_distribution=False)
+    assert honored_hints(service, ZONEWARD, gates) == expected
+    assert honored_hints(service, ZONEWARD, FeatureGates()) == OUR_HINTS
+    # The gates of kube-proxy are not known.
+    assert honored_hints(service, CURRENT, gates) == ALL_HINTS
+
+
 def of_port(*slices: EndpointSlice, port: str = "http", node: str | None = None) -> dict[str, str | None]:
     """Node by address and port."""
     found = endpoints_of_port(slices, port, node=node)

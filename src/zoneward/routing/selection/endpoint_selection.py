@@ -20,7 +20,7 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service
 from zoneward.kube.zone_weights import parse_zone_weights
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.request.annotations import topology_annotation
+from zoneward.routing.request.annotations import requests_hints, requests_subsetting, topology_annotation
 from zoneward.routing.selection.group_labels import ZoneSlices, group_of_slice
 from zoneward.routing.zone_weights import ZoneWeights, is_stale
 
@@ -53,7 +53,8 @@ class Consumer:
     either of them is, only where it is anything but ``Disabled``, or never. ``distributions`` are values of
     ``spec.trafficDistribution`` beside which it honors them, too; hints for nodes then need ``PreferSameNode``.
     ``zone_weights``: it prefers them to those for zones. ``counts_unready``: it ignores hints for zones also while an
-    endpoint that is not ready has none.
+    endpoint that is not ready has none. ``distribution_gate``: with the gate ServiceTrafficDistribution off, it honors
+    no hints of ``spec.trafficDistribution``.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Consumer:
     zone_weights: bool = False
     distributions: tuple[str, ...] = ()
     counts_unready: bool = False
+    distribution_gate: bool = False
 
 
 ZONEWARD: Final = Consumer(
@@ -71,6 +73,7 @@ ZONEWARD: Final = Consumer(
     "as current, and reads slice groups with their weights, and weights of zones (our own)",
     zone_slices="groups",
     zone_weights=True,
+    distribution_gate=True,
 )
 CURRENT: Final = Consumer("current", "honors forNodes, then forZones (kube-proxy 1.34 and later)")
 CONSUMERS: Final = {
@@ -182,9 +185,13 @@ def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies
 def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> HonoredHints:
     """Which hints a kind of proxy honors for a Service with these feature gates.
 
-    None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability).
+    None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability). Where the gate
+    ServiceTrafficDistribution was turned off, hints of that feature may still be in the slices (KEP-4444 § Feature
+    Enablement and Rollback).
     """
     if service.spec.topology_keys:
+        return HonoredHints(zones=False, nodes=False)
+    if consumer.distribution_gate and not gates.service_traffic_distribution and _has_distribution_hints(service):
         return HonoredHints(zones=False, nodes=False)
     distribution = service.spec.traffic_distribution
     nodes = consumer.node_hints and (not consumer.distributions or distribution == names.PREFER_SAME_NODE)
@@ -195,6 +202,11 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
         weights=zones and consumer.zone_weights,
         unready=zones and consumer.counts_unready,
     )
+
+
+def _has_distribution_hints(service: Service) -> bool:
+    """Whether hints of a Service are those of ``spec.trafficDistribution``: the annotations win over it."""
+    return bool(service.spec.traffic_distribution) and not (requests_hints(service) or requests_subsetting(service))
 
 
 def _honors_zone_hints(service: Service, consumer: Consumer) -> bool:
