@@ -174,6 +174,36 @@ def test_an_event_that_is_not_newer_than_what_was_seen_is_dropped() -> None:
     assert play.told == [("added", "a", "90"), ("modified", "a", "105"), ("deleted", "a", "105")]
 
 
+@pytest.mark.parametrize("far", [an_event("MODIFIED", "a", str(10**18)), a_bookmark(str(10**18))])
+@BOTH_LISTS
+def test_version_far_above_all_others_hides_no_later_change(far: bytes, streams_lists: bool) -> None:
+    later = [an_event("ADDED", f"b{version}", str(version)) for version in (102, 103)]
+    play = Play(
+        listed("100", as_stream=streams_lists, a="90"),
+        [far, *later, a_bookmark("104"), HANG],
+        a_list("104", a="101", b102="102", b103="103"),
+        [an_event("DELETED", "a", "105")],
+        streams_lists=streams_lists,
+    )
+    assert play.told[-4:] == [
+        ("modified", "a", "101"),
+        ("added", "b102", "102"),
+        ("added", "b103", "103"),
+        ("deleted", "a", "101"),
+    ]
+    assert str(play.troubles[0]) == f"expected events newer than version {10**18}, got several up to 104"
+    assert play.versions()[-2:] == ["104", "105"]
+    assert play.reported[-2:] == [104, 105]
+    assert max(play.pauses) < 1
+
+
+def test_events_that_come_twice_or_out_of_order_need_no_list() -> None:
+    old = [an_event("MODIFIED", "a", version) for version in ("103", "103", "101", "102", "104", "104", "101", "102")]
+    play = Play(a_list("100", a="90"), [an_event("MODIFIED", "a", "104"), *old, an_event("MODIFIED", "a", "105")])
+    assert play.troubles == []
+    assert ["watch" in query for query in play.asked] == [False, True, True]
+
+
 def test_a_bookmark_never_takes_a_watch_back() -> None:
     assert Play(a_list("100"), [a_bookmark("120"), a_bookmark("110")]).versions() == [None, "100", "120"]
 

@@ -10,7 +10,9 @@ What can happen, and what the reflector does:
   (`zoneward.client.dialer`). If the server is frozen, or a proxy keeps the connection open, the reflector watches again
   after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark a minute. A server that
   sends no bookmarks may be silent for longer than it lets a watch last.
-- An event comes late or twice: its version is not newer than what was seen, and it is dropped.
+- An event comes late or twice: its version is not newer than what was seen, and it is dropped. If several such events
+  come in a row, each newer than the one before, what was seen cannot be right (somebody sent a version of 10^18, or the
+  server's data were restored): the reflector lists again, and believes the list.
 - A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
   restored from a backup, and the list is believed.
 - An object cannot be decoded: the store notes it (`mark_unreadable`) and keeps the state that it has. The version of
@@ -50,6 +52,8 @@ _SUSPICIOUS: Final = frozenset({500, 504})
 _MAX_SUSPICIONS: Final = 5
 """Suspicious failures in a row after which the reflector lists again."""
 _MAX_STALE_LISTS: Final = 3
+_MAX_OUTDATED: Final = 3
+"""Events in a row, in their order, that are older than what was seen."""
 _MAX_BROKEN_LISTS: Final = 3
 _EXTEND_PERIOD: Final = 1.0
 """Seconds between two postponements of a timeout: one for each line would cost more than decoding some lines."""
@@ -126,6 +130,8 @@ class Reflector(Generic[WatchedT]):
         """From which the next watch goes on; None: a list is needed."""
         self._newest: int | None = None
         """The newest version ever seen, which stays when a list is needed."""
+        self._outdated: list[int] = []
+        """The versions of the last events, where they are older than that, but in order."""
         self._listed_keys: set[ObjectKey] | None = None
         """The objects of the streaming list so far; None while no list is coming."""
         self._has_watched = self._is_open = self._has_progressed = False
@@ -327,7 +333,22 @@ class Reflector(Generic[WatchedT]):
         """Note a version. False where it is not newer than what was seen: events of a kind come in their order."""
         number = parse_resource_version(version)
         if number is not None and self._newest is not None and number <= self._newest:
+            self._note_outdated(number)
             return False
+        self._outdated.clear()
         self._version, self._newest, self._has_progressed = version, number, True
         self._suspicions = 0
         return True
+
+    def _note_outdated(self, number: int) -> None:
+        """Raises CallFailed where what was seen cannot be right."""
+        if number == self._newest:
+            return
+        if self._outdated and number <= self._outdated[-1]:
+            self._outdated.clear()
+        self._outdated.append(number)
+        if len(self._outdated) < _MAX_OUTDATED:
+            return
+        self._outdated.clear()
+        self._version, self._stale_lists = None, _MAX_STALE_LISTS
+        raise UnexpectedResponse(f"expected events newer than version {self._newest}, got several up to {number}")
