@@ -105,8 +105,9 @@ def cilium(minor: int | None, *, service_topology: bool | None) -> ProxyKind:
     if minor is None:
         minor = _USUAL_CILIUM
     if not service_topology or minor < _OLDEST_CILIUM:
-        is_known = service_topology is not None
-        about = f"ignores hints, {'as' if is_known else 'if, as by default,'} enable-service-topology is off"
+        about = "ignores hints, as enable-service-topology is off"
+        if service_topology is None:
+            about += " by default"
         return ProxyKind(name, _NO_HINTS, about, can_switch_on=minor >= _OLDEST_CILIUM)
     name += "-service-topology"
     counts_unready = minor >= _CILIUM_WITH_UNREADY
