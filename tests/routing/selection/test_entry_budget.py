@@ -1,5 +1,7 @@
 """Services that do not fit into a namespace's or a node's budget are set aside: the youngest, in any order."""
 
+import time
+from random import Random
 from typing import Final
 
 from hypothesis import given
@@ -77,3 +79,40 @@ def test_any_order_of_changes_ends_alike_and_within_the_limits(
     fitting = {key: entries for key, (entries, _) in last.items() if key not in aside}
     assert budget.used == again.used == sum(fitting.values()) <= MOST
     assert all(sum(each for key, each in fitting.items() if key[0] == of) <= OF_NAMESPACE for of in "abc")
+
+
+def test_many_services_fit_as_if_they_were_counted_one_after_another() -> None:
+    random, budget = Random(5), EntryBudget(most=9_000, most_of_namespace=4_000)
+    services: dict[ObjectKey, tuple[str, int]] = {}
+    for number in range(2_500):
+        key = random.choice("abc"), f"s{random.randrange(800)}"
+        services[key] = f"2026-01-{random.randrange(10, 30)}T00:00:00Z", random.choice((1, 3, 40))
+        budget.set_entries(key, services[key][1], creation_timestamp=services[key][0])
+        if number % 25 == 0:
+            gone = random.choice(sorted(services))
+            del services[gone]
+            budget.set_entries(gone, None)
+    expected, used, node = dict.fromkeys(services), dict.fromkeys("abc", 0), 0
+    for key in sorted(services, key=lambda key: (services[key][0], key)):
+        entries = services[key][1]
+        if used[key[0]] + entries > 4_000:
+            expected[key] = "namespace"
+            continue
+        used[key[0]] += entries
+        if node + entries > 9_000:
+            expected[key] = "node"
+        else:
+            node += entries
+    assert {key: budget.set_aside(key) for key in services} == expected
+    assert budget.used == node
+    assert {*expected.values()} == {None, "namespace", "node"}
+
+
+def test_changes_beyond_the_limit_do_not_compare_all_services() -> None:
+    ages = Random(5).sample(range(5_000), 5_000)
+    budget, begin = EntryBudget(), time.thread_time()
+    for number, age in enumerate(ages):
+        budget.set_entries(("shop", f"s{number}"), 104, creation_timestamp=f"2026-01-01T00:00:00.{age:06}Z")
+    seconds = time.thread_time() - begin
+    assert seconds < 2, "comparing all Services with each change takes longer"
+    assert budget.counts()["namespace"] == 5_000 - 400_000 // 104

@@ -5,9 +5,9 @@ the order in which Services are received, and a new Service takes no room from t
 is set aside as a whole; a younger one that is small enough still fits.
 """
 
-from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from zoneward.kube.objects import ObjectKey
@@ -19,68 +19,59 @@ MAX_NAMESPACE_ENTRIES: Final = 400_000
 MAX_ENTRIES: Final = 750_000
 """By default, of all Services in both families: 60,000 Services with 10 endpoints each. In the proxy an entry takes up
 to 600 bytes, when it starts with its rules in the kernel: all fit into the memory limit of its DaemonSet."""
+_BLOCK: Final = 256
+"""Services that are looked at together: half as many to twice as many."""
 
 
 class EntryBudget:
     """Set the entries of each Service; those in `set_aside` do not fit. ``most``: of all Services on the node;
     ``most_of_namespace``: of those in one namespace. What an entry is, the caller decides.
 
-    As long as all fit, a change costs the same however many Services there are.
+    As long as all fit, a change costs the same however many Services there are. After that it costs as much as there
+    are blocks of younger Services.
     """
 
     def __init__(self, *, most: int = MAX_ENTRIES, most_of_namespace: int = MAX_NAMESPACE_ENTRIES) -> None:
         self.most, self.most_of_namespace = most, most_of_namespace
         self._entries: dict[ObjectKey, tuple[Age, int]] = {}
-        self._ages: list[Age] = []
-        self._ages_of: dict[str, list[Age]] = {}
-        self._sums: Counter[str] = Counter()
-        """By namespace."""
-        self._set_aside: dict[ExceededLimit, dict[str, frozenset[ObjectKey]]] = {"namespace": {}, "node": {}}
-        """By the namespace; by an empty text for the node."""
-        self._within_namespaces = 0
-        """The entries of all Services that fit into their namespaces."""
+        self._namespaces: dict[str, _OldestFirst] = {}
+        self._node = _OldestFirst(most)
+        """The Services that fit into their namespaces."""
 
     @property
     def used(self) -> int:
         """The entries of all Services that fit."""
-        over = self._set_aside["node"].get("", frozenset())
-        return self._within_namespaces - sum(self._entries[service][1] for service in over)
+        return self._node.used
 
     def set_entries(self, service: ObjectKey, entries: int | None, *, creation_timestamp: str = "") -> set[ObjectKey]:
         """Record the entries of a Service; None: it is gone. Returns the Services that are set aside from now on, or no
         longer are."""
-        namespace, before = service[0], self._entries.get(service)
+        before = self._entries.get(service)
         after = None if entries is None else (age_of(service, creation_timestamp), entries)
         if before == after:
             return set()
-        aside = self._set_aside["namespace"].get(namespace, frozenset())
-        self._within_namespaces -= self._fitting(namespace, aside)
-        changed_order = before is None or after is None or before[0] != after[0]
-        ages = self._ages_of.setdefault(namespace, [])
+        limit_before = self.set_aside(service)
+        namespace = self._namespaces.setdefault(service[0], _OldestFirst(self.most_of_namespace))
         if before is not None:
-            self._sums[namespace] -= before[1]
             del self._entries[service]
-            if changed_order:
-                for each in (self._ages, ages):
-                    del each[bisect_left(each, before[0])]
+            namespace.remove(before[0])
+            if limit_before != "namespace":
+                self._node.remove(before[0])
         if after is not None:
-            self._sums[namespace] += after[1]
             self._entries[service] = after
-            if changed_order:
-                for each in (self._ages, ages):
-                    insort(each, after[0])
-        now_aside = frozenset[ObjectKey]()
-        if self._sums[namespace] > self.most_of_namespace:
-            now_aside = self._exceeding(ages, self.most_of_namespace)
-        self._within_namespaces += self._fitting(namespace, now_aside)
-        changed = self._change("namespace", namespace, now_aside)
-        if not ages:
-            del self._ages_of[namespace], self._sums[namespace]
-        over = frozenset[ObjectKey]()
-        if self._within_namespaces > self.most:
-            fitting = (age for age in self._ages if not self._is_beyond_namespace(age[1]))
-            over = self._exceeding(fitting, self.most)
-        return changed | self._change("node", "", over)
+            namespace.add(*after)
+        changed = namespace.fill() - {service}
+        for other in changed:
+            if other in namespace.aside:
+                self._node.remove(self._entries[other][0])
+            else:
+                self._node.add(*self._entries[other])
+        if after is not None and service not in namespace.aside:
+            self._node.add(*after)
+        if not namespace:
+            del self._namespaces[service[0]]
+        changed |= self._node.fill() - {service}
+        return changed if self.set_aside(service) == limit_before else {*changed, service}
 
     def entries(self, service: ObjectKey) -> int:
         """The entries of a Service as last recorded."""
@@ -90,12 +81,12 @@ class EntryBudget:
         """The limit that a Service does not fit into; None: it fits."""
         if self._is_beyond_namespace(service):
             return "namespace"
-        return "node" if service in self._set_aside["node"].get("", ()) else None
+        return "node" if service in self._node.aside else None
 
     def reason(self, service: ObjectKey) -> str:
         """Why a Service is set aside."""
         if self._is_beyond_namespace(service):
-            used, most, option = self._sums[service[0]], self.most_of_namespace, "--max-namespace-entries"
+            used, most, option = self._namespaces[service[0]].total, self.most_of_namespace, "--max-namespace-entries"
             what = f"the Services of its namespace come to {used:,} entries"
         else:
             most, option = self.most, "--max-entries"
@@ -104,27 +95,121 @@ class EntryBudget:
 
     def counts(self) -> Mapping[str, int]:
         """How many Services are set aside, by the limit that they do not fit into."""
-        return {limit: sum(map(len, groups.values())) for limit, groups in self._set_aside.items()}
+        of_namespaces = sum(len(namespace.aside) for namespace in self._namespaces.values())
+        return {"namespace": of_namespaces, "node": len(self._node.aside)}
 
     def _is_beyond_namespace(self, service: ObjectKey) -> bool:
-        return service in self._set_aside["namespace"].get(service[0], ())
+        namespace = self._namespaces.get(service[0])
+        return namespace is not None and service in namespace.aside
 
-    def _fitting(self, namespace: str, aside: frozenset[ObjectKey]) -> int:
-        return self._sums[namespace] - sum(self._entries[service][1] for service in aside if service in self._entries)
 
-    def _exceeding(self, oldest_first: Iterable[Age], most: int) -> frozenset[ObjectKey]:
-        used, aside = 0, set[ObjectKey]()
-        for _, service in oldest_first:
-            entries = self._entries[service][1]
-            if used + entries > most:
-                aside.add(service)
+@dataclass(slots=True)
+class _Block:
+    """Services next to each other by age. ``begin`` and ``end`` are the entries that fit before it, and with it, as of
+    the last `fill`; ``begin`` is None where the block has changed since."""
+
+    ages: list[Age]
+    entries: list[int]
+    total: int
+    aside: set[ObjectKey] = field(default_factory=set)
+    begin: int | None = None
+    end: int = 0
+
+    def fill(self, used: int, most: int) -> set[ObjectKey]:
+        """Compute what does not fit after so many entries. Returns the Services that are set aside from now on, or no
+        longer are."""
+        self.begin = self.end = used
+        before = self.aside
+        if used + self.total <= most:
+            self.end = used + self.total
+            if before:
+                self.aside = set()
+            return before
+        if len(before) == len(self.ages) and used + min(self.entries) > most:
+            return set()
+        self.aside = set()
+        for (_, service), entries in zip(self.ages, self.entries, strict=True):
+            if self.end + entries > most:
+                self.aside.add(service)
             else:
-                used += entries
-        return frozenset(aside)
+                self.end += entries
+        return before ^ self.aside
 
-    def _change(self, limit: ExceededLimit, group: str, aside: frozenset[ObjectKey]) -> set[ObjectKey]:
-        groups = self._set_aside[limit]
-        before = groups.pop(group, frozenset())
-        if aside:
-            groups[group] = aside
-        return set(before ^ aside)
+    def split(self) -> "tuple[_Block, _Block]":
+        """Its older and its younger half."""
+        half = len(self.ages) // 2
+        parts = (slice(half), slice(half, None))
+        older, younger = (_Block(self.ages[part], self.entries[part], sum(self.entries[part])) for part in parts)
+        older.aside = {service for _, service in older.ages if service in self.aside}
+        younger.aside = self.aside - older.aside
+        return older, younger
+
+
+class _OldestFirst:
+    """Services by age, and which of them, the oldest first, fit into ``most`` entries together: `add` and `remove`,
+    then `fill`. ``aside`` are those that do not fit, ``total`` the entries of all.
+
+    Only the blocks from the first change on are computed again, and no further than the entries before them differ.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.total = 0
+        self.aside: set[ObjectKey] = set()
+        self._most, self._blocks = most, list[_Block]()
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    @property
+    def used(self) -> int:
+        """The entries of those that fit."""
+        return self._blocks[-1].end if self.aside else self.total
+
+    def add(self, age: Age, entries: int) -> None:
+        """Add a Service; until `fill` it counts as one that fits."""
+        self.total += entries
+        if not self._blocks:
+            self._blocks.append(_Block([age], [entries], entries))
+            return
+        number = self._number(age)
+        block = self._blocks[number]
+        place = bisect_left(block.ages, age)
+        block.ages.insert(place, age)
+        block.entries.insert(place, entries)
+        block.total += entries
+        block.begin = None
+        if len(block.ages) > 2 * _BLOCK:
+            self._blocks[number : number + 1] = block.split()
+
+    def remove(self, age: Age) -> None:
+        """Remove a Service that was added."""
+        number = self._number(age)
+        block = self._blocks[number]
+        place = bisect_left(block.ages, age)
+        del block.ages[place]
+        entries = block.entries.pop(place)
+        block.total -= entries
+        self.total -= entries
+        block.begin = None
+        for aside in (block.aside, self.aside):
+            aside.discard(age[1])
+        if not block.ages:
+            del self._blocks[number]
+
+    def fill(self) -> set[ObjectKey]:
+        """Returns the Services that are set aside from now on, or no longer are."""
+        changed: set[ObjectKey] = set()
+        if self.total <= self._most and not self.aside:
+            return changed
+        used = 0
+        for block in self._blocks:
+            if block.begin != used:
+                changed |= block.fill(used, self._most)
+            used = block.end
+        self.aside ^= changed
+        return changed
+
+    def _number(self, age: Age) -> int:
+        """The block that a Service of this age belongs to."""
+        number = bisect_left(self._blocks, age, key=lambda block: block.ages[-1])
+        return min(number, len(self._blocks) - 1)
