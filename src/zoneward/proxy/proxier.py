@@ -215,8 +215,8 @@ class Proxier:
             del self._pending[service]
             if (wait := self._namespace_wait(service[0])) > 0:
                 self._pace(service, since, wait)
-                continue
-            self._select_service(service, since)
+            else:
+                self._select_service(service, since)
             if time.perf_counter() - slice_began > _SLICE_SECONDS:
                 await asyncio.sleep(0)
                 slice_began = time.perf_counter()
@@ -227,14 +227,14 @@ class Proxier:
         return 0.0 if limiter is None else limiter.reserve(self._clock(), tokens=0)
 
     def _pace(self, service: ServiceKey, since: float, wait: float) -> None:
-        """Select a Service later."""
+        """Select a Service later, with others of its namespace: one alone would use up what has come since."""
         self._paced[service] = since
 
         def resume() -> None:
             self._pending[service] = self._paced.pop(service)
             self._has_work.set()
 
-        asyncio.get_running_loop().call_later(wait, resume)
+        asyncio.get_running_loop().call_later(max(wait, GATHERED), resume)
 
     def _charge(self, namespace: str, entries: int) -> None:
         """Count the entries of a Service that was selected again; at the start all are selected once, at once."""
