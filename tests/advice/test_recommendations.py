@@ -74,7 +74,7 @@ def best(
     comparison = ServiceComparison(
         namespace="shop", service="cart", address_type="IPv4", requested=requested, candidates=candidates
     )
-    return best_of(comparison, abilities)
+    return best_of(comparison, abilities, keep_threshold=0.3)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,17 @@ def test_what_would_not_be_active_or_cannot_be_applied_is_never_best() -> None:
     assert best(a_candidate("local", 90.0, active=False)) is None
     assert best(a_candidate("local", 90.0), a_candidate("none", 60.0), abilities=WITH_CONTROLLER) == "none"
     assert best(a_candidate("none", None)) is None
+
+
+def test_a_setting_that_overloads_a_pod_is_never_best() -> None:
+    """As in a report. Cluster-wide traffic overloads nobody: what does is another field of the Service."""
+    busy = recommended(a_cluster(a=5, b=4, c=3)).candidate("PreferSameZone")
+    assert busy is not None
+    assert busy.traffic is not None
+    assert busy.traffic.max_overload == pytest.approx(1 / 3)
+    assert best(replace(busy, score=90.0), a_candidate("none", 60.0, active=False), asked="PreferSameZone") == "none"
+    assert best(replace(busy, score=90.0)) is None
+    assert best(replace(a_candidate("none", 60.0, active=False), traffic=busy.traffic)) == "none"
 
 
 def test_slice_groups_are_not_recommended_to_proxies_that_ignore_them() -> None:

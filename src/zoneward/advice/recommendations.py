@@ -166,10 +166,11 @@ def recommend(
             built_in=built_in,
         )
         compared = with_load_changes(compared, before)
+    keep_threshold = float(cluster_state.configuration.hints.keep_threshold)
     found = []
     for each in compared:
-        best = best_of(each, abilities)
-        better = best_of(each, abilities, with_controller=True)
+        best = best_of(each, abilities, keep_threshold=keep_threshold)
+        better = best_of(each, abilities, keep_threshold=keep_threshold, with_controller=True)
         found.append(
             Recommendation(
                 comparison=each, now=now.get(each.address_type), best=best, better=better if better != best else None
@@ -190,8 +191,18 @@ def is_built_in(
     return names.BUILT_IN_MANAGER in managers or not abilities.controller
 
 
-def best_of(comparison: ServiceComparison, abilities: ClusterAbilities, *, with_controller: bool = False) -> str | None:
-    """The approach with the highest score that is active, and that the cluster can apply.
+def overloads(compared: ComparedApproach, keep_threshold: float) -> bool:
+    """Whether a setting puts the busiest endpoint above the threshold for keeping hints: then it is never best.
+
+    Cluster-wide traffic never does: any overload comes from other fields of the Service.
+    """
+    return compared.active and compared.traffic is not None and compared.traffic.max_overload > keep_threshold
+
+
+def best_of(
+    comparison: ServiceComparison, abilities: ClusterAbilities, *, keep_threshold: float, with_controller: bool = False
+) -> str | None:
+    """The approach with the highest score that is active, overloads no endpoint, and that the cluster can apply.
 
     Scores that look the same with one digit are equal. Then what the Service asks for is best, else what users know
     best, else what writes the fewest slices.
@@ -203,6 +214,7 @@ def best_of(comparison: ServiceComparison, abilities: ClusterAbilities, *, with_
         if each.score is not None
         and (each.active or each.approach == NO_APPROACH)
         and abilities.missing_for(each.approach) in usable
+        and not overloads(each, keep_threshold)
     ]
     if not scored:
         return None

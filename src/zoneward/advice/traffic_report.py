@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from zoneward.advice.honored_traffic import NodeTraffic
 from zoneward.advice.measured_flows import Flow, MeasuredFlows, ServiceFamily, ServiceFlows, ZonePair
 from zoneward.advice.prices import BYTES_IN_GB, PairPrices, Prices
-from zoneward.advice.recommendations import CONTROLLER, ClusterAbilities, Recommendation, familiarity
+from zoneward.advice.recommendations import CONTROLLER, ClusterAbilities, Recommendation, familiarity, overloads
 from zoneward.routing.demand import Demand
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import Reason
@@ -172,9 +172,7 @@ def report_service(
             each,
             calculation,
             needs=abilities.missing_for(each.approach),
-            overloads=(each.active or each.approach == NO_APPROACH)
-            and each.traffic is not None
-            and each.traffic.max_overload > keep_threshold,
+            overloads=overloads(each, keep_threshold),
         )
         for each in comparison.candidates
     )

@@ -354,7 +354,7 @@ def comparison_parts(
     kinds = ", ".join(f"{title} on {counted(number, 'node')}" for title, number in proxies.items()) or "unknown"
     legend = [
         "now: what the slices in the cluster do.  asked for: what the Service asks for.",
-        "best: the highest score that the cluster can have as it is.  better: with Zoneward's controller.",
+        "best: the highest score of those that overload no pod.  better: with Zoneward's controller.",
         "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from those of now.",
         "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
         "More: -o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
