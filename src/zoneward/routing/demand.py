@@ -175,9 +175,14 @@ def _is_new(node: Node, since: str | None) -> bool:
     return since is not None and created is not None and _TIME.fullmatch(created) is not None and created > since
 
 
+def _new_since(configuration: Configuration) -> str | None:
+    """When new Nodes were created; None: none is new. Upstream knows no new Nodes."""
+    return None if configuration.upstream else configuration.nodes_new_since
+
+
 def is_new_node(node: Node, configuration: Configuration) -> bool:
-    """Whether a Node is so new that it voids no hints, although it has no zone. Upstream knows no new Nodes."""
-    return not configuration.upstream and _is_new(node, configuration.nodes_new_since)
+    """Whether a Node is so new that it voids no hints, although it has no zone."""
+    return _is_new(node, _new_since(configuration))
 
 
 def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
@@ -199,8 +204,7 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
 
 def cpu_demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
     """Demand of a cluster by CPU, whatever is configured: Kubernetes knows no other."""
-    new_since = None if configuration.upstream else configuration.nodes_new_since
-    return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu, new_since=new_since)
+    return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu, new_since=_new_since(configuration))
 
 
 def demands_of(nodes: Iterable[Node], configuration: Configuration) -> tuple[Demand, Demand | None]:

@@ -4,7 +4,6 @@ What a Service asks for is read in `zoneward.routing.request`. Each approach the
 in `zoneward.routing.hints_decision`, those for slice groups in `zoneward.routing.subsetting_decision`.
 """
 
-import dataclasses
 from dataclasses import replace
 
 from zoneward.kube.objects import Service
@@ -43,23 +42,13 @@ def decide(
         if refusal is None:
             return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return context.build_inactive(refusal, context.request.refusal_detail)
-    if heuristic.subsets:
-        decision = _decide_groups(context, heuristic)
-        if decision.active or not context.use_hints_instead(decision):
-            return decision
-    return _decide_hints(context)
+    decision = _decide_requested(context)
+    if decision.active or not context.use_hints_instead(decision):
+        return decision
+    return _decide_requested(context)
 
 
-def _decide_groups(context: DecisionContext, heuristic: Heuristic) -> Decision:
-    not_stored = _refuse_hints_not_stored(context, heuristic)
-    if not_stored is not None:
-        return not_stored
-    if heuristic.balances:
-        return subsetting_decision.decide_balanced(context, heuristic)
-    return subsetting_decision.decide_require_zone(context, heuristic)
-
-
-def _decide_hints(context: DecisionContext) -> Decision:
+def _decide_requested(context: DecisionContext) -> Decision:
     heuristic = context.request.heuristic
     assert heuristic is not None
     not_stored = _refuse_hints_not_stored(context, heuristic)
@@ -67,6 +56,11 @@ def _decide_hints(context: DecisionContext) -> Decision:
         return not_stored
     if heuristic is BALANCED:
         return balanced_decision.decide_sets(context)
+    if heuristic.subsets:
+        decide_groups = (
+            subsetting_decision.decide_balanced if heuristic.balances else subsetting_decision.decide_require_zone
+        )
+        return decide_groups(context, heuristic)
     if heuristic.balances:
         return (
             hints_decision.decide_as_upstream(context)
@@ -88,7 +82,7 @@ def _refuse_hints_not_stored(context: DecisionContext, heuristic: Heuristic) -> 
         return context.build_inactive(Reason.HINTS_NOT_STORED, message)
     if not heuristic.node_hints:
         return None
-    decision = hints_decision.decide_own_zone(context, dataclasses.replace(heuristic, node_hints=False))
+    decision = hints_decision.decide_own_zone(context, replace(heuristic, node_hints=False))
     if not decision.active:
         return decision
     message = "the API server does not store hints for nodes: its feature gate is off, or a webhook removes them"

@@ -71,6 +71,7 @@ class ServiceStates:
         self._service_parts: dict[ObjectKey, Mapping[str, Fraction]] = {}
         self.dropped_hints: Final = DroppedHints()
         self._without_hints: dict[StoredHints, ClusterState] = {}
+        """`_cluster_state` for Services whose hints the API server drops."""
         self._zones_changed = self._demand_changed = self._parts_changed = False
         self._cluster_state = self._make_cluster_state({}, None)
 
@@ -136,8 +137,7 @@ class ServiceStates:
         if seen == self._slice_groups_seen:
             return []
         self._slice_groups_seen = seen
-        self._cluster_state = replace(self._cluster_state, slice_groups_seen=seen)
-        self._without_hints.clear()
+        self._set_cluster_state(replace(self._cluster_state, slice_groups_seen=seen))
         return sorted(object_key_of(each) for each in self._cache.services if requests_subsetting(each))
 
     def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
@@ -170,7 +170,7 @@ class ServiceStates:
         """
         if self._parts_changed:
             # The state never changes, because plans in threads use it.
-            self._cluster_state = replace(self._cluster_state, service_parts=dict(self._service_parts))
+            self._set_cluster_state(replace(self._cluster_state, service_parts=dict(self._service_parts)))
             self._parts_changed = False
         if not (self._zones_changed or self._demand_changed):
             return []
@@ -178,7 +178,7 @@ class ServiceStates:
         zones = before.node_zones
         if self._zones_changed:
             zones = {node.metadata.name: node_zone(node) for node in self._cache.nodes}
-        self._cluster_state = self._make_cluster_state(zones, None if self._demand_changed else before.demand)
+        self._set_cluster_state(self._make_cluster_state(zones, None if self._demand_changed else before.demand))
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
             return list(self._summaries)
@@ -199,18 +199,14 @@ class ServiceStates:
         stored = self.dropped_hints.stored_of(key)
         if stored == "all":
             return self._cluster_state
-        found = self._without_hints.get(stored)
-        if (
-            found is None
-            or found.demand is not self._cluster_state.demand
-            or (
-                found.node_zones is not self._cluster_state.node_zones
-                or found.service_parts is not self._cluster_state.service_parts
-            )
-        ):
+        if stored not in self._without_hints:
             configuration = replace(self._configuration, stored_hints=stored)
-            found = self._without_hints[stored] = replace(self._cluster_state, configuration=configuration)
-        return found
+            self._without_hints[stored] = replace(self._cluster_state, configuration=configuration)
+        return self._without_hints[stored]
+
+    def _set_cluster_state(self, cluster_state: ClusterState) -> None:
+        self._cluster_state = cluster_state
+        self._without_hints.clear()
 
     def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
