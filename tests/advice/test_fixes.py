@@ -33,6 +33,13 @@ def test_eleven_endpoints_for_three_zones_need_one_more_or_one_fewer_or_a_higher
     assert found["threshold"].needs == ("controller",)
 
 
+def test_a_fix_that_removes_the_only_pod_of_a_zone_comes_last() -> None:
+    """It takes no Pods, and would come first."""
+    found = find_fixes(input_of(Cluster(service=AUTO, nodes=ALIKE, pods=pods_in({"a": 1, "b": 2, "c": 1}))), "IPv4")
+    assert [fix.kind for fix in found] == ["setting", "threshold", "spread", "add-pods", "remove-pods"]
+    assert found[-1].change.pods == {"a": -1}
+
+
 def test_a_zone_without_endpoints_needs_pods_there() -> None:
     found = fixes_of(Cluster(service=SAME_ZONE, nodes=ALIKE, pods=pods_in({"a": 3, "b": 3, "c": 0})))
     assert dict(found["spread"].change.pods) == {"a": -1, "b": -1, "c": 2}

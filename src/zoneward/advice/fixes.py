@@ -188,7 +188,9 @@ def aim_of(family: FamilyPlan) -> Aim | None:
 
 
 def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
-    """The smallest fix of each kind, those first that take the fewest Pods; empty where none is needed or found."""
+    """The smallest fix of each kind; empty where none is needed or found. Those that take the fewest Pods come first,
+    and those that leave a zone without any last.
+    """
     family = given.family(address_type)
     aim = aim_of(family) if family is not None else None
     if aim is None:
@@ -202,7 +204,13 @@ def find_fixes(given: ServiceInput, address_type: str) -> tuple[Fix, ...]:
     return tuple(
         sorted(
             fixes,
-            key=lambda each: (max(each.pods, 0), bool(each.needs), each.change.moved_pods, _ORDER.index(each.kind)),
+            key=lambda fix: (
+                search.empties_zone(fix),
+                max(fix.pods, 0),
+                bool(fix.needs),
+                fix.change.moved_pods,
+                _ORDER.index(fix.kind),
+            ),
         )
     )
 
@@ -219,6 +227,13 @@ class _FixSearch:
         family = given.family(address_type)
         assert family is not None
         self._decision = family.decision
+
+    def empties_zone(self, fix: Fix) -> bool:
+        """Whether a zone in which traffic starts loses all of its Pods."""
+        pods, demand = self._trials.replicas.by_zone, self._given.cluster_state.demand.weight_of
+        return any(
+            change < 0 and demand.get(zone) and pods[zone] <= -change for zone, change in fix.change.pods.items()
+        )
 
     # --- numbers of Pods ----------------------------------------------------------------------------------------------
 
