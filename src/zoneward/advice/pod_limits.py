@@ -1,7 +1,7 @@
 """What limits the number and the places of a Service's Pods, as far as the input says it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,16 +92,23 @@ def _refusals(given: ServiceInput, workload: Workload | None) -> Iterator[str]:
             f"the Pod template of {resource} does not have the labels that the Service selects: "
             "new Pods would not serve it"
         )
-    pods = [(pod.metadata.name, pod.metadata.labels) for pod in _pods_of_workload(given)]
-    leaders = [(name, label) for name, labels in pods if (label := leader_label(labels))]
-    followers = [(name, label) for name, labels in pods if (label := follower_label(labels))]
-    if len(leaders) == 1 or (followers and not leaders):
-        name, label = min(leaders or followers)
-        does = "alone leads" if leaders else "follows a leader"
+    role = database_role(_pods_of_workload(given))
+    if role is not None:
         yield (
-            f"{resource} looks like a database: Pod {name} {does} ({label}). "
+            f"{resource} looks like a database: {role}. "
             "Other Pods do not take the leader's load, so no fix changes Pods"
         )
+
+
+def database_role(pods: Iterable[Pod]) -> str | None:
+    """``Pod db-0 alone leads (role=master)``; None where the labels of the Pods show no database with one leader."""
+    labels = [(pod.metadata.name, pod.metadata.labels) for pod in pods if runs(pod)]
+    leaders = [(name, label) for name, own in labels if (label := leader_label(own))]
+    followers = [(name, label) for name, own in labels if (label := follower_label(own))]
+    if len(leaders) != 1 and (leaders or not followers):
+        return None
+    name, label = min(leaders or followers)
+    return f"Pod {name} {'alone leads' if leaders else 'follows a leader'} ({label})"
 
 
 def _selector(given: ServiceInput) -> Mapping[str, str]:

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -515,3 +515,28 @@ def test_without_pods_and_slices_in_the_input_nothing_is_said_of_endpoints() -> 
     checked = check_cluster(view)
     assert checked.findings == ()
     assert {code for each in checked.not_checked for code in each.codes} == {"ZW406", "ZW407"}
+
+
+@pytest.mark.parametrize(
+    ("code", "setting", "pods"),
+    [
+        ("ZW401", a_service("Auto"), pods_in({"a": 1, "b": 1})),
+        ("ZW402", a_service("Auto"), pods_in({"a": 2, "b": 1, "c": 1})),
+        ("ZW403", None, pods_in({"a": 3, "b": 3})),
+        ("ZW603", None, LOPSIDED),
+    ],
+)
+def test_no_fix_adds_or_spreads_the_pods_of_a_database(code: str, setting: Service | None, pods: Sequence[Pod]) -> None:
+    """Only the leader takes writes: its operator labels it."""
+
+    def role(index: int) -> dict[str, str]:
+        return {"role": "replica" if index else "master"}
+
+    database = [
+        replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **role(index)}))
+        for index, pod in enumerate(pods)
+    ]
+    (fix,) = (finding.fix for finding in check_cluster(a_view(setting, pods=database)).findings if finding.code == code)
+    assert fix.startswith("Remove the setting: Pod ")
+    assert "alone leads (role=master)" in fix
+    assert CODES[code].fix not in fix

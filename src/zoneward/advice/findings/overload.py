@@ -4,6 +4,7 @@ from fractions import Fraction
 
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import SPREAD_FIX
+from zoneward.advice.pod_limits import database_role
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.rules import format_percent
@@ -13,9 +14,20 @@ from zoneward.routing.thresholds import overload_threshold
 from zoneward.slices.plan import FamilyPlan
 
 
-def overload_fix(heuristic: str | None) -> str:
-    """The fix of a code, or a shorter one: a Service that asks for Auto, or for another setting that keeps to the
-    threshold, is not told to ask for Auto."""
+def database_fix(service: ServiceView) -> str:
+    """The fix of a Service that other Pods do not help, because one of them leads; empty for all others."""
+    role = database_role(service.pods)
+    if role is None:
+        return ""
+    return f"Remove the setting: {role}, as in a database, and other pods do not take the leader's load."
+
+
+def overload_fix(service: ServiceView, heuristic: str | None) -> str:
+    """The fix of a Service that differs from that of the code, or an empty one: one that asks for Auto, or for another
+    setting that keeps to the threshold, does not need to ask for Auto."""
+    fix = database_fix(service)
+    if fix:
+        return fix
     return SPREAD_FIX if heuristic is not None and HEURISTICS[heuristic].balances else ""
 
 

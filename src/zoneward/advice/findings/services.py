@@ -15,7 +15,7 @@ from zoneward.advice.findings.codes import (
     Code,
     Finding,
 )
-from zoneward.advice.findings.overload import overload_fix, overload_now, overload_planned
+from zoneward.advice.findings.overload import database_fix, overload_fix, overload_now, overload_planned
 from zoneward.routing.rules import Reason, counted, listed
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.slices.plan import FamilyPlan, is_managed
@@ -39,9 +39,15 @@ def service_findings(view: ClusterView) -> Iterator[Finding]:
         for family, _ in service.asking_families():
             for code, message in _problems(service, family, view):
                 if code not in found and view.knows(*code.needs):
-                    fix = overload_fix(family.decision.heuristic) if code is WOULD_OVERLOAD else ""
-                    found[code] = code.finding(service.object, message, fix=fix)
+                    found[code] = code.finding(service.object, message, fix=_fix(code, service, family))
         yield from found.values()
+
+
+def _fix(code: Code, service: ServiceView, family: FamilyPlan) -> str:
+    """The fix that differs from that of the code, or an empty one."""
+    if code is WOULD_OVERLOAD:
+        return overload_fix(service, family.decision.heuristic)
+    return database_fix(service) if code in (TOO_FEW_ENDPOINTS, ZONE_WITHOUT_ENDPOINT) else ""
 
 
 def _dropped(service: ServiceView, view: ClusterView) -> Iterator[tuple[Code, Finding]]:

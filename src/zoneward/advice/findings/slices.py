@@ -49,7 +49,7 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 messages = (check(service, family, view) for family in service.plan.families)
                 message = next(filter(None, messages), None)
                 if message is not None:
-                    fix = overload_fix(_asked_for(service, view)) if code is HINTS_OVERLOAD else ""
+                    fix = overload_fix(service, _asked_for(service, view)) if code is HINTS_OVERLOAD else ""
                     yield code.finding(service.object, message, fix=fix)
         if service.is_zonewards and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
             yield _orphan(service)
