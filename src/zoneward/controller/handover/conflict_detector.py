@@ -21,9 +21,9 @@ every ready endpoint that ours list: no ready endpoint is ever left without a sl
 
 - at once, where the other slices are gone and there are endpoints to list;
 - where its slices have been wrong for `QUIET` seconds, and the built-in controller has changed none of them for as
-  long. Then it is gone for all of them, but for those of a namespace in which such slices changed; where they changed
-  in two namespaces, it still runs. A mistake costs one more contest, and twice that time at the next one in this
-  namespace;
+  long. Then it is gone for all of them, except for those of a namespace in which such slices changed; where they
+  changed in two namespaces, it still runs. A mistake costs one more contest, and twice that time at the next one in
+  this namespace;
 - when we are restarted, or begin to lead: then the Service is judged afresh.
 
 As long as nothing changes in a cluster, nobody can tell whether a controller is running. An operator who has switched

@@ -66,7 +66,7 @@ class Batching:
         return max(pace.written + self.period, pace.paid)
 
     def after(self, pace: WritePace, *, taken: float, writes: int, cpu: float = 0.0) -> WritePace:
-        """The pace after so many writes of slices, and seconds of CPU, for the change that was handed out at ``taken``.
+        """The pace after these writes of slices, and seconds of CPU, for the change that was handed out at ``taken``.
 
         Without both there is nothing to batch: the Service is as quiet as before.
         """

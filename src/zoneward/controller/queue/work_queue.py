@@ -175,7 +175,7 @@ class ItemSchedule(Generic[K]):
         self._due.charge(self._group_of(key), seconds)
 
     def stepped(self, key: K, cpu: float, *, now: float) -> None:
-        """A step of the work on a key that was handed out has just taken so many seconds of CPU."""
+        """A step of the work on a key that was handed out has just taken ``cpu`` seconds."""
         self._worked_on(key).cpu += cpu
         self.charge(key, cpu)
         self._due.stepped(cpu, now=now)

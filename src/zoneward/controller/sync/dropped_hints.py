@@ -28,20 +28,20 @@ PROBE_PERIOD: Final = 600.0
 
 def stored_hints(sent: EndpointSlice, stored: EndpointSlice) -> StoredHints:
     """Which of the hints that were sent an API server stored."""
-    found: StoredHints = "all"
+    result: StoredHints = "all"
     if sent.endpoints == stored.endpoints:
-        return found
-    kept = {identity(endpoint): endpoint.hints for endpoint in stored.endpoints or ()}
+        return result
+    stored_by_endpoint = {identity(endpoint): endpoint.hints for endpoint in stored.endpoints or ()}
     for endpoint in sent.endpoints or ():
         key, hints = identity(endpoint), endpoint.hints
-        if hints is None or key not in kept:
+        if hints is None or key not in stored_by_endpoint:
             continue
-        other = kept[key]
+        other = stored_by_endpoint[key]
         if hints.for_zones and not (other and other.for_zones):
             return "none"
         if hints.for_nodes and not (other and other.for_nodes):
-            found = "zones"
-    return found
+            result = "zones"
+    return result
 
 
 class DroppedHints:
@@ -64,10 +64,10 @@ class DroppedHints:
         return True
 
     def by_namespace(self) -> dict[str, list[ObjectKey]]:
-        found: dict[str, list[ObjectKey]] = {}
+        keys: dict[str, list[ObjectKey]] = {}
         for key in sorted(self._stored):
-            found.setdefault(key[0], []).append(key)
-        return found
+            keys.setdefault(key[0], []).append(key)
+        return keys
 
     def forget(self, service: ObjectKey) -> None:
         self._stored.pop(service, None)
@@ -120,15 +120,15 @@ class HintsProbe:
 
     async def _ask(self, keys: Iterable[ObjectKey]) -> StoredHints:
         for key in keys:
-            for each in self._cache.slices_of(*key):
-                is_own = (each.metadata.labels or {}).get(MANAGED_BY_LABEL) == self._manager
-                if is_own and each.endpoints and each.metadata.deletion_timestamp is None:
-                    sent = _with_hints(each)
+            for slice_ in self._cache.slices_of(*key):
+                is_own = (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL) == self._manager
+                if is_own and slice_.endpoints and slice_.metadata.deletion_timestamp is None:
+                    sent = _with_hints(slice_)
                     return stored_hints(sent, await self._writer.dry_run_update(SLICES, sent))
         # Without any endpoints there is nothing to drop: the next write shows it.
         return "all"
 
 
-def _with_hints(each: EndpointSlice) -> EndpointSlice:
+def _with_hints(slice_: EndpointSlice) -> EndpointSlice:
     hints = Hints(for_zones=(ForZone("zoneward"),), for_nodes=(ForNode("zoneward"),))
-    return replace(each, endpoints=tuple(replace(endpoint, hints=hints) for endpoint in each.endpoints or ()))
+    return replace(slice_, endpoints=tuple(replace(endpoint, hints=hints) for endpoint in slice_.endpoints or ()))

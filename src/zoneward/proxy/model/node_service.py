@@ -198,9 +198,9 @@ def node_services(
                 healthy |= {
                     address for address, _, is_local in map(selection.target, filter(is_ready, usable)) if is_local
                 }
-            there = shared.get((shape, numbers, is_udp))
-            if there is None:
-                there = shared[shape, numbers, is_udp] = selection.backends(numbers, is_udp=is_udp)
+            backends = shared.get((shape, numbers, is_udp))
+            if backends is None:
+                backends = shared[shape, numbers, is_udp] = selection.backends(numbers, is_udp=is_udp)
             chosen = selection.chosen
             ports.append(
                 NodeServicePort(
@@ -208,13 +208,13 @@ def node_services(
                     protocol=PROTOCOLS[port.protocol],
                     port=port.port,
                     node_port=_node_port(port, left_out),
-                    cluster_endpoints=there.cluster,
-                    local_endpoints=there.local,
+                    cluster_endpoints=backends.cluster,
+                    local_endpoints=backends.local,
                     weights=chosen.weights,
                     has_any_endpoints=chosen.has_any,
                     selection_rule=chosen.rule,
                     affinity_seconds=affinity,
-                    serving_endpoints=there.serving,
+                    serving_endpoints=backends.serving,
                 )
             )
         yield NodeService(
@@ -337,10 +337,10 @@ def _port_shape(slices: Iterable[EndpointSlice]) -> tuple[_PortShape, tuple[int,
     """The shape of a port of which these are the slices (`slices_by_port`), and its different numbers."""
     places: dict[int, int] = {}
     shape: list[tuple[int, int | None]] = []
-    for each in slices:
-        (port,) = each.ports or ()
+    for slice_ in slices:
+        (port,) = slice_.ports or ()
         is_valid = port.port is not None and _is_port(port.port)
-        shape.append((id(each.endpoints), places.setdefault(port.port or 0, len(places)) if is_valid else None))
+        shape.append((id(slice_.endpoints), places.setdefault(port.port or 0, len(places)) if is_valid else None))
     return tuple(shape), tuple(places)
 
 

@@ -75,9 +75,9 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
 
 
 BUILT_IN_HEURISTICS: Final = frozenset(
-    each.name for each in (PROPORTIONAL_ZONE_CPU, PREFER_SAME_ZONE, PREFER_SAME_NODE)
+    heuristic.name for heuristic in (PROPORTIONAL_ZONE_CPU, PREFER_SAME_ZONE, PREFER_SAME_NODE)
 )
-"""Those that Kubernetes' own controller has, too."""
+"""Those of the built-in controller."""
 
 
 def find_heuristic(value: str) -> Heuristic | None:
