@@ -171,16 +171,16 @@ def _notes(
     if undetected or without_settings:
         yield from missing
     if undetected:
-        yield f"cannot detect the proxy on {_some(undetected, count)}; assuming kube-proxy (override with --proxy)"
+        yield f"cannot detect the proxy on {_nodes(undetected, count)}; assuming kube-proxy (override with --proxy)"
     if without_settings:
         setting = "enable-service-topology is off"
-        yield f"no settings of Cilium on {_some(without_settings, count)}; assuming {setting} (override with --proxy)"
+        yield f"no settings of Cilium on {_nodes(without_settings, count)}; assuming {setting} (override with --proxy)"
     for places, nodes in contested.items():
         winner = places.partition(" (")[0]
-        yield f"two proxies on {_some(nodes, count)}: {places}; assuming {winner} (override with --proxy)"
+        yield f"two proxies on {_nodes(nodes, count)}: {places}; assuming {winner} (override with --proxy)"
 
 
-def _some(nodes: Sequence[str], count: int) -> str:
+def _nodes(nodes: Sequence[str], count: int) -> str:
     if len(nodes) == count:
         return "the nodes"
     return f"{len(nodes)} of {count} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
