@@ -109,7 +109,7 @@ def _family(explanation: Explanation, family: FamilyExplanation) -> Iterator[Con
     else:
         yield tag("p", f"Each is verified by the decision on the changed cluster, for {family.aim}.")
         yield tag("ol", *map(_fix, family.fixes), class_="fixes")
-    yield from (tag("p", f"{text[:1].upper()}{text[1:]}.") for text in describe_limits(family))
+    yield from (tag("p", f"{_sentence(text)}.") for text in describe_limits(family))
 
 
 def _fix(verified: VerifiedFix) -> Markup:
