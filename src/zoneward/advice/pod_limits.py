@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.advice.changed_cluster import NO_ZONE
-from zoneward.advice.schedulable_zones import SchedulableZones, claims_of, keeps_together
+from zoneward.advice.schedulable_zones import MOST_ORDINALS, SchedulableZones, claims_of, keeps_together
 from zoneward.advice.service_input import ServiceInput
 from zoneward.advice.workloads import UNKNOWN_WORKLOAD, Workload, makes
 from zoneward.kube import workload_objects
@@ -17,8 +17,6 @@ from zoneward.kube.workload_objects import StatefulSet, replicas_of
 from zoneward.routing.rules import counted
 from zoneward.slices.endpoints import FINISHED_PHASES
 
-_MOST_ORDINALS: Final = 10_000
-"""Claims of one StatefulSet that are looked up."""
 _MORE_ORDINALS: Final = 500
 """Claims that earlier Pods may have left behind."""
 
@@ -180,7 +178,7 @@ class _Places:
         replicas, namespace = replicas_of(template), template.metadata.namespace
         has_own = isinstance(template, StatefulSet) and bool(template.spec.volume_claim_templates)
         bound = 0
-        for ordinal in range(min(replicas, _MOST_ORDINALS) if has_own else 1):
+        for ordinal in range(min(replicas, MOST_ORDINALS) if has_own else 1):
             claims = claims_of(template, ordinal=ordinal)
             for claim in claims:
                 if self.unknown_claim is None and not zones.knows_claim(namespace, claim):

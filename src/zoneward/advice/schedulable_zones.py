@@ -18,6 +18,8 @@ from zoneward.routing.demand import is_node_ready
 from zoneward.routing.rules import listed
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
+MOST_ORDINALS: Final = 10_000
+"""Claims of one StatefulSet that are looked up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Findings 5xx: workloads whose Pods cannot spread over zones, and autoscalers that do not see where the load is."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView, object_of
 from zoneward.advice.findings.codes import (
@@ -13,14 +12,11 @@ from zoneward.advice.findings.codes import (
     FindingObject,
 )
 from zoneward.advice.findings.overload import overload_now, overload_planned
-from zoneward.advice.schedulable_zones import SchedulableZones, in_zones, keeps_together
+from zoneward.advice.schedulable_zones import MOST_ORDINALS, SchedulableZones, in_zones, keeps_together
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.workload_objects import PodAffinity, StatefulSet, Workload, replicas_of
 from zoneward.routing.rules import counted
-
-_MOST_ORDINALS: Final = 10_000
-"""Claims of one StatefulSet that are looked up."""
 
 
 def workload_findings(view: ClusterView) -> Iterator[Finding]:
@@ -94,7 +90,7 @@ def _volumes(workload: Workload, services: tuple[ServiceView, ...], zones: Sched
     for template in workload.spec.volume_claim_templates or ():
         stem = f"{template.metadata.name}-{workload.metadata.name}"
         closed: set[str] | None = None
-        for ordinal in range(min(replicas_of(workload), _MOST_ORDINALS)):
+        for ordinal in range(min(replicas_of(workload), MOST_ORDINALS)):
             found = zones.closed_by_claim(namespace, f"{stem}-{ordinal}")
             if found is None:
                 break
