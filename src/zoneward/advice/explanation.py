@@ -7,7 +7,7 @@ from typing import Final
 from zoneward.advice.bypass import Bypass, bypasses
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
 from zoneward.advice.fix_commands import FixSteps, steps_of
-from zoneward.advice.fixes import Fix, aim_of, find_fixes, runs_zoneward
+from zoneward.advice.fixes import Fix, aim_of, find_fixes
 from zoneward.advice.honored_traffic import HonoredTraffic, node_traffic
 from zoneward.advice.load_change import LoadChange, PlansBefore, load_change, plans_before
 from zoneward.advice.measured_flows import MeasuredFlows
@@ -16,6 +16,7 @@ from zoneward.advice.now import CurrentTraffic, ignoring_proxies, traffic_now
 from zoneward.advice.pod_limits import Unchecked, pod_limits
 from zoneward.advice.proxy_kinds import ProxyKind
 from zoneward.advice.service_input import ServiceInput
+from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
 from zoneward.routing.decision import Decision
@@ -257,6 +258,10 @@ def _last(decision: Decision, rules: tuple[str, ...], *, passed: bool) -> int | 
 
 def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
     """What the built-in controller does, where it is at work and Zoneward's approach would be active."""
-    if not family.decision.active or given.cluster_state.configuration.upstream or runs_zoneward(given):
+    if (
+        not family.decision.active
+        or given.cluster_state.configuration.upstream
+        or runs_zoneward(given.service, given.slices)
+    ):
         return None
     return given.as_upstream().family(family.address_type)

@@ -22,7 +22,7 @@ from zoneward.advice.service_input import Change, MergePatch, ServiceInput
 from zoneward.advice.trials import Trials
 from zoneward.advice.workloads import Workload
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation
+from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration
@@ -432,7 +432,7 @@ class _FixSearch:
         """Whether the controller that is at work would meet the aim: the built-in one, if ours has no slice. It decides
         by CPU, and traffic starts where it does.
         """
-        if changed.cluster_state.configuration.upstream or runs_zoneward(self._given):
+        if changed.cluster_state.configuration.upstream or runs_zoneward(self._given.service, self._given.slices):
             return True
         family = changed.as_upstream().family(self._address_type)
         return family is not None and self._aim.is_met(family)
@@ -446,13 +446,6 @@ def _value(fix: Fix) -> tuple[float, float]:
     """What settings are compared by: traffic in its zone, then overload, each to a percent."""
     overload = fix.family.traffic.max_overload if fix.family.traffic else 0.0
     return round(_in_zone(fix), 2), -round(overload, 2)
-
-
-def runs_zoneward(given: ServiceInput) -> bool:
-    """Whether Zoneward's controller manages the slices of the Service already."""
-    return has_selector_annotation(given.service) or any(
-        (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER for each in given.slices
-    )
 
 
 def setting_patch(

@@ -129,7 +129,7 @@ def view_cluster(selected: "SelectedServices", options: Options) -> "ClusterView
     objects = read_workload_objects(snapshot)
     leases = tuple(each for each in snapshot.workload_objects if isinstance(each, Lease))
     # Only a Service of Zoneward's controller needs its Lease.
-    needs_leases = any(each.is_zonewards for each in services)
+    needs_leases = any(service.runs_zoneward for service in services)
     lacking = {need: reason for need, reason in objects.lacking.items() if need != "Leases" or needs_leases}
     return ClusterView(
         nodes=snapshot.nodes,

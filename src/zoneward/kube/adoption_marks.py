@@ -3,14 +3,15 @@
 Nothing else records that a Service was adopted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from zoneward.kube.objects import Service
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Service
 
 SELECTOR_ANNOTATION: Final = "zoneward.dev/selector"
 """The selector, as a JSON object. Present from the moment at which the built-in controller stops until it has
@@ -43,6 +44,13 @@ class AdoptionAction(StrEnum):
 def has_selector_annotation(service: Service) -> bool:
     """Whether a Service is marked as ours: adopted, or about to be released."""
     return SELECTOR_ANNOTATION in (service.metadata.annotations or {})
+
+
+def runs_zoneward(service: Service, slices: Iterable[EndpointSlice]) -> bool:
+    """Whether a Service was adopted, or Zoneward's controller wrote slices of it under its own label."""
+    return has_selector_annotation(service) or any(
+        (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER for slice_ in slices
+    )
 
 
 def effective_selector(service: Service) -> Mapping[str, str] | None:

@@ -10,8 +10,7 @@ from zoneward.advice.findings.codes import FindingObject, Need
 from zoneward.advice.kubernetes_version import kubernetes_minor, setting_name
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.now import CurrentTraffic, traffic_now
-from zoneward.kube import names
-from zoneward.kube.adoption_marks import effective_selector, has_selector_annotation
+from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, Pod, Service
 from zoneward.kube.workload_objects import HorizontalPodAutoscaler, PersistentVolume, PersistentVolumeClaim, Workload
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
@@ -41,11 +40,9 @@ class ServiceView:
         return FindingObject("Service", *self.key)
 
     @property
-    def is_zonewards(self) -> bool:
-        """Whether it was adopted, or Zoneward's controller wrote slices of it under its own label."""
-        return has_selector_annotation(self.service) or any(
-            (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.MANAGER for each in self.slices
-        )
+    def runs_zoneward(self) -> bool:
+        """As `zoneward.kube.adoption_marks.runs_zoneward`."""
+        return runs_zoneward(self.service, self.slices)
 
     @property
     def is_hypothetical(self) -> bool:

@@ -51,7 +51,7 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 if message is not None:
                     fix = overload_fix(service, _asked_for(service, view)) if code is HINTS_OVERLOAD else ""
                     yield code.finding(service.object, message, fix=fix)
-        if service.is_zonewards and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
+        if service.runs_zoneward and not view.is_led and view.knows(*NOBODY_UPDATES.needs):
             yield _orphan(service)
 
 
