@@ -134,7 +134,7 @@ class KubeProxy:
 def with_its_zone(process: Process, start: Callable[[], Process]) -> Process:
     """The kube-proxy of a node with a zone that has just started; or another one, where it missed that zone.
 
-    Those of 1.34 to 1.36 ask for their node before they register the part that needs its zone: where the answer is
+    Those of 1.34 to 1.37 ask for their node before they register the part that needs its zone: where the answer is
     faster, they use the endpoints of all zones for as long as they run. Raises ProcessError when each start misses it.
     """
     starts = 1

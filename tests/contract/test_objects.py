@@ -195,9 +195,7 @@ def test_what_nobody_set_gets_a_default(
 def test_a_pod_takes_over_its_nodes_zone(api: Api, namespace: str) -> None:
     api.create(a_node(node := f"{namespace}-node", zone="b"))
     pod = with_field(a_bare_pod("pod", namespace=namespace, labels={"app": "cart"}), "spec.nodeName", node)
-    # Its gate, PodTopologyLabelsAdmission, is off up to 1.34.
-    takes_over = {ZONE: "b"} if api.minor >= 35 else {}
-    assert api.create(pod)["metadata"]["labels"] == {"app": "cart"} | takes_over
+    assert api.create(pod)["metadata"]["labels"] == {"app": "cart", ZONE: "b"}
 
 
 def test_the_addresses_of_a_pod_begin_with_its_address(api: Api, namespace: str) -> None:
