@@ -1,11 +1,13 @@
-"""Which Service owns an address, where many Services request the same external IPs on the same ports."""
+"""What many Services of a tenant cost: the owners of shared external IPs, and a budget of entries that is exceeded."""
 
+import random
 import time
 from collections.abc import Iterator
 from typing import Final
 
 from bench.measuring import Figure
 from zoneward.routing.selection.address_ownership import AddressOwnership, AddressRequest
+from zoneward.routing.selection.entry_budget import EntryBudget
 
 _SERVICES: Final = 200
 _ADDRESSES: Final = frozenset(f"203.0.113.{number}" for number in range(100))
@@ -18,6 +20,12 @@ _MOST_RATIO: Final = 3.0
 _MOST_CHANGE: Final = 100.0
 """Milliseconds for the oldest of them, which hands over all that it owns."""
 
+_SMALL_SERVICES: Final = 20_000
+_ENTRIES: Final = 104
+"""Of each: five times what a namespace may have, all together."""
+_MOST_BUDGET: Final = 6.0
+"""Seconds for all of them in random order: comparing all Services with each change takes minutes."""
+
 
 def shared_addresses() -> Iterator[Figure]:
     """200 Services with the same 100 external IPs and 100 ports."""
@@ -27,6 +35,8 @@ def shared_addresses() -> Iterator[Figure]:
     yield Figure(f"{what}: owners", whole, "s", _MOST_SECONDS)
     yield Figure("  compared with half as many Services", whole / half, "times", _MOST_RATIO)
     yield Figure("  the oldest one comes and goes", _change() * 1e3, "ms", _MOST_CHANGE)
+    what = f"{_SMALL_SERVICES:,} Services of one namespace, beyond its budget"
+    yield Figure(what, _exceeded_budget(), "s", _MOST_BUDGET)
 
 
 def _seconds(services: int) -> float:
@@ -44,6 +54,15 @@ def _change() -> float:
                 if service != ("team", "service-0") or request is not None:
                     ownership.owned_by_others(service)
     return (time.process_time() - start) / (2 * _CHANGES)
+
+
+def _exceeded_budget() -> float:
+    ages = random.Random(5).sample(range(_SMALL_SERVICES), _SMALL_SERVICES)
+    budget, start = EntryBudget(), time.process_time()
+    for number, age in enumerate(ages):
+        created = f"2026-01-01T00:00:00.{age:06}Z"
+        budget.set_entries(("team", f"service-{number}"), _ENTRIES, creation_timestamp=created)
+    return time.process_time() - start
 
 
 def _ownership(services: int) -> AddressOwnership:
