@@ -25,7 +25,7 @@ from e2e.caches import cache_folder
 from e2e.programs import ProgramsError
 
 PAUSE: Final = "registry.k8s.io/pause:3.10.2"
-AGNHOST: Final = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+AGNHOST: Final = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
 COREDNS: Final = "registry.k8s.io/coredns/coredns:v1.14.7"
 OPENING: Final = "docker.io/library/opening:1"
 _TESTS: Final = "registry.k8s.io/e2e-test-images"
@@ -79,10 +79,10 @@ def _images(programs: Mapping[str, Path], environment: Mapping[str, str]) -> dic
         "coredns": _one_program("coredns", programs, COREDNS),
         "opening": _one_program("opening", programs, OPENING),
         "regression-issue-74839": _one_program(
-            "regression-issue-74839", programs, f"{_TESTS}/regression-issue-74839:1.4"
+            "regression-issue-74839", programs, f"{_TESTS}/regression-issue-74839:1.5"
         ),
         BUSYBOX: Image(
-            (f"{_TESTS}/busybox:1.37.0-1",),
+            (f"{_TESTS}/busybox:1.37.0-2",),
             {"Cmd": ["sh"]},
             files={"bin/busybox": busybox},
             links={f"bin/{each}": "busybox" for each in applets if each != BUSYBOX},
@@ -94,7 +94,7 @@ def _images(programs: Mapping[str, Path], environment: Mapping[str, str]) -> dic
         ),
         "agnhost": Image(
             # A test changes an image to the version before.
-            (AGNHOST, f"{_TESTS}/agnhost:2.55", f"{_TESTS}/glibc-dns-testing:2.0.0"),
+            (AGNHOST, f"{_TESTS}/agnhost:2.55", f"{_TESTS}/glibc-dns-testing:2.1.1"),
             {"Entrypoint": ["/agnhost"], "Cmd": ["pause"], "WorkingDir": "/"},
             files={
                 "agnhost": programs["agnhost"],
