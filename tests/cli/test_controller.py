@@ -174,7 +174,9 @@ async def test_a_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(tmp
         assert await one.get("/healthz") == (200, "ok")
         status, told = await one.get("/readyz")
         assert status == 503
-        assert told.startswith("[-]cache failed: the cluster has not been listed yet\n[+]watches ok\n[+]alone ok\n")
+        assert told.startswith(
+            "[-]cache failed: the cluster has not been listed yet\n[+]watches ok\n[+]leader election ok\n"
+        )
         one.end()
         assert await one.ended() == 0
 

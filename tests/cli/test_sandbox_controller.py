@@ -59,7 +59,7 @@ def test_a_service_is_adopted_and_released_as_beside_the_built_in_controller(tmp
         assert (
             "    kubectl port-forward service/cart, kubectl logs service/cart, kubectl exec service/cart" in lines[:2]
         )
-        assert "instead of logs: kubectl logs -n shop -l app=cart --prefix" in lines
+        assert "instead of logs: kubectl -n shop logs --selector=app=cart --prefix" in lines
         assert _slices(running, "cart") == {MANAGER: cart}
         # Both Services lose a Pod. The built-in controller serves the one, and has let go of the other.
         for pods in (cart, search):
