@@ -43,7 +43,7 @@ _CHECKED: Final = 10_000
 _ENDPOINTS: Final = 10
 _CHANGES, _APPLIED = 1_000, 5_000
 _OURS: Final = 200
-_THEIRS: Final = {100: 40, 1_000: 20, 10_000: 5}
+_THEIRS: Final = {100: 40, 1_000: 20, 10_000: 20}
 _PAUSE: Final = 0.01
 """Seconds between two changes, so that the proxy handles each separately."""
 _MEASURED: Final = (
@@ -52,7 +52,8 @@ _MEASURED: Final = (
 )
 """With limits in milliseconds, by share."""
 _MOST_GROWTH: Final = 1.5
-_MOST_PART: Final = 4e-3
+_MOST_PART: Final = 0.03
+"""Since 1.37 kube-proxy lists no table with each sync: 0.3 s with 10,000 Services, where 1.36 took 8 s."""
 _SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 
 
