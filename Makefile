@@ -98,18 +98,19 @@ cluster-down: .venv/dev
 	@$(BIN)/python -m cluster down
 
 # On clusters of their own: starts that are interrupted, the manifests, a rollout under load, and a part of Kubernetes'
-# own tests, with the built-in parts and with ours (docs/conformance.md).
+# own tests with Zoneward's controller and proxy (docs/conformance.md).
 e2e-cluster: .venv/dev nftables containerd image
 	$(BIN)/python -m cluster.programs
 	$(BIN)/python -m release.helm
 	$(call try,cluster -n 0)
-	$(BIN)/python -m cluster conformance short
+	$(BIN)/python -m cluster conformance --only both
 
-# All of those tests, slow ones included: an hour and a half.
+# Kubernetes' own tests with the built-in parts, with Zoneward's controller, and with its proxy too, slow ones included: an
+# hour and a half.
 conformance: .venv/dev nftables containerd
-	$(BIN)/python -m cluster conformance full
+	$(BIN)/python -m cluster conformance
 
-# Connections that fail while Pods, nodes, controllers and proxies come and go, with the built-in parts and with ours
+# Connections that fail while Pods, nodes, controllers and proxies come and go, with the built-in parts and with Zoneward's
 # (docs/disruption.md): an hour. DISRUPTIONS='rollout drain --runs 1' is less.
 bench-cluster: .venv/dev nftables containerd image
 	$(BIN)/python -m cluster bench $(DISRUPTIONS)

@@ -1,4 +1,4 @@
-"""Whether tests of Kubernetes that pass with the built-in parts pass with Zoneward's, as a table in the docs."""
+"""Runs Kubernetes' own tests with Zoneward's parts, and compares them with the built-in parts."""
 
 import datetime
 import os
@@ -20,10 +20,8 @@ from e2e.programs import VERSION
 ROOT: Final = Path(__file__).parent.parent
 DOCUMENT: Final = ROOT / "docs" / "conformance.md"
 RESULTS: Final = ROOT / "build" / "conformance"
-"""A folder for each selection, and in it for each mode: the suite's log and report."""
+"""A folder for each selection, and in it one for each mode: the suite's log and report."""
 KNOWN: Final = Path(__file__).parent / "known_failures.yaml"
-COMMANDS: Final = {"short": "make e2e-cluster", "full": "make conformance"}
-"""What runs each selection, and where in the document its table is."""
 Results = dict[Mode, dict[str, Result]]
 
 
@@ -38,74 +36,105 @@ class KnownFailure:
 
 def read_known(file: Path = KNOWN) -> list[KnownFailure]:
     content = yaml.safe_load(file.read_text()) or []
-    return [KnownFailure(each["test"], tuple(map(Mode, each["modes"])), each["reason"]) for each in content]
+    return [KnownFailure(entry["test"], tuple(map(Mode, entry["modes"])), entry["reason"]) for entry in content]
 
 
 def regressions(results: Results, known: Sequence[KnownFailure]) -> list[str]:
-    """A line for each test that passes with the built-in parts and does not with ours, unless that is known."""
-    excused = {(mode, each.test) for each in known if Mode.BUILT_IN not in each.modes for mode in each.modes}
+    """A line for each test that passes with the built-in parts and does not with Zoneward's, unless that is known."""
+    excused = {
+        (mode, failure.test) for failure in known if Mode.BUILT_IN not in failure.modes for mode in failure.modes
+    }
     lines = []
-    for mode, found in results.items():
+    for mode, tests in results.items():
         if mode is Mode.BUILT_IN:
             continue
         for name, built_in in sorted(results[Mode.BUILT_IN].items()):
-            ours = found.get(name)
-            if built_in.state == "passed" and (mode, name) not in excused and (ours is None or ours.state != "passed"):
-                lines.append(f"{mode}: {name}: {'did not run' if ours is None else f'{ours.state}: {ours.message}'}")
+            result = tests.get(name)
+            if built_in.state != "passed" or (mode, name) in excused or (result and result.state == "passed"):
+                continue
+            lines.append(f"{mode}: {name}: {_problem(result)}")
     return lines
 
 
-def run(selection: str, *, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Starts a cluster, runs the suite in each mode, ends the cluster, writes the document; `regressions`."""
-    TESTS.build(environment=environment)
-    tests = TESTS.find(environment=environment)
-    chosen, results = read_selection(selection), Results()
-    began = time.monotonic()
-    with own_cluster(environment=environment) as cluster:
-        for mode in Mode:
-            cluster.parts.start(mode)
-            since = time.monotonic()
-            results[mode] = run_suite(cluster, tests, chosen, RESULTS / selection / mode)
-            click.echo(f"{mode}: {_counted(results[mode])} in {time.monotonic() - since:.0f} s", err=True)
-        versions = describe(cluster)
+def failures(mode: Mode, tests: Mapping[str, Result], known: Sequence[KnownFailure]) -> list[str]:
+    """A line for each test that does not pass in ``mode``, unless that is known; also where no test ran."""
+    excused = {failure.test for failure in known if mode in failure.modes}
+    lines = [
+        f"{mode}: {name}: {_problem(result)}"
+        for name, result in sorted(tests.items())
+        if result.state != "passed" and name not in excused
+    ]
+    return lines if tests else [f"{mode}: no test ran"]
+
+
+def compare_modes(*, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Run the whole selection in every mode, write the document, and return `regressions`."""
+    started = time.monotonic()
+    results, versions = _run("full", tuple(Mode), environment)
     known = read_known()
-    took = round((time.monotonic() - began) / 60)
-    about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {took} minutes, with {versions}"
-    write_section(DOCUMENT, selection, section(COMMANDS[selection], about, results, known))
+    minutes = round((time.monotonic() - started) / 60)
+    heading = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {minutes} minutes, with {versions}"
+    write_section(DOCUMENT, "table", table(heading, results, known))
     return regressions(results, known)
 
 
-def section(command: str, about: str, results: Results, known: Sequence[KnownFailure]) -> str:
+def check_mode(mode: Mode, *, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Run the short selection in one mode, and return `failures`."""
+    results, _ = _run("short", (mode,), environment)
+    return failures(mode, results[mode], read_known())
+
+
+def _run(selection: str, modes: Sequence[Mode], environment: Mapping[str, str]) -> tuple[Results, str]:
+    """The results on a cluster of its own, and the versions of what ran."""
+    TESTS.build(environment=environment)
+    tests = TESTS.find(environment=environment)
+    chosen, results = read_selection(selection), Results()
+    with own_cluster(environment=environment) as cluster:
+        for mode in modes:
+            cluster.parts.start(mode)
+            since = time.monotonic()
+            results[mode] = run_suite(cluster, tests, chosen, RESULTS / selection / mode)
+            click.echo(f"{mode}: {_counts(results[mode])} in {time.monotonic() - since:.0f} s", err=True)
+        return results, describe(cluster)
+
+
+def table(heading: str, results: Results, known: Sequence[KnownFailure]) -> str:
     """Markdown: what ran, counts, and a row for each test."""
     modes = list(results)
-    lines = [f"`{command}`, {about}.", ""]
+    lines = [f"`make conformance`, {heading}.", ""]
     lines += ["| | " + " | ".join(modes) + " |", "| --- |" + " ---: |" * len(modes)]
     for state in ("passed", "failed", "skipped"):
-        counts = [sum(each.state == state for each in results[mode].values()) for mode in modes]
+        counts = [sum(result.state == state for result in results[mode].values()) for mode in modes]
         lines.append(f"| {state} | " + " | ".join(map(str, counts)) + " |")
-    again = [sum(each.attempts > 1 and each.state == "passed" for each in results[mode].values()) for mode in modes]
-    lines.append("| passed at the second attempt | " + " | ".join(map(str, again)) + " |")
+    repeated = [
+        sum(result.attempts > 1 and result.state == "passed" for result in results[mode].values()) for mode in modes
+    ]
+    lines.append("| passed at the second attempt | " + " | ".join(map(str, repeated)) + " |")
     lines += ["", "| test | " + " | ".join(modes) + " |", "| --- |" + " --- |" * len(modes)]
-    for name in sorted({name for found in results.values() for name in found}):
+    for name in sorted({name for tests in results.values() for name in tests}):
         cells = [_cell(results[mode].get(name)) for mode in modes]
         lines.append(f"| {_escaped(name)} | " + " | ".join(cells) + " |")
-    reasons = [each for each in known if any(each.test in found for found in results.values())]
+    reasons = [failure for failure in known if any(failure.test in tests for tests in results.values())]
     lines += [""] if reasons else []
-    lines += [f"- {_escaped(each.test)} ({', '.join(each.modes)}): {each.reason}" for each in reasons]
+    lines += [f"- {_escaped(failure.test)} ({', '.join(failure.modes)}): {failure.reason}" for failure in reasons]
     return "\n".join(lines)
 
 
-def write_section(document: Path, selection: str, text: str) -> None:
-    """Between the marks of that selection; the rest of the document stays."""
-    begin, end = f"<!-- {selection}: begin -->", f"<!-- {selection}: end -->"
+def write_section(document: Path, name: str, text: str) -> None:
+    """Replace the text between the two marks of that name; the rest of the document stays."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = document.read_text().partition(begin)
     _, _, after = rest.partition(end)
     document.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
-def _counted(results: Mapping[str, Result]) -> str:
-    states = [each.state for each in results.values()]
+def _counts(results: Mapping[str, Result]) -> str:
+    states = [result.state for result in results.values()]
     return ", ".join(f"{states.count(state)} {state}" for state in ("passed", "failed", "skipped"))
+
+
+def _problem(result: Result | None) -> str:
+    return "did not run" if result is None else f"{result.state}: {result.message}"
 
 
 def _cell(result: Result | None) -> str:

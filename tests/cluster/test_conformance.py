@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.conformance import COMMANDS, DOCUMENT, KnownFailure, read_known, regressions, section, write_section
+from cluster.conformance import (
+    DOCUMENT,
+    KnownFailure,
+    failures,
+    read_known,
+    regressions,
+    table,
+    write_section,
+)
 from cluster.parts import Mode
 from cluster.suite import Result, parse_report, read_selection
 
@@ -13,7 +21,7 @@ PASSED = Result("passed", 1.0, 1)
 FAILED = Result("failed", 2.0, 2, "timed out")
 
 
-def test_only_what_passes_with_the_built_in_parts_and_not_with_ours_is_a_regression() -> None:
+def test_a_regression_passes_with_the_built_in_parts_only() -> None:
     results = {
         Mode.BUILT_IN: {"fine": PASSED, "broken": FAILED, "worse": PASSED, "gone": PASSED, "known": PASSED},
         Mode.BOTH: {"fine": PASSED, "broken": FAILED, "worse": FAILED, "known": FAILED},
@@ -46,32 +54,44 @@ def test_a_report_has_the_tests_that_were_selected() -> None:
     }
 
 
-def test_a_section_replaces_only_the_one_of_its_selection(tmp_path: Path) -> None:
+def test_in_one_mode_every_test_has_to_pass_unless_its_failure_is_known() -> None:
+    skipped = Result("skipped", 0.0, 0, "needs 9 zones")
+    tests = {"fine": PASSED, "broken": FAILED, "known": FAILED, "skipped": skipped}
+    known = [KnownFailure("known", tuple(Mode), "a reason"), KnownFailure("broken", (Mode.CONTROLLER,), "a reason")]
+    assert failures(Mode.BOTH, tests, known) == [
+        "both: broken: failed: timed out",
+        "both: skipped: skipped: needs 9 zones",
+    ]
+    assert failures(Mode.BOTH, {}, known) == ["both: no test ran"]
+
+
+def test_a_new_table_replaces_only_the_old_one(tmp_path: Path) -> None:
     document = tmp_path / "document"
-    full = "B\n<!-- full: begin -->\n<!-- full: end -->\n"
-    document.write_text(f"A\n<!-- short: begin -->\nold\n<!-- short: end -->\n{full}")
+    document.write_text("A\n<!-- table: begin -->\nold\n<!-- table: end -->\nB\n")
     results = {Mode.BUILT_IN: {"[a] | b": PASSED}, Mode.BOTH: {"[a] | b": FAILED}}
-    text = section("make it", "today", results, [KnownFailure("[a] | b", (Mode.BOTH,), "because")])
-    write_section(document, "short", text)
-    written = document.read_text()
-    assert "| \\[a] \\| b | passed, 1 s | failed, 2 s |" in written
-    assert "- \\[a] \\| b (both): because" in written
-    assert "old" not in written
-    assert written.startswith("A\n")
-    assert written.endswith(f"\n{full}")
+    write_section(document, "table", table("today", results, [KnownFailure("[a] | b", (Mode.BOTH,), "because")]))
+    text = document.read_text()
+    assert "| \\[a] \\| b | passed, 1 s | failed, 2 s |" in text
+    assert "- \\[a] \\| b (both): because" in text
+    assert "old" not in text
+    assert text.startswith("A\n")
+    assert text.endswith("\nB\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_selection_has_expressions_and_a_place_in_the_document(name: str) -> None:
-    chosen = read_selection(name)
-    for each in (*chosen.focus, *chosen.skip):
-        re.compile(each)
-    assert chosen.focus
+def test_the_document_has_one_table() -> None:
     text = DOCUMENT.read_text()
-    assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1
+    assert text.count("<!-- table: begin -->") == text.count("<!-- table: end -->") == 1
 
 
-def test_known_failures_name_modes_of_ours_or_all_and_a_reason() -> None:
-    for each in read_known():
-        assert each.reason
-        assert set(each.modes) <= {Mode.CONTROLLER, Mode.BOTH} or set(each.modes) == set(Mode)
+@pytest.mark.parametrize("name", ["short", "full"])
+def test_every_selection_has_expressions(name: str) -> None:
+    chosen = read_selection(name)
+    for expression in (*chosen.focus, *chosen.skip):
+        re.compile(expression)
+    assert chosen.focus
+
+
+def test_known_failures_have_a_reason_and_name_modes_of_zoneward_or_all() -> None:
+    for failure in read_known():
+        assert failure.reason
+        assert set(failure.modes) <= {Mode.CONTROLLER, Mode.BOTH} or set(failure.modes) == set(Mode)
