@@ -102,8 +102,8 @@ class SliceView:
     async def __aenter__(self) -> Self:
         found = msgspec.json.decode(await self._server.ask("GET", self.path))
         version = found["metadata"]["resourceVersion"]
-        for each in found["items"]:
-            self._take("ADDED", msgspec.convert(each, EndpointSlice), time.perf_counter())
+        for item in found["items"]:
+            self._take("ADDED", msgspec.convert(item, EndpointSlice), time.perf_counter())
         self.writes = 0
         self._task = asyncio.create_task(self._watch(version))
         return self
@@ -158,9 +158,9 @@ class SliceView:
         if kind == "DELETED":
             return
         now_listed = {
-            each.addresses[0]: (each.conditions or _UNKNOWN).ready is not False
-            for each in slice_.endpoints or ()
-            if each.addresses
+            endpoint.addresses[0]: (endpoint.conditions or _UNKNOWN).ready is not False
+            for endpoint in slice_.endpoints or ()
+            if endpoint.addresses
         }
         self._slices[metadata.name] = now_listed
         for address, ready in now_listed.items():

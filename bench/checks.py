@@ -57,7 +57,9 @@ def _completed(selected: SelectedServices) -> Snapshot:
     workloads: list[WorkloadObject] = []
     for service in selected.services:
         plan = plan_service(service, pods=selected.snapshot.pods_of(service), slices=(), cluster_state=state)
-        slices.extend(managed_by(names.BUILT_IN_MANAGER, each) for family in plan.families for each in family.slices)
+        slices.extend(
+            managed_by(names.BUILT_IN_MANAGER, slice_) for family in plan.families for slice_ in family.slices
+        )
         workloads.extend(_workload(service))
     return replace(selected.snapshot, slices=tuple(slices), workload_objects=tuple(workloads))
 

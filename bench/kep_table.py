@@ -22,7 +22,7 @@ def main() -> int:
     """Simulate, print every cell as ``published ours``, and mark those that differ."""
     command = [*ZONEWARD, "simulate", "-d", "kep", "-a", ",".join(PUBLISHED), "-o", "json"]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    ours = {each["algorithm"]: each for each in found["means"]}
+    ours = {mean["algorithm"]: mean for mean in found["means"]}
     print(f"{found['dataset']}: {found['rows']:,} inputs; in each cell what KEP-2004 prints, then ours")
     print(f"{'':<16}" + "".join(f"{column:>18}" for column in COLUMNS))
     differ = 0

@@ -56,7 +56,7 @@ def _without_owner(thing: Object) -> Object:
 def _measure(client: Namespace, running: ZonewardMeter) -> Iterator[Figure]:
     pid = running.process.pid
     before = peak_of(pid)
-    services = [address_of(each) for each in range(_SERVICES)]
+    services = [address_of(index) for index in range(_SERVICES)]
     opening = RawConnections(services, 80, network="10.15")
     client.call(opening.stay, _LIVE)
     client.call(opening.come_and_go, _RATE, _WARM)
@@ -82,5 +82,5 @@ def _measure(client: Namespace, running: ZonewardMeter) -> Iterator[Figure]:
 def _wrong(running: ZonewardMeter, opening: RawConnections) -> float:
     """In percent."""
     time.sleep(_SETTLED)
-    counted = sum(sum(each.zones.values()) for each in running.measured().services)
+    counted = sum(sum(service.zones.values()) for service in running.measured().services)
     return abs(counted / opening.opened - 1) * 100

@@ -89,7 +89,7 @@ class Ours(_Proxy):
     def _programmed(self) -> dict[str, Any] | None:
         """The line of its log about the start."""
         lines = self._process.log.read_text().splitlines()
-        return next((json.loads(each) for each in lines if '"all is in the kernel"' in each), None)
+        return next((json.loads(line) for line in lines if '"all is in the kernel"' in line), None)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -171,7 +171,7 @@ async def create(server: ApiServer, objects: Sequence[Object]) -> None:
         if thing["kind"] == "Node":
             await server.patch_status(f"{where}/nodes/{thing['metadata']['name']}", thing["status"])
 
-    first = [each for each in objects if each["kind"] == "Namespace"]
+    first = [object_ for object_ in objects if object_["kind"] == "Namespace"]
     for each in first:
         await make(each)
-    await server.all(lambda each=each: make(each) for each in objects if each["kind"] != "Namespace")  # type: ignore[misc]
+    await server.all(lambda object_=object_: make(object_) for object_ in objects if object_["kind"] != "Namespace")  # type: ignore[misc]

@@ -48,12 +48,14 @@ def watch() -> Iterator[Figure]:
         for pod in islice(pods, _ROUND):
             now = cache.pods.get(pod.metadata.namespace, pod.metadata.name)
             assert now is not None
-            is_ready = any(each.type == "Ready" and each.status == "True" for each in now.status.conditions or ())
+            is_ready = any(
+                condition.type == "Ready" and condition.status == "True" for condition in now.status.conditions or ()
+            )
             conditions = (LivePodCondition(type="Ready", status=str(not is_ready)),)
             status: LivePodStatus = replace(now.status, conditions=conditions)
             metadata = replace(now.metadata, resource_version=str(next(versions)))
             cache.pods.put(replace(now, metadata=metadata, status=status))
-        told += sum(len(msgspec.json.encode(each.view)) > 0 for changes in plans.update() for each in changes)
+        told += sum(len(msgspec.json.encode(change.view)) > 0 for changes in plans.update() for change in changes)
         took += time.process_time() - start
     assert told >= _ROUNDS
     per_pod = took / _ROUNDS / _ROUND

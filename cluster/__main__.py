@@ -69,18 +69,18 @@ def conformance(only: str | None) -> None:
 @click.option("--runs", type=click.IntRange(min=1), default=bench_disruptions.RUNS, show_default=True)
 @click.option("--resume", is_flag=True, help="Keep the runs of a call that was interrupted.")
 def bench(disruptions: tuple[str, ...], runs: int, resume: bool) -> None:
-    """Count connections that fail while a cluster of its own changes: with the built-in parts, and with ours."""
+    """Count connections that fail while a separate cluster changes: with the built-in parts, and with Zoneward's."""
     if lines := bench_disruptions.run(disruptions, runs=runs, resume=resume):
         raise click.ClickException("\n".join(["more than wanted:", *lines]))
 
 
-def _interrupt(number: int, _frame: object) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+def _interrupt(signal_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(signal_number).name)
 
 
 if __name__ == "__main__":
-    for each in SIGNALS:
-        signal.signal(each, _interrupt)
+    for signal_number in SIGNALS:
+        signal.signal(signal_number, _interrupt)
     try:
         main(standalone_mode=False)
     except (MachineError, ProgramsError) as error:

@@ -1,6 +1,6 @@
-"""How many connections fail while a cluster changes, with the built-in parts and with ours, as a table in the docs.
+"""Counts connections that fail while a cluster changes, with the built-in parts and with Zoneward's, for the docs.
 
-Both in turns, several runs each, for Pods that exit at once when they are told to and for Pods that serve a little
+Both in turns, several runs each, for Pods that exit at once on SIGTERM and for Pods that serve a little
 longer. Each run is a line of JSON as soon as it is done, so that an interruption loses one run.
 """
 
@@ -27,7 +27,7 @@ RESULTS: Final = ROOT / "build" / "disruption"
 """``runs.jsonl``, and a file for each run with its connections that failed or were slow."""
 _AT_ONCE: Final = 0
 DELAYS: Final = {_AT_ONCE: "exit at once", 2: "serve 2 s longer"}
-"""Seconds for which Pods go on once they are told to end."""
+"""Seconds for which Pods serve after SIGTERM."""
 RUNS: Final = 3
 _MODES: Final = (Mode.BUILT_IN, Mode.BOTH)
 _A_THIRD: Final = frozenset({"rollout", "drain", "scaling"})
@@ -41,7 +41,7 @@ class Run:
     disruption: str
     delay: int
     mode: str
-    number: int
+    index: int
     sent: int
     failed: int
     slow: int
@@ -50,7 +50,9 @@ class Run:
 
 
 def run(names: Sequence[str], *, runs: int, resume: bool, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """On a cluster of its own: all disruptions, or those named. Writes the document if it was all; `missed_goals`.
+    """Run all disruptions, or those named, on a separate cluster; return `missed_goals`.
+
+    All of them together write the document.
 
     With ``resume``, runs that an earlier call did are not done again.
     """
@@ -59,19 +61,19 @@ def run(names: Sequence[str], *, runs: int, resume: bool, environment: Mapping[s
         file.unlink(missing_ok=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
     done = read_runs(file)
-    left = [each for each in _plan(names or list(DISRUPTIONS), runs) if not any(_is(each, one) for one in done)]
+    left = [run_ for run_ in _plan(names or list(DISRUPTIONS), runs) if not any(_is(run_, one) for one in done)]
     # Otherwise the control plane waits for containers that end: 0.2 to 0.5 s for each write while eight do.
     with own_cluster(environment=environment, niceness_counts=True) as cluster:
         about = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, with {describe(cluster)}"
         if any(name == "upgrade" for *_, name in left):
             load_project_image(cluster)
-        for each in _runs(cluster, left):
-            done.append(each)
+        for run_ in _runs(cluster, left):
+            done.append(run_)
             with file.open("a") as lines:
-                lines.write(f"{json.dumps(asdict(each))}\n")
-            click.echo(f"{each.disruption}, {DELAYS[each.delay]}, {each.mode}, run {each.number}: {_brief(each)}")
+                lines.write(f"{json.dumps(asdict(run_))}\n")
+            click.echo(f"{run_.disruption}, {DELAYS[run_.delay]}, {run_.mode}, run {run_.index}: {_brief(run_)}")
     click.echo(table(done))
-    if {each.disruption for each in done} == DISRUPTIONS.keys():
+    if {run_.disruption for run_ in done} == DISRUPTIONS.keys():
         write_section(DOCUMENT, "disruption", f"`make bench-cluster`, {about}.\n\n{table(done)}")
     return missed_goals(done)
 
@@ -96,20 +98,20 @@ def missed_goals(runs: Sequence[Run]) -> list[str]:
     lines = []
     for name, delay in _rows(runs):
         for what in ("failed", "slow"):
-            ours, built_in = (sum(_counts(runs, name, delay, mode, what)) for mode in (Mode.BOTH, Mode.BUILT_IN))
+            measured, built_in = (sum(_counts(runs, name, delay, mode, what)) for mode in (Mode.BOTH, Mode.BUILT_IN))
             most = built_in // 3 if what == "failed" and name in _A_THIRD else built_in
-            if ours > most:
-                lines.append(f"{name}, Pods that {DELAYS[delay]}: at most {most} {what}, got {ours}")
+            if measured > most:
+                lines.append(f"{name}, Pods that {DELAYS[delay]}: at most {most} {what}, got {measured}")
     return lines
 
 
 def _rows(runs: Sequence[Run]) -> Iterator[tuple[str, int]]:
-    there = {(each.disruption, each.delay) for each in runs}
-    return (each for each in product(DISRUPTIONS, DELAYS) if each in there)
+    measured = {(run_.disruption, run_.delay) for run_ in runs}
+    return (row for row in product(DISRUPTIONS, DELAYS) if row in measured)
 
 
 def _counts(runs: Sequence[Run], name: str, delay: int, mode: Mode, what: str) -> list[int]:
-    return [getattr(each, what) for each in runs if (each.disruption, each.delay, each.mode) == (name, delay, mode)]
+    return [getattr(run_, what) for run_ in runs if (run_.disruption, run_.delay, run_.mode) == (name, delay, mode)]
 
 
 def _cell(counts: Sequence[int]) -> str:
@@ -120,19 +122,21 @@ _Planned = tuple[int, Mode, int, str]
 
 
 def _plan(names: Sequence[str], runs: int) -> list[_Planned]:
-    """In turns, with as few changes as that allows. Where no Pod is told to end, one kind stands for both."""
-    every = product(range(1, runs + 1), _MODES, DELAYS, [each for each in DISRUPTIONS if each in names])
-    return [each for each in every if each[2] == _AT_ONCE or DISRUPTIONS[each[3]].ends_pods]
+    """In turns, with as few changes as that allows. Where no Pod is deleted, one kind of Pod is enough."""
+    every = product(
+        range(1, runs + 1), _MODES, DELAYS, [disruption for disruption in DISRUPTIONS if disruption in names]
+    )
+    return [run_ for run_ in every if run_[2] == _AT_ONCE or DISRUPTIONS[run_[3]].ends_pods]
 
 
 def _is(planned: _Planned, done: Run) -> bool:
-    return planned == (done.number, done.mode, done.delay, done.disruption)
+    return planned == (done.index, done.mode, done.delay, done.disruption)
 
 
 def _runs(cluster: Cluster, planned: Sequence[_Planned]) -> Iterator[Run]:
     cluster.plane.controller_flags = DETECTION
     before: tuple[Mode, int] | None = None
-    for number, mode, delay, name in planned:
+    for index, mode, delay, name in planned:
         if before is None or before[0] is not mode:
             cluster.parts.start(mode)
         if before is None or before[1] != delay:
@@ -140,9 +144,9 @@ def _runs(cluster: Cluster, planned: Sequence[_Planned]) -> Iterator[Run]:
         before = mode, delay
         settle(cluster)
         outcome, acted = _disrupt(cluster, mode, DISRUPTIONS[name])
-        (RESULTS / f"{name}-{delay}-{mode}-{number}.log").write_text(outcome.lines)
+        (RESULTS / f"{name}-{delay}-{mode}-{index}.log").write_text(outcome.lines)
         yield Run(
-            name, delay, mode, number, outcome.sent, outcome.failed, outcome.slow, outcome.reasons, round(acted, 1)
+            name, delay, mode, index, outcome.sent, outcome.failed, outcome.slow, outcome.reasons, round(acted, 1)
         )
 
 

@@ -42,7 +42,7 @@ class Box:
 
     @property
     def bin(self) -> Path:
-        """Programs that the nodes see, which have other folders of their own than the machine."""
+        """Programs that the nodes see; their folders differ from the machine's."""
         return self.folder / "bin"
 
     def make(self, programs: Mapping[str, Path]) -> None:
@@ -64,26 +64,26 @@ class Box:
     def start(self, name: str, command: list[str | Path], *, inside: str = BOX, goes_first: bool = False) -> Process:
         """A program, until it is ended: it outlives this process. Its log is ``logs/NAME.log``.
 
-        ``goes_first``: it gets CPU before what starts containers, as one that has a machine of its own does; in a
+        ``goes_first``: it gets CPU before what starts containers, as on a separate machine; in a
         cluster where niceness counts.
         """
         nice = ["nice", f"--adjustment={-10 if goes_first else 10}"]
         return self._start(name, [*nice, *self.enter(inside), *map(str, command)])
 
     def end(self, name: str) -> None:
-        """Ends a program, whoever started it; nothing where it does not run."""
+        """End a program, also one that another process started. Does nothing where it does not run."""
         end_program(name)
 
     def reap(self) -> None:
         """Waits for what was started here, once all of it has been ended."""
-        for each in self._started:
-            each.kill()
+        for process in self._started:
+            process.kill()
 
     def runs(self, name: str) -> bool:
         return bool(processes(name))
 
     def ask(self, url: str, *, inside: str) -> str:
-        """What somebody says there, if it says that all is well; otherwise nothing."""
+        """The body of the answer, or nothing where the status is not 200."""
         with suppress(BoxError):
             return self.run_here(sys.executable, "-c", _ASK, url, network=inside)
         return ""
@@ -128,7 +128,7 @@ class Box:
         return done.stdout
 
     def holder(self, inside: str) -> int:
-        """The process that stands for it. Raises ProcessLookupError where there is none."""
+        """The process that holds the namespaces. Raises ProcessLookupError where there is none."""
         if inside not in self._holders:
             for pid in processes(inside):
                 with suppress(OSError):

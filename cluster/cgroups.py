@@ -15,7 +15,7 @@ from typing import Final
 NAME: Final = "zoneward-cluster"
 _ROOT: Final = Path("/sys/fs/cgroup")
 _NEEDED: Final = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids")
-"""Controllers that a kubelet wants, which are hierarchies of their own in version 1."""
+"""Controllers that a kubelet needs; in version 1 each is a separate hierarchy."""
 _ENABLED: Final = "+cpu +cpuset +memory +pids +io"
 _SHARES: Final = 64 * 1024
 """Of version 1, where the programs are outside of the group of all Pods. It would get as much as one program does, and
@@ -28,19 +28,19 @@ _TERM_PATIENCE: Final = 20.0
 def missing_controllers(root: Path = _ROOT) -> list[str]:
     """What a kubelet would miss there; nothing where all is there."""
     if _is_unified(root):
-        found = set((root / "cgroup.controllers").read_text().split())
-        return [each for each in ("cpu", "cpuset", "memory", "pids") if each not in found]
-    return [each for each in _NEEDED if not (root / each / "cgroup.procs").exists()]
+        available = set((root / "cgroup.controllers").read_text().split())
+        return [name for name in ("cpu", "cpuset", "memory", "pids") if name not in available]
+    return [controller for controller in _NEEDED if not (root / controller / "cgroup.procs").exists()]
 
 
 def make_group(name: str) -> str:
     """A kubelet's root in every hierarchy, as its configuration names it."""
     for hierarchy in _hierarchies():
         group = hierarchy
-        for each in (NAME, name):
+        for child in (NAME, name):
             if _is_unified():
                 (group / "cgroup.subtree_control").write_text(_ENABLED)
-            parent, group = group, group / each
+            parent, group = group, group / child
             group.mkdir(exist_ok=True)
             for file in ("cpuset.cpus", "cpuset.mems"):
                 # Of version 1: a group without CPUs takes no process.
@@ -105,20 +105,20 @@ def end_all() -> None:
 
 def groups_left() -> list[Path]:
     """All of the cluster's groups, those within before those around."""
-    found = []
+    groups = []
     for hierarchy in _hierarchies():
         for folder, _, _ in os.walk(hierarchy / NAME, topdown=False):
-            found.append(Path(folder))
-    return found
+            groups.append(Path(folder))
+    return groups
 
 
 def _processes_below(group: Path) -> list[int]:
-    found: set[int] = set()
+    pids: set[int] = set()
     for folder, _, _ in os.walk(group):
         with suppress(OSError):
-            # Nought stands for a process that is not in our process namespace.
-            found.update(int(line) for line in Path(folder, "cgroup.procs").read_text().split() if line != "0")
-    return sorted(found)
+            # Zero is a process outside of our process namespace.
+            pids.update(int(line) for line in Path(folder, "cgroup.procs").read_text().split() if line != "0")
+    return sorted(pids)
 
 
 def _kill(find: Callable[[], list[int]]) -> None:
@@ -130,10 +130,10 @@ def _kill(find: Callable[[], list[int]]) -> None:
         time.sleep(0.05)
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
+def _signal(pids: list[int], signal_number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, number)
+            os.kill(pid, signal_number)
 
 
 def _is_unified(root: Path = _ROOT) -> bool:

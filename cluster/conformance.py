@@ -85,7 +85,7 @@ def check_mode(mode: Mode, *, environment: Mapping[str, str] = os.environ) -> li
 
 
 def _run(selection: str, modes: Sequence[Mode], environment: Mapping[str, str]) -> tuple[Results, str]:
-    """The results on a cluster of its own, and the versions of what ran."""
+    """The results on a separate cluster, and the versions of what ran."""
     TESTS.build(environment=environment)
     tests = TESTS.find(environment=environment)
     chosen, results = read_selection(selection), Results()

@@ -142,8 +142,8 @@ class ControlPlane:
         users = {ADMIN: "system:masters", KUBE_PROXY: ""}
         users |= {f"system:node:{site.name}": "system:nodes" for site in sites}
         lines = []
-        for number, (user, group) in enumerate(users.items()):
+        for index, (user, group) in enumerate(users.items()):
             token = secrets.token_urlsafe(24)
             self.write_kubeconfig(user, token)
-            lines.append(f'{token},{user},{number},"{group}"\n')
+            lines.append(f'{token},{user},{index},"{group}"\n')
         write_private(self._keys / "tokens.csv", "".join(lines))

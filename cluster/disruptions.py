@@ -49,7 +49,7 @@ def _nothing(_cluster: Cluster, _mode: Mode) -> None: ...
 class Disruption:
     """``act`` is done while clients run for ``seconds``, ``prepare`` before, and ``undo`` afterwards, also when one of
     them failed. They get whose parts run. With the built-in parts it may need less: ``built_in_seconds``.
-    ``ends_pods``: whether Pods are told to end."""
+    ``ends_pods``: whether it deletes Pods."""
 
     seconds: int
     built_in_seconds: int | None = None
@@ -79,7 +79,7 @@ def _scale(cluster: Cluster, _mode: Mode) -> None:
 
 def _flip(cluster: Cluster, _mode: Mode) -> None:
     """Half of the Pods is not ready, then the other half, twice; all serve."""
-    addresses = sorted(each["status"]["podIP"] for each in pods(cluster))
+    addresses = sorted(pod["status"]["podIP"] for pod in pods(cluster))
     cluster.box.run_here(sys.executable, "-c", _FLIP, *addresses, network=BOX)
 
 
@@ -96,7 +96,7 @@ def _uncordon(cluster: Cluster, _mode: Mode) -> None:
 
 
 def _stop_kubelet(cluster: Cluster, mode: Mode) -> None:
-    """Until the node is taken for lost; its Pods go on."""
+    """Until the node counts as lost; its Pods still run."""
     _wait_for_heartbeat(cluster)
     kill_programs(f"kubelet-{_LOST.name}")
     _wait_until_lost(cluster)
@@ -167,8 +167,8 @@ def _deploy(cluster: Cluster, mode: Mode) -> None:
 
 
 def _wait_for_deployed(cluster: Cluster) -> None:
-    for each in (_CONTROLLER, _PROXY):
-        cluster.kubectl("rollout", "status", *each, "--timeout=170s")
+    for workload in (_CONTROLLER, _PROXY):
+        cluster.kubectl("rollout", "status", *workload, "--timeout=170s")
 
 
 def _upgrade(cluster: Cluster, mode: Mode) -> None:
@@ -177,17 +177,17 @@ def _upgrade(cluster: Cluster, mode: Mode) -> None:
         cluster.parts.stop_kube_proxies()
         cluster.parts.start(mode)
         return
-    for each, container in ((_CONTROLLER, "controller"), (_PROXY, "proxy")):
-        cluster.kubectl("set", "image", *each, f"{container}={_NEXT_IMAGE}")
+    for workload, container in ((_CONTROLLER, "controller"), (_PROXY, "proxy")):
+        cluster.kubectl("set", "image", *workload, f"{container}={_NEXT_IMAGE}")
     _wait_for_deployed(cluster)
 
 
 def _undeploy(cluster: Cluster, mode: Mode) -> None:
     if mode is Mode.BUILT_IN:
         return
-    for each in (_CONTROLLER, _PROXY):
+    for workload in (_CONTROLLER, _PROXY):
         # While they may still release what they hold.
-        cluster.kubectl("delete", *each, "--ignore-not-found", "--cascade=foreground")
+        cluster.kubectl("delete", *workload, "--ignore-not-found", "--cascade=foreground")
     for folder in reversed(_MANIFESTS):
         cluster.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / folder)
     cluster.parts.start(mode)
@@ -198,11 +198,11 @@ def _built_in(cluster: Cluster, _mode: Mode) -> None:
 
 
 def _take_over(cluster: Cluster, mode: Mode) -> None:
-    """From the built-in parts to ours and back. The built-in ones are replaced by themselves, twice."""
-    for each in (mode, Mode.BUILT_IN):
+    """From the built-in parts to Zoneward's and back. The built-in ones are replaced by themselves, twice."""
+    for other in (mode, Mode.BUILT_IN):
         if mode is Mode.BUILT_IN:
             cluster.parts.stop_kube_proxies()
-        cluster.parts.start(each)
+        cluster.parts.start(other)
 
 
 def _back_to_mode(cluster: Cluster, mode: Mode) -> None:

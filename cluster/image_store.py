@@ -1,6 +1,6 @@
 """containerd's folder with the cluster's images unpacked: made once, kept, and the same files on every node.
 
-A node gets links to the files, which containerd and containers only read, and databases of its own. So six nodes start
+A node gets links to the files, which containerd and containers only read, and its own databases. So six nodes start
 as quickly as one, and the kernel has each program in memory once.
 """
 
@@ -52,6 +52,6 @@ def _copy(source: Path, target: Path) -> None:
     if linked.returncode:
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run([*copy, source, target], check=True)
-    for each in _DATABASES:
-        (target / each).unlink()
-        shutil.copy2(source / each, target / each)
+    for database in _DATABASES:
+        (target / database).unlink()
+        shutil.copy2(source / database, target / database)

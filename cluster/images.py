@@ -57,7 +57,7 @@ class Image:
 
 def make_images(*, environment: Mapping[str, str]) -> list[Path]:
     """An archive of each image, made where it is not there. Raises ProgramsError."""
-    # What they consist of is told by this file, and by the programs.
+    # This file and the programs decide the content.
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     folder = NODE.folder(environment=environment) / f"images-{version}"
     archives = [folder / f"{name}.tar" for name in _NAMES]
@@ -85,7 +85,7 @@ def _images(programs: Mapping[str, Path], environment: Mapping[str, str]) -> dic
             (f"{_TESTS}/busybox:1.37.0-2",),
             {"Cmd": ["sh"]},
             files={"bin/busybox": busybox},
-            links={f"bin/{each}": "busybox" for each in applets if each != BUSYBOX},
+            links={f"bin/{applet}": "busybox" for applet in applets if applet != BUSYBOX},
             texts={
                 "tmp/.keep": "",
                 "etc/passwd": "root:x:0:0::/root:/bin/sh\n",
@@ -143,12 +143,12 @@ def _write_layer(image: Image, file: Path) -> None:
 
 
 def _write_archive(image: Image, layers: Sequence[Path], file: Path) -> None:
-    names = [f"layer-{number}.tar" for number, _ in enumerate(layers)]
+    names = [f"layer-{index}.tar" for index, _ in enumerate(layers)]
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {"Env": [_PATH], **image.config},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(each)}" for each in layers]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(layer)}" for layer in layers]},
     }
     content = json.dumps(config).encode()
     about = f"{hashlib.sha256(content).hexdigest()}.json"
@@ -184,7 +184,7 @@ def _debian(environment: Mapping[str, str]) -> Path:
             raise ProgramsError("the image of agnhost needs mmdebstrap (Debian: apt-get install mmdebstrap)")
         click.echo(f"making a file system of Debian {_DEBIAN} with {', '.join(_PACKAGES)} ...", err=True)
         file.parent.mkdir(parents=True, exist_ok=True)
-        options = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in _LEFT_OUT]
+        options = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _LEFT_OUT]
         with _whole(file) as part:
             command = ["mmdebstrap", "--quiet", "--format=tar", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
             done = subprocess.run(["nice", *command, *options, _DEBIAN, part], env={**environment, "PATH": path})

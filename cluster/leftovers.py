@@ -17,14 +17,14 @@ _PATHS: Final = (
     "/var/log/containers",
     "/var/log/pods",
 )
-"""Where kubelets, containerd and network plugins write if nobody tells them otherwise."""
-_THERE_BEFORE: Final = frozenset(each for each in _PATHS if Path(each).exists())
+"""Where kubelets, containerd and network plugins write by default."""
+_THERE_BEFORE: Final = frozenset(path for path in _PATHS if Path(path).exists())
 
 
 def find_leftovers() -> list[str]:
-    """A line for each; folders that this process found when it started are not counted."""
-    found = [f"control group {each}" for each in groups_left()]
-    found += [f"process {pid}" for pid in processes()]
-    found += [f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines() if str(FOLDER) in line]
-    found += [each for each in (str(FOLDER), *_PATHS) if each not in _THERE_BEFORE and Path(each).exists()]
-    return found
+    """A line for each; folders that this process left when it started are not counted."""
+    left = [f"control group {group}" for group in groups_left()]
+    left += [f"process {pid}" for pid in processes()]
+    left += [f"mount {line}" for line in Path("/proc/mounts").read_text().splitlines() if str(FOLDER) in line]
+    left += [path for path in (str(FOLDER), *_PATHS) if path not in _THERE_BEFORE and Path(path).exists()]
+    return left

@@ -35,7 +35,7 @@ from cluster.sites import SITES
 from e2e.processes import wait_until
 
 FOLDER: Final = Path("/var/tmp/zoneward-cluster")
-"""On a disk: containers' file systems are in there, and the nodes have folders of their own at /run and /var/lib."""
+"""On a disk: containers' file systems are in there, and the nodes have their own folders at /run and /var/lib."""
 KUBECTL: Final = FOLDER / "kubectl"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They end what is being done; ending a cluster is not interrupted."""
@@ -77,15 +77,15 @@ def start_cluster(mode: Mode, *, environment: Mapping[str, str], niceness_counts
 
 def stop_cluster() -> None:
     """Ends all processes, and removes all that the cluster left. Does nothing where there is none."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    before = {signal_number: signal.signal(signal_number, signal.SIG_IGN) for signal_number in SIGNALS}
     try:
         end_all()
         restore_kernel_settings(_SETTINGS)
         if FOLDER.exists():
             shutil.rmtree(FOLDER)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
 
 
 @contextmanager

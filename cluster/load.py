@@ -35,7 +35,7 @@ class Outcome:
 
 
 def serve(cluster: Cluster, *, delay: int) -> None:
-    """Until all Pods are ready: they answer ``delay`` seconds longer once they are told to end."""
+    """Wait until all Pods are ready. They serve for ``delay`` seconds after SIGTERM."""
     cluster.kubectl("apply", "--filename=-", text=Template(_SERVER.read_text()).substitute(delay=delay))
     wait_for_rollout(cluster)
 
@@ -83,10 +83,10 @@ def pods(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _is_even(cluster: Cluster) -> bool:
-    found = pods(cluster)
-    if len(found) != REPLICAS or any("deletionTimestamp" in each["metadata"] for each in found):
+    running = pods(cluster)
+    if len(running) != REPLICAS or any("deletionTimestamp" in pod["metadata"] for pod in running):
         return False
-    return set(Counter(each["spec"].get("nodeName") for each in found).values()) == {REPLICAS // len(SITES)}
+    return set(Counter(pod["spec"].get("nodeName") for pod in running).values()) == {REPLICAS // len(SITES)}
 
 
 def _client(node: str, arguments: list[str]) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def _client(node: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def _sum(logs: list[str]) -> Outcome:
-    told = [json.loads(log.splitlines()[-1]) for log in logs]
-    reasons = sum((Counter(each["reasons"]) for each in told), Counter[str]())
+    summaries = [json.loads(log.splitlines()[-1]) for log in logs]
+    reasons = sum((Counter(summary["reasons"]) for summary in summaries), Counter[str]())
     lines = [f"{node} {line}\n" for node, log in zip(CLIENTS, logs, strict=True) for line in log.splitlines()[:-1]]
     return Outcome(
-        sum(each["sent"] for each in told),
-        sum(each["failed"] for each in told),
-        sum(each["slow"] for each in told),
+        sum(summary["sent"] for summary in summaries),
+        sum(summary["failed"] for summary in summaries),
+        sum(summary["slow"] for summary in summaries),
         dict(reasons.most_common()),
         "".join(sorted(lines, key=lambda line: line.partition(" ")[2])),
     )

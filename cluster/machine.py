@@ -45,8 +45,8 @@ def check_machine(*, environment: Mapping[str, str]) -> None:
     if missing := missing_controllers():
         raise MachineError(f"the cluster needs control groups: /sys/fs/cgroup lacks {', '.join(missing)}")
     path = search_path(environment)
-    lacking = [each for each in _COMMANDS if shutil.which(each, path=path) is None]
-    lacking += [f"{CNI}/{each}" for each in ("ptp", "host-local", "portmap", "loopback") if not (CNI / each).exists()]
+    lacking = [command for command in _COMMANDS if shutil.which(command, path=path) is None]
+    lacking += [f"{CNI}/{name}" for name in ("ptp", "host-local", "portmap", "loopback") if not (CNI / name).exists()]
     if lacking:
         raise MachineError(f"the cluster needs {', '.join(lacking)} (Debian: apt-get install {PACKAGES})")
 

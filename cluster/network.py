@@ -38,13 +38,13 @@ def join_nodes(box: Box, sites: Sequence[Site]) -> None:
         lines = [f"addr add {address}/{length} dev eth0 {options}" for address, length, options in _own(site.ips)]
         lines += ["link set eth0 up", "link set lo up"]
         lines += [f"route add default via {address}" for address in CONTROL_PLANE_IPS]
-        lines += _routes(each for each in sites if each != site)
+        lines += _routes(other for other in sites if other != site)
         _ip(box, site.name, lines)
     _ip(box, BOX, _routes(sites))
 
 
 def unplug(box: Box, site: Site) -> None:
-    """Nothing reaches that node, and nothing tells anybody."""
+    """Drop all packets to that node, without an error to the sender."""
     _ip(box, BOX, [f"link set {_port(site)} nomaster"])
 
 
@@ -53,7 +53,7 @@ def plug_in(box: Box, site: Site) -> None:
 
 
 def _port(site: Site) -> str:
-    return f"port{site.number}"
+    return f"port{site.index}"
 
 
 def _routes(sites: Iterable[Site]) -> list[str]:
@@ -63,7 +63,7 @@ def _routes(sites: Iterable[Site]) -> list[str]:
 
 
 def _own(addresses: Sequence[str]) -> list[tuple[str, int, str]]:
-    return [(each, 64, "nodad") if ":" in each else (each, 24, "") for each in addresses]
+    return [(address, 64, "nodad") if ":" in address else (address, 24, "") for address in addresses]
 
 
 def _ip(box: Box, inside: str, lines: Sequence[str]) -> None:

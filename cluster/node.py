@@ -1,4 +1,4 @@
-"""A node: containerd and a kubelet, at the paths that they always have, in namespaces of their own."""
+"""A node: containerd and a kubelet, at their usual paths, in separate namespaces."""
 
 import json
 import shlex
@@ -43,9 +43,9 @@ def make_node(box: Box, site: Site) -> None:
     folder = node_folder(box, site)
     (folder / "cni").mkdir(parents=True)
     script = ["hostname " + site.name, "mount --make-rprivate /"]
-    for each in _OWN:
-        (folder / each).mkdir(parents=True)
-        script.append(f"mount --bind {shlex.quote(str(folder / each))} /{each}")
+    for path in _OWN:
+        (folder / path).mkdir(parents=True)
+        script.append(f"mount --bind {shlex.quote(str(folder / path))} /{path}")
     # Volumes that a kubelet mounts for a Pod have to reach it.
     script.append("mount --make-rshared /")
     (folder / "containerd.toml").write_text(
@@ -107,7 +107,7 @@ def _pod_network(site: Site) -> dict[str, Any]:
     """A link from each Pod to the node, which then routes; and host ports."""
     addresses = {
         "type": "host-local",
-        "ranges": [[{"subnet": each}] for each in site.pods],
+        "ranges": [[{"subnet": subnet}] for subnet in site.pods],
         "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
     }
     plugins = [

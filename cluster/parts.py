@@ -1,7 +1,7 @@
 """Who writes the slices and who programs the nodes: the built-in parts, or Zoneward's in their place.
 
-They run as processes beside the containers, with the rights that the manifests of ``deploy/`` give their service
-accounts, and nothing else of these.
+They run as processes beside the containers, with the permissions that the manifests of ``deploy/`` give
+their service accounts, and nothing else of these.
 """
 
 import sys

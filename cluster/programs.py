@@ -45,7 +45,7 @@ def find_all(*, environment: Mapping[str, str]) -> dict[str, Path]:
 
 
 def build_all(*, environment: Mapping[str, str]) -> None:
-    """Whatever of them is missing, which takes some 20 minutes where nothing is there. Raises ProgramsError."""
+    """Build the missing ones: about 20 minutes for all of them. Raises ProgramsError."""
     for programs in (CONTROL_PLANE, NODE):
         programs.build(environment=environment)
 

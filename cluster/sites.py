@@ -15,21 +15,21 @@ SERVER: Final = f"https://{CONTROL_PLANE_IPS[0]}:6443"
 class Site:
     """A node: its own addresses and those of its Pods, IPv4 before IPv6."""
 
-    number: int
+    index: int
     zone: str
 
     @property
     def name(self) -> str:
-        return f"n{self.number}"
+        return f"n{self.index}"
 
     @property
     def ips(self) -> tuple[str, str]:
-        return f"10.200.0.{10 + self.number}", f"fd00:200::1{self.number}"
+        return f"10.200.0.{10 + self.index}", f"fd00:200::1{self.index}"
 
     @property
     def pods(self) -> tuple[str, str]:
-        return f"10.210.{self.number}.0/24", f"fd00:210:0:{self.number}::/64"
+        return f"10.210.{self.index}.0/24", f"fd00:210:0:{self.index}::/64"
 
 
-SITES: Final = tuple(Site(number, ZONES[(number - 1) % len(ZONES)]) for number in range(1, 7))
+SITES: Final = tuple(Site(index, ZONES[(index - 1) % len(ZONES)]) for index in range(1, 7))
 """Two in each zone."""

@@ -57,8 +57,8 @@ def run_suite(cluster: Cluster, tests: Mapping[str, Path], selection: Selection,
     command: list[str | Path] = [
         tests["ginkgo"],
         f"--procs={_PROCESSES}",
-        *(f"--focus={each}" for each in selection.focus),
-        *(f"--skip={each}" for each in selection.skip),
+        *(f"--focus={expression}" for expression in selection.focus),
+        *(f"--skip={expression}" for expression in selection.skip),
         f"--flake-attempts={_ATTEMPTS}",
         f"--timeout={_LIMIT_MINUTES}m",
         f"--output-dir={folder}",
@@ -90,20 +90,20 @@ def run_suite(cluster: Cluster, tests: Mapping[str, Path], selection: Selection,
 
 def parse_report(report: Sequence[Mapping[str, Any]]) -> dict[str, Result]:
     """The tests of Ginkgo's JSON report that were selected."""
-    found = {}
+    results = {}
     for suite in report:
-        for each in suite["SpecReports"] or ():
-            if each["LeafNodeType"] != "It" or _was_left_out(each):
+        for spec in suite["SpecReports"] or ():
+            if spec["LeafNodeType"] != "It" or _was_left_out(spec):
                 continue
-            name = " ".join([*(each["ContainerHierarchyTexts"] or ()), each["LeafNodeText"]])
-            state = each["State"] if each["State"] in ("passed", "skipped") else "failed"
-            found[name] = Result(
+            name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+            state = spec["State"] if spec["State"] in ("passed", "skipped") else "failed"
+            results[name] = Result(
                 state=cast(State, state),
-                seconds=each["RunTime"] / 1e9,
-                attempts=each["NumAttempts"],
-                message=_first_line(each.get("Failure", {}).get("Message", "")),
+                seconds=spec["RunTime"] / 1e9,
+                attempts=spec["NumAttempts"],
+                message=_first_line(spec.get("Failure", {}).get("Message", "")),
             )
-    return found
+    return results
 
 
 def _was_left_out(spec: Mapping[str, Any]) -> bool:

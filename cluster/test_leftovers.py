@@ -20,7 +20,7 @@ def _down() -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("phase", "number"),
+    ("phase", "signal_number"),
     [
         ("namespaces are made", signal.SIGINT),
         ("control plane is ready", signal.SIGINT),
@@ -28,20 +28,20 @@ def _down() -> "subprocess.CompletedProcess[str]":
         ("control plane is ready", signal.SIGKILL),
     ],
 )
-def test_a_start_that_is_interrupted_leaves_nothing(phase: str, number: signal.Signals) -> None:
+def test_a_start_that_is_interrupted_leaves_nothing(phase: str, signal_number: signal.Signals) -> None:
     before = read_kernel_settings()
     with subprocess.Popen([*COMMAND, "up"], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as up:
         try:
             assert up.stderr is not None
             assert any(phase in line for line in up.stderr)
-            up.send_signal(number)
+            up.send_signal(signal_number)
             up.stderr.read()
         finally:
             up.wait()
-            if number is signal.SIGKILL:
+            if signal_number is signal.SIGKILL:
                 assert FOLDER.exists()
                 _down()
-    assert up.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 130)
+    assert up.returncode == (-signal.SIGKILL if signal_number is signal.SIGKILL else 130)
     assert find_leftovers() == []
     assert read_kernel_settings() == before
 

@@ -1,4 +1,4 @@
-"""The manifests and the chart become ready as shipped on real kubelets: probes, rights, Pod Security, and the image."""
+"""Manifests and chart become ready as shipped on real kubelets: probes, permissions, Pod Security, image."""
 
 import os
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ def test_the_meter_becomes_ready(cluster: Cluster, folder: str) -> None:
 
 def test_the_server_takes_the_network_policies(cluster: Cluster) -> None:
     """This network does not enforce them."""
-    found = [DEPLOY / folder / "network-policy.yaml" for folder in ("base", "proxy/base", "meter/base")]
+    policies = [DEPLOY / folder / "network-policy.yaml" for folder in ("base", "proxy/base", "meter/base")]
     strict = ("--dry-run=server", "--validate=strict")
-    told = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in found))
+    told = cluster.kubectl("apply", *strict, *(f"--filename={file}" for file in policies))
     assert told.count("networkpolicy") == 3

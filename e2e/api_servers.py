@@ -53,7 +53,7 @@ class SandboxServer:
             listed = self.api.get(path)
             kind = listed["kind"].removesuffix("List")
             version = listed["metadata"]["resourceVersion"]
-            items += [{"kind": kind, "apiVersion": listed["apiVersion"], **each} for each in listed["items"]]
+            items += [{"kind": kind, "apiVersion": listed["apiVersion"], **item} for item in listed["items"]]
         self._process.kill()
         self._process = None
         self._keep(items, version)

@@ -80,8 +80,8 @@ def decisions(plane: ControlPlane, *arguments: str) -> list[dict[str, Any]]:
 def to_write(plane: ControlPlane, *arguments: str) -> dict[str, Any]:
     """What it would still write, by Service, all of them unless told otherwise; empty once all is as planned."""
     left = {}
-    for each in decisions(plane, *(arguments or ("-A",))):
-        writes = {name: count for name, count in each["slices"].items() if name != "unchanged" and count}
-        if writes or each["replacedSlices"]:
-            left[f"{each['namespace']}/{each['service']}"] = writes | {"replaced": each["replacedSlices"]}
+    for decision in decisions(plane, *(arguments or ("-A",))):
+        writes = {name: count for name, count in decision["slices"].items() if name != "unchanged" and count}
+        if writes or decision["replacedSlices"]:
+            left[f"{decision['namespace']}/{decision['service']}"] = writes | {"replaced": decision["replacedSlices"]}
     return left

@@ -95,14 +95,14 @@ class KubeProxy:
         rules = self.rules(family)
         chains = {
             verdict["goto"]["target"]
-            for each in rules
-            if each.get("map", {}).get("name") == "service-ips"
-            for key, verdict in each["map"].get("elem", ())
+            for rule in rules
+            if rule.get("map", {}).get("name") == "service-ips"
+            for key, verdict in rule["map"].get("elem", ())
             if key["concat"] == [address, protocol, port]
         }
         # Up to 1.35 each endpoint has a chain of its own.
-        chains |= {target for each in _expressions(rules, chains) for target in _chosen(each)}
-        return {to for each in _expressions(rules, chains) for to in _destinations(each)}
+        chains |= {target for expression in _expressions(rules, chains) for target in _chosen(expression)}
+        return {to for expression in _expressions(rules, chains) for to in _destinations(expression)}
 
     def _has_zone(self) -> bool:
         wanted = {"fieldSelector": f"metadata.name={self._node}", "labelSelector": ZONE_LABEL}
@@ -156,9 +156,9 @@ def _got_its_zone(process: Process) -> bool:
 
 
 def _expressions(rules: list[dict[str, Any]], chains: set[str]) -> Iterator[dict[str, Any]]:
-    for each in rules:
-        if each.get("rule", {}).get("chain") in chains:
-            yield from each["rule"]["expr"]
+    for rule in rules:
+        if rule.get("rule", {}).get("chain") in chains:
+            yield from rule["rule"]["expr"]
 
 
 def _chosen(expression: dict[str, Any]) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Scenario:
 
 
 def _scenario(name: str, *commands: str | Case) -> Scenario:
-    cases = (each if isinstance(each, Case) else Case(command=each) for each in commands)
+    cases = (command if isinstance(command, Case) else Case(command=command) for command in commands)
     return Scenario(name, (sent("create -f -", a_namespace(f"kubectl-{name}")), *cases))
 
 

@@ -21,8 +21,8 @@ async def main(token: str, port: int, objects: Path, kubeconfig: Path) -> None:
     registry = new_registry()
     registry.store.version = max(registry.store.version, int(listed["metadata"]["resourceVersion"]))
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
-    for each in listed["items"]:
-        registry.restore(kinds[each["apiVersion"], each["kind"]], each)
+    for item in listed["items"]:
+        registry.restore(kinds[item["apiVersion"], item["kind"]], item)
     registry.store.compact()
     secrets.token_urlsafe = lambda _size=None: token  # type: ignore[assignment]
     async with SandboxServer(registry, port=port) as serving:

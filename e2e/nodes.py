@@ -108,7 +108,7 @@ class Namespace:
 
     def route(self, *ranges: str, via: "Node") -> None:
         """Send to a node what goes to some addresses."""
-        self.ip(*(f"route replace {each} via {via.addresses[':' in each]}" for each in ranges))
+        self.ip(*(f"route replace {range_} via {via.addresses[':' in range_]}" for range_ in ranges))
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -156,9 +156,14 @@ class Node(Namespace):
         found = self._bed.made(Namespace(addresses))
         self.join(found, addresses)
         # Those who answer for all addresses of the node do not for these.
-        self.pods.ip(*(f"route add {each} via {_NODE_SIDE[':' in each]} dev eth0 onlink" for each in addresses))
+        self.pods.ip(
+            *(f"route add {address} via {_NODE_SIDE[':' in address]} dev eth0 onlink" for address in addresses)
+        )
         found.ip(
-            *(f"addr add {each} dev eth0 nodad" if ":" in each else f"addr add {each} dev eth0" for each in addresses)
+            *(
+                f"addr add {address} dev eth0 nodad" if ":" in address else f"addr add {address} dev eth0"
+                for address in addresses
+            )
         )
         return found
 
@@ -177,7 +182,7 @@ class Node(Namespace):
         return name
 
     def send(self, link: str, ranges: Iterable[str]) -> None:
-        self.ip(*(f"route replace {each} via {_POD_SIDE[':' in each]} dev {link} onlink" for each in ranges))
+        self.ip(*(f"route replace {range_} via {_POD_SIDE[':' in range_]} dev {link} onlink" for range_ in ranges))
 
 
 class Bed:
@@ -269,7 +274,7 @@ def _on_the_wire(number: int) -> tuple[str, str]:
 
 def _any(ranges: Iterable[str]) -> list[str]:
     """What makes a namespace take all addresses of some ranges for its own."""
-    return [f"route replace local {each} dev lo table main" for each in ranges]
+    return [f"route replace local {range_} dev lo table main" for range_ in ranges]
 
 
 def ask(

@@ -20,8 +20,8 @@ def a_shop(namespace: str, pods: int, *, nodes: Sequence[str] = ("node-a", "node
         a_namespace(namespace),
         *(a_node(name, zone=zone) for name, zone in zip(nodes, "abc", strict=True)),
         *(
-            a_pod(f"cart-{each}", namespace=namespace, node=nodes[each % 3], ips=[address(each)], labels=LABELS)
-            for each in range(pods)
+            a_pod(f"cart-{index}", namespace=namespace, node=nodes[index % 3], ips=[address(index)], labels=LABELS)
+            for index in range(pods)
         ),
     ]
 
@@ -34,8 +34,8 @@ def ready_addresses(slices: Iterable[Object]) -> set[str]:
     """Of all endpoints that are ready."""
     return {
         address
-        for each in slices
-        for one in each["endpoints"] or ()
+        for slice_ in slices
+        for one in slice_["endpoints"] or ()
         if one["conditions"].get("ready")
         for address in one["addresses"]
     }
@@ -61,7 +61,7 @@ class Shop:
         return self.items("/apis/discovery.k8s.io/v1/{}/endpointslices", labelSelector=selector)
 
     def managers(self, service: str = "") -> set[str]:
-        return {each["metadata"]["labels"][MANAGED_BY] for each in self.slices(service)}
+        return {slice_["metadata"]["labels"][MANAGED_BY] for slice_ in self.slices(service)}
 
     def ready(self, service: str = "", manager: str = "") -> set[str]:
         return ready_addresses(self.slices(service, manager))
@@ -74,7 +74,7 @@ class Shop:
     def listed(self, service: str) -> set[str]:
         """What the Endpoints object lists as ready."""
         subsets = (self.endpoints(service) or {}).get("subsets") or ()
-        return {one["ip"] for each in subsets for one in each.get("addresses") or ()}
+        return {one["ip"] for subset in subsets for one in subset.get("addresses") or ()}
 
     def conditions(self, service: str) -> dict[str, str]:
         """Reasons, by their types."""
@@ -126,4 +126,4 @@ class AuditLog:
     def entries(self) -> list[Object]:
         """Those about objects."""
         whole, _, _ = self._log.read_text().rpartition("\n")
-        return [each for each in map(json.loads, whole.splitlines()) if "objectRef" in each]
+        return [event for event in map(json.loads, whole.splitlines()) if "objectRef" in event]

@@ -111,7 +111,9 @@ def wait_until(met: Callable[[], object], what: str, *processes: Process | None,
             if process is not None:
                 process.check()
         if time.monotonic() > limit:
-            logs = "\n".join(f"{each.log} ends:\n{each.last_lines()}" for each in processes if each is not None)
+            logs = "\n".join(
+                f"{process.log} ends:\n{process.last_lines()}" for process in processes if process is not None
+            )
             raise ProcessError(f"{what}: not within {patience:.0f} s; {logs}")
         time.sleep(0.02)
 

@@ -76,7 +76,7 @@ def prometheus(
         raise ProcessError(f"the end-to-end tests need {PACKAGE} (Debian: apt-get install {PACKAGE})")
     file = folder / "prometheus.json"
     every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-    file.write_text(json.dumps({"global": every, "scrape_configs": jobs, "rule_files": [str(each) for each in rules]}))
+    file.write_text(json.dumps({"global": every, "scrape_configs": jobs, "rule_files": [str(rule) for rule in rules]}))
     port = _free_port()
     arguments = (f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}", "--web.console.libraries=none")
     enter = () if network is None else network.enter

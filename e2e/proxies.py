@@ -75,9 +75,9 @@ class ZonewardProxy(Daemon):
             return self._nft
         with suppress(OSError):
             pid = self.process.pid
-            for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                if _is_nft(int(each)):
-                    return int(each)
+            for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                if _is_nft(int(word)):
+                    return int(word)
         return None
 
     def _end(self, pid: int | None) -> None:

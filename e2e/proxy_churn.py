@@ -71,10 +71,10 @@ class Churn:
         target = self._chance.choice((8080, 8081))
         found["ports"] = [{"name": f"p{port}", "port": target, "protocol": "TCP"} for port in _PORTS]
         has_hints = self._chance.random() < 0.5
-        for each in found["endpoints"]:
+        for endpoint in found["endpoints"]:
             zone, is_ready = self._chance.choice(_ZONES), self._chance.random() < 0.8
-            each |= {"zone": zone, "nodeName": NODE if zone == "a" else f"node-{zone}"}
-            each |= {"conditions": {"ready": is_ready, "serving": True, "terminating": not is_ready}}
+            endpoint |= {"zone": zone, "nodeName": NODE if zone == "a" else f"node-{zone}"}
+            endpoint |= {"conditions": {"ready": is_ready, "serving": True, "terminating": not is_ready}}
             if has_hints:
-                each["hints"] = {"forZones": [{"name": zone}]}
+                endpoint["hints"] = {"forZones": [{"name": zone}]}
         return found

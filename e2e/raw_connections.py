@@ -53,9 +53,9 @@ class RawConnections:
     def stay(self, number: int) -> None:
         """Open some that go on."""
         with _raw() as sending:
-            for each in range(number):
+            for index in range(number):
                 self._open(sending, closes=False)
-                if not each % _BURST:
+                if not index % _BURST:
                     # What a link's queue does not hold would be lost.
                     time.sleep(0.002)
 

@@ -52,7 +52,7 @@ class Recording:
     def __enter__(self) -> Self:
         for kind, path in self._paths.items():
             found = self._api.get(path)
-            self._events += [(0, kind, False, each) for each in found["items"]]
+            self._events += [(0, kind, False, item) for item in found["items"]]
             version = found["metadata"]["resourceVersion"]
             self._threads.append(threading.Thread(target=self._watch, args=(kind, version), daemon=True))
         for thread in self._threads:
@@ -113,7 +113,7 @@ class Recording:
 
 def _is_ready(pod: Object) -> bool:
     conditions = pod["status"].get("conditions") or ()
-    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return is_ready and bool(pod["metadata"].get("labels")) and "deletionTimestamp" not in pod["metadata"]
 
 
@@ -125,6 +125,6 @@ def _listed(slice_: Object) -> Counter[str]:
 
 def _sum(slices: Mapping[str, Counter[str]]) -> Counter[str]:
     found: Counter[str] = Counter()
-    for each in slices.values():
-        found.update(each)
+    for slice_ in slices.values():
+        found.update(slice_)
     return found

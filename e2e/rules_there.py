@@ -85,7 +85,7 @@ def _unordered(rule: list[Any]) -> str:
 
 def _elements(name: str, elements: list[Any]) -> Counter[str]:
     if not name.endswith("endpoints"):
-        return Counter(json.dumps(each) for each in elements)
+        return Counter(json.dumps(element) for element in elements)
     found: Counter[str] = Counter()
     for key, value in elements:
         *place, _ = key["concat"]

@@ -58,7 +58,7 @@ def deployed_rules() -> list[Object]:
     """Of the ClusterRoles in ``deploy/`` for this mode."""
     files = (DEPLOY / folder / "cluster-role.yaml" for folder in ("base", "only-marked"))
     documents = (document for file in files for document in yaml.safe_load_all(file.read_text()))
-    return [rule for each in documents if each["kind"] == "ClusterRole" for rule in each["rules"]]
+    return [rule for document in documents if document["kind"] == "ClusterRole" for rule in document["rules"]]
 
 
 class Adopted(Shop):
@@ -155,7 +155,7 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
 ) -> None:
     shop.create("followed", "left")
     shop.api.patch(shop.service("followed"), {"spec": {"trafficDistribution": "PreferSameZone"}})
-    left = shop.words("left"), {each["metadata"]["uid"] for each in shop.slices("left")}
+    left = shop.words("left"), {slice_["metadata"]["uid"] for slice_ in shop.slices("left")}
     with (
         shop.recording("followed") as recording,
         ZonewardController(plane, mode=ONLY_MARKED, user="keeper") as controller,
@@ -178,7 +178,7 @@ def test_a_running_controller_keeps_what_is_adopted_and_gives_back_what_is_appli
         shop.make_ready(FLIPPED, True)
         wait(lambda: shop.is_back("followed"), what="all Pods")
         wait(lambda: not shop.conditions("followed"), what="none of our conditions")
-        assert (shop.words("left"), {each["metadata"]["uid"] for each in shop.slices("left")}) == left
+        assert (shop.words("left"), {slice_["metadata"]["uid"] for slice_ in shop.slices("left")}) == left
     check(recording)
 
 

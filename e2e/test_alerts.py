@@ -48,7 +48,7 @@ def test_alerts_about_a_meter_fire_for_the_node_that_has_the_problem(tmp_path: P
     series += _series("without-bytes", "other", {"zoneward_meter_accounting": "0x60"})
     # Any Pod that is scraped can say that it is a meter, and in trouble.
     series += _series(
-        "one", "forged", {name: values for each in TROUBLES.values() for name, values in each.items()}, job="pods"
+        "one", "forged", {name: values for series in TROUBLES.values() for name, values in series.items()}, job="pods"
     )
     expr = 'count by (alertname, instance) (ALERTS{alertname=~"ZonewardMeter.+", alertstate="firing"})'
     firing: list[dict[str, Any]] = [

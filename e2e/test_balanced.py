@@ -124,7 +124,7 @@ class Cluster:
         if kind == KUBE:
             kube = self.kube[zone]
             return wanted == {
-                name: {each.rpartition(":")[0] for each in kube.endpoints(address, 80)}
+                name: {endpoint.rpartition(":")[0] for endpoint in kube.endpoints(address, 80)}
                 for name, address in self.services.items()
             }
         ours = self.ours[zone]
@@ -181,9 +181,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def zones_of_ready(version: Object) -> list[set[str]]:
     """Of each ready endpoint in a slice, the zones in its hints."""
     return [
-        {hint["name"] for hint in (each.get("hints") or {}).get("forZones") or ()}
-        for each in version["endpoints"]
-        if each["conditions"]["ready"]
+        {hint["name"] for hint in (endpoint.get("hints") or {}).get("forZones") or ()}
+        for endpoint in version["endpoints"]
+        if endpoint["conditions"]["ready"]
     ]
 
 
@@ -212,7 +212,9 @@ def test_connections_of_small_services_go_where_plan_says(cluster: Cluster) -> N
     predicted = cluster.check_traffic()
     for name in SPREADS:
         (written,) = cluster.shop.slices(name)
-        assert sorted(address for each in written["endpoints"] for address in each["addresses"]) == addresses(name)
+        assert sorted(address for endpoint in written["endpoints"] for address in endpoint["addresses"]) == addresses(
+            name
+        )
         check_hints([written])
     for kind in (KUBE, OURS):
         found = decisions(cluster.plane, "-n", NAMESPACE, "--consumer", kind)
@@ -240,7 +242,7 @@ def test_no_ready_endpoint_is_without_hints_while_endpoints_leave_and_come_back(
                 assert is_ready == any(address in shares[name] for shares in predicted.values())
         with cluster.shop.flipping(*(pod for pod, _ in leaving.values())):
             cluster.plane.wait_until(lambda: len(recording.versions()) >= _VERSIONS, what="versions of slices")
-    versions = [each for each in recording.versions() if each["metadata"]["labels"][SERVICE_NAME] in LEAVING]
+    versions = [version for version in recording.versions() if version["metadata"]["labels"][SERVICE_NAME] in LEAVING]
     check_hints(versions)
     assert recording.missing == []
     for name in LEAVING:
@@ -254,7 +256,7 @@ def test_a_highest_overload_that_is_none_is_not_accepted_and_the_default_is_used
     api.create(wish)
 
     def conditions() -> dict[str, Object]:
-        return {each["type"]: each for each in shop.service("banana")["status"].get("conditions") or ()}
+        return {condition["type"]: condition for condition in shop.service("banana")["status"].get("conditions") or ()}
 
     cluster.plane.wait_until(lambda: {ACCEPTED, PROGRAMMED} <= conditions().keys(), what="conditions")
     found = conditions()[ACCEPTED]

@@ -58,11 +58,11 @@ class Rollout(Shop):
             self.api.delete(pod(self.namespace, 1, number))
 
     def all_endpoints(self, service: str) -> list[Object]:
-        return [one for each in self.slices(service) for one in each["endpoints"] or ()]
+        return [one for slice_ in self.slices(service) for one in slice_["endpoints"] or ()]
 
 
 def hints(endpoint: Object) -> str:
-    return ",".join(each["name"] for each in endpoint.get("hints", {}).get("forZones", ()))
+    return ",".join(zone["name"] for zone in endpoint.get("hints", {}).get("forZones", ()))
 
 
 def settled(plane: ControlPlane, rollout: Rollout) -> None:
@@ -73,8 +73,8 @@ def undisturbed(plane: ControlPlane) -> Rollout:
     rollout = Rollout(plane.api(), "undisturbed")
     with ZonewardController(plane):
         settled(plane, rollout)
-        for each in rollout.steps:
-            rollout.step(each)
+        for step in rollout.steps:
+            rollout.step(step)
         settled(plane, rollout)
     return rollout
 
@@ -84,9 +84,9 @@ def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> Recording:
     go_on = threading.Semaphore(0)
 
     def roll() -> None:
-        for each in rollout.steps:
+        for step in rollout.steps:
             go_on.acquire()
-            rollout.step(each)
+            rollout.step(step)
 
     def kill_and_kill() -> None:
         rolling = threading.Thread(target=roll, daemon=True)

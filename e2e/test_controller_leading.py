@@ -66,9 +66,9 @@ class Led(Shop):
     def unready(self) -> set[str]:
         """Services whose slices list the first Pod as one that is not ready."""
         return {
-            each["metadata"]["labels"][SERVICE_NAME]
-            for each in self.slices()
-            for one in each["endpoints"] or ()
+            slice_["metadata"]["labels"][SERVICE_NAME]
+            for slice_ in self.slices()
+            for one in slice_["endpoints"] or ()
             if not one["conditions"]["ready"]
         }
 
@@ -175,7 +175,7 @@ def test_whoever_stood_still_writes_nothing_until_it_leads_again(led: Led, pair:
         first.wait_until(lambda: not leads(first), what="the first steps down")
         time.sleep(DURATION)
         ended = time.time()
-        assert [each for each in led.writes("first", since=went_on) if each.ended < ended] == []
+        assert [write for write in led.writes("first", since=went_on) if write.ended < ended] == []
         second.wait_until(lambda: len(led.writes("second", since=went_on)) > len(SERVICES), what="writes")
         first.wait_until(lambda: first.is_ready, what="a replica that waits")
         assert second.terminate() == 0

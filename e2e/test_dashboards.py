@@ -56,7 +56,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         here = bed.nodes["a"]
         stack.enter_context(Door(here.path, plane.ports.server))
         forger = _job("pods", _serve_forged(stack, here, folder)) | {"job_name": "pods"}
-        jobs = [*(_job(*each) for each in PORTS.items()), forger]
+        jobs = [*(_job(*item) for item in PORTS.items()), forger]
         found = stack.enter_context(prometheus(folder, jobs, rules=RULES, network=here))
         listen = "--listen", f"127.0.0.1:{PORTS['controller']}"
         flags = "--predictions", "--config", str(found.configuration(folder)), *listen
@@ -66,7 +66,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         proxy.start()
         meter.start()
         found.wait_for("sum(up) == 4")
-        stack.enter_context(opening(here.pod("10.1.200.1"), [(each, 80) for each in addresses], rate=20, folder=folder))
+        stack.enter_context(
+            opening(here.pod("10.1.200.1"), [(address, 80) for address in addresses], rate=20, folder=folder)
+        )
         for name in SERVICES:
             _add_pod(plane, name, "a", f"10.1.9.{len(name)}")
         yield found
@@ -172,4 +174,4 @@ def test_alerts_and_rules_are_evaluated_without_errors_and_ask_for_what_programs
         assert rule["health"] == "ok", rule
         for metric in metrics_of(rule["query"]):
             assert metric in known or scraped.query(metric), (rule["name"], metric)
-    assert not [each for each in scraped.read("alerts")["alerts"] if each["state"] == "firing"]
+    assert not [alert for alert in scraped.read("alerts")["alerts"] if alert["state"] == "firing"]

@@ -83,7 +83,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(shared: Cluster) -> Cluster:
     """The scheduler, and two workers of this test's own where the last one's are gone."""
-    for _ in range(2 - sum(each.runs for each in shared.workers)):
+    for _ in range(2 - sum(worker.runs for worker in shared.workers)):
         shared.worker()
     return shared
 
@@ -158,7 +158,7 @@ def test_a_rule_from_a_file_travels_with_what_it_calls_there(
 
 
 def test_a_worker_that_is_killed_in_the_middle_loses_nothing(cluster: Cluster) -> None:
-    victim = next(each for each in cluster.workers if each.runs)
+    victim = next(worker for worker in cluster.workers if worker.runs)
     done: list[int] = []
 
     def advanced(rows: int) -> None:

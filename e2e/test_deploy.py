@@ -64,9 +64,9 @@ class Cluster(Shop):
         configuration.write_text(text)
         _, *arguments = container(self.mode)["args"]
         given = [
-            re.sub(r"^--config=.*", f"--config={configuration}", each)
-            for each in arguments
-            if not each.startswith("--listen") and each != f"--{self.mode}"
+            re.sub(r"^--config=.*", f"--config={configuration}", argument)
+            for argument in arguments
+            if not argument.startswith("--listen") and argument != f"--{self.mode}"
         ]
         lease = ("--leader-elect-resource-namespace", self.home)
         return ZonewardController(self.plane, *given, *lease, *flags, mode=self.mode, user=user, elects=True)
@@ -88,7 +88,9 @@ class Cluster(Shop):
     def updates(self, slice_: Object) -> int:
         """How often a slice was written since it was made."""
         name = slice_["metadata"]["name"]
-        return sum((each["verb"], each["objectRef"].get("name")) == ("update", name) for each in self.audit.entries())
+        return sum(
+            (entry["verb"], entry["objectRef"].get("name")) == ("update", name) for entry in self.audit.entries()
+        )
 
     def ours(self, service: str = "cart") -> list[Object]:
         return self.slices(service, names.MANAGER)
@@ -193,7 +195,7 @@ def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> No
 def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over: Cluster, tmp_path: Path) -> None:
     """As `docs/moving-from-topology-mode.md` has it, with the commands that it has."""
     commands = re.findall(r"^ *kubectl ((?:patch|annotate) .*)$", MOVING.read_text(), re.MULTILINE)
-    field, annotation, back = (shlex.split(each) for each in commands)
+    field, annotation, back = (shlex.split(command) for command in commands)
     with taken_over.controller(taken_over.account(), tmp_path) as controller:
         wait = controller.wait_until
         taken_over.create("search", **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
@@ -213,7 +215,8 @@ def _is_in_force(cluster: Cluster, approach: str) -> bool:
     """Whether slices and condition say so."""
     found = cluster.service("search")["status"].get("conditions", ())
     said = [each["message"] for each in found if each["type"] == names.PROGRAMMED_CONDITION]
-    written = [each["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for each in cluster.ours("search")]
+    slices = cluster.ours("search")
+    written = [slice_["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for slice_ in slices]
     return any(said) and all(each.startswith(approach) for each in (*said, *written))
 
 
@@ -280,7 +283,7 @@ def _is_built_in(cluster: Cluster, name: str) -> bool:
 
 def _marks(cluster: Cluster, name: str) -> list[str]:
     annotations = cluster.service(name)["metadata"].get("annotations") or {}
-    return [each for each in annotations if each.startswith(names.DOMAIN)]
+    return [annotation for annotation in annotations if annotation.startswith(names.DOMAIN)]
 
 
 # --- the admission policy ---------------------------------------------------------------------------------------------

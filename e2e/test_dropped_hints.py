@@ -61,7 +61,7 @@ def as_stored(plane: ControlPlane, each: Object) -> Object:
 
 def programmed(plane: ControlPlane, service: Object) -> tuple[str, str]:
     conditions = plane.api().read(service)["status"].get("conditions") or ()
-    found = [each for each in conditions if each["type"] == "zoneward.dev/TrafficDistributionProgrammed"]
+    found = [condition for condition in conditions if condition["type"] == "zoneward.dev/TrafficDistributionProgrammed"]
     return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
 
@@ -89,7 +89,7 @@ def test_dropped_hints_are_reported_and_not_written_again() -> None:
             plane.wait_until(lambda: not any(hinted(slices(plane)[0])), what="slices without hints")
             assert "zoneward_controller_hints_not_stored_services 1.0" in controller.get("/metrics")[1]
             events = api.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
-            assert "TrafficDistributionNotStored" in [each["reason"] for each in events]
+            assert "TrafficDistributionNotStored" in [event["reason"] for event in events]
             # Any change of the Service is a sync.
             api.patch(service, {"metadata": {"labels": {"another": "sync"}}})
             plane.wait_until(

@@ -51,7 +51,7 @@ def kustomized(folder: str) -> list[Object]:
 
 
 def _set(values: Iterable[str]) -> list[str]:
-    return [f"--set={each}" for each in values]
+    return [f"--set={value}" for value in values]
 
 
 def _objects(text: str) -> list[Object]:
@@ -61,26 +61,26 @@ def _objects(text: str) -> list[Object]:
 def compared(objects: Iterable[Object], *, of_helm: bool) -> dict[tuple[str, str, str], Object]:
     """By kind, namespace and name. Without what Helm needs, all of which has to be there."""
     found = {}
-    for each in objects:
-        metadata = each["metadata"]
-        if each["kind"] == "ConfigMap":
+    for object_ in objects:
+        metadata = object_["metadata"]
+        if object_["kind"] == "ConfigMap":
             # What the program reads of it, not how it is written.
-            each["data"] = {name: yaml.safe_load(text) for name, text in each["data"].items()}
+            object_["data"] = {name: yaml.safe_load(text) for name, text in object_["data"].items()}
         if of_helm:
             labels = metadata["labels"]
             assert {name: labels.pop(name) for name in OF_HELM} == OF_HELM
-            if each["kind"] == "Namespace":
+            if object_["kind"] == "Namespace":
                 assert metadata.pop("annotations") == {"helm.sh/resource-policy": "keep"}
-            if each["kind"] in ("Deployment", "DaemonSet"):
-                assert each["spec"]["template"]["metadata"]["annotations"].pop("checksum/configuration")
-        identity = each["kind"], metadata.get("namespace", ""), metadata["name"]
+            if object_["kind"] in ("Deployment", "DaemonSet"):
+                assert object_["spec"]["template"]["metadata"]["annotations"].pop("checksum/configuration")
+        identity = object_["kind"], metadata.get("namespace", ""), metadata["name"]
         assert identity not in found
-        found[identity] = each
+        found[identity] = object_
     return found
 
 
 def pods(objects: Iterable[Object]) -> list[Object]:
-    return [each["spec"]["template"] for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
+    return [object_["spec"]["template"] for object_ in objects if object_["kind"] in ("Deployment", "DaemonSet")]
 
 
 @pytest.mark.parametrize("folder", VALUES)
@@ -132,8 +132,8 @@ def test_the_image_is_the_one_that_values_name_everywhere() -> None:
         each for pod in pods(objects) for kind in ("containers", "initContainers") for each in pod["spec"].get(kind, ())
     ]
     assert len(containers) == 4
-    for each in containers:
-        assert (each["image"], each["imagePullPolicy"]) == (f"registry.example/zoneward@{digest}", "Always")
+    for container in containers:
+        assert (container["image"], container["imagePullPolicy"]) == (f"registry.example/zoneward@{digest}", "Always")
     assert [pod["spec"]["imagePullSecrets"] for pod in pods(objects)] == [secret] * 3
     (pod,) = pods(rendered("image.tag=edge"))
     assert pod["spec"]["containers"][0]["image"] == "zoneward:edge"
@@ -157,7 +157,7 @@ def test_values_that_yaml_reads_as_something_else_stay_text() -> None:
     assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in made} == {"123"}
     assert {each["metadata"]["name"] for each in made if each["kind"] == "Namespace"} == {"1000", "1e3", "true"}
     assert {pod["spec"]["priorityClassName"] for pod in pods(made)} == {"12", "yes", "a: b"}
-    images = {each["image"] for pod in pods(made) for each in pod["spec"]["containers"]}
+    images = {container["image"] for pod in pods(made) for container in pod["spec"]["containers"]}
     assert images == {"registry.example/x # y:1.0"}
     assert "0x10" in str([each for each in made if each["kind"] == "NetworkPolicy"])
 
@@ -206,7 +206,7 @@ def test_a_server_takes_all_of_it_and_only_the_namespaces_outlive_it(cluster: Co
     access, api = (f"--kubeconfig={cluster.kubeconfig()}", f"--repository-cache={tmp_path}"), cluster.api()
 
     def there(path: str) -> set[str]:
-        return {each["metadata"]["name"] for each in api.get(path)["items"] if "zoneward" in each["metadata"]["name"]}
+        return {item["metadata"]["name"] for item in api.get(path)["items"] if "zoneward" in item["metadata"]["name"]}
 
     roles, namespaces = "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/namespaces"
     said = helm("install", "edge", str(CHART), *access, *_set((*ALL, "createNamespaces=true")))

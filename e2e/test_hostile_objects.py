@@ -47,7 +47,7 @@ def hostile(number: int) -> Iterator[tuple[str, Object]]:
         ("/api/v1/namespaces/tenant/pods", pod),
         ("/apis/discovery.k8s.io/v1/namespaces/tenant/endpointslices", slice_),
     ):
-        thing["metadata"]["managedFields"] = [each | {"apiVersion": thing["apiVersion"]} for each in fields]
+        thing["metadata"]["managedFields"] = [field | {"apiVersion": thing["apiVersion"]} for field in fields]
         yield path, thing
 
 
@@ -93,7 +93,7 @@ def cart(number: int) -> Object:
 
 
 def test_commands_show_all_services(plane: ControlPlane, tmp_path: Path) -> None:
-    found = {(each["namespace"], each["service"]) for each in decisions(plane, "-A")}
+    found = {(decision["namespace"], decision["service"]) for decision in decisions(plane, "-A")}
     assert {("shop", "cart"), (TENANT, "bad-1"), (TENANT, "bad-2")} <= found
     file = tmp_path / "snapshot.yaml"
     file.write_text(plane.zoneward("snapshot", "-A").stdout)

@@ -68,7 +68,7 @@ class Image:
         self, *arguments: str, user: int, capabilities: Sequence[str] = (), volume: Path | None = None
     ) -> list[str]:
         """That runs the image's entry point, with ``volume`` at ``/mnt``."""
-        bounding = ",".join(("-all", *(f"+{each.lower()}" for each in capabilities)))
+        bounding = ",".join(("-all", *(f"+{capability.lower()}" for capability in capabilities)))
         privileges = [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs", "--inh-caps=-all"]
         config = self.config["config"]
         return [
@@ -151,7 +151,10 @@ def test_it_has_what_its_commands_need_and_nothing_of_this_machine(image: Image)
 def test_its_bill_of_materials_has_the_packages_of_debian_and_of_python_that_are_in_it(image: Image) -> None:
     text = (image.root / BILL.relative_to("/")).read_text()
     assert image.archive.with_suffix(".cdx.json").read_text() == text
-    said = {(each["purl"].split("/")[0], each["name"], each["version"]) for each in json.loads(text)["components"]}
+    said = {
+        (component["purl"].split("/")[0], component["name"], component["version"])
+        for component in json.loads(text)["components"]
+    }
     query = ["chroot", str(image.root), "dpkg-query", "--show", "--showformat=${Package} ${Version}\n"]
     debian = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
     folders = image.root.glob("opt/zoneward/lib/python3*/site-packages/*.dist-info")
@@ -190,7 +193,7 @@ def test_each_daemon_works_on_a_cluster_with_the_privileges_of_its_manifests(
     volume = tmp_path / "volume"
     volume.mkdir(mode=0o755)
     kubeconfig = volume / "kubeconfig"
-    given = [each.replace("$(NODE_NAME)", NODE) for each in container(mode)["args"] if not each.startswith("--config")]
+    given = [arg.replace("$(NODE_NAME)", NODE) for arg in container(mode)["args"] if not arg.startswith("--config")]
     user = pod(mode)["spec"]["securityContext"]["runAsUser"]
     command = image.command(*given, "--kubeconfig=/mnt/kubeconfig", user=user, capabilities=capabilities, volume=volume)
     # Where a Pod learns it from its service account.
@@ -207,7 +210,7 @@ def test_each_daemon_works_on_a_cluster_with_the_privileges_of_its_manifests(
         status = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
         said = dict(line.split(":\t", 1) for line in status if line.startswith(("Uid", "CapBnd", "NoNewPrivs")))
         assert said["Uid"].split() == [str(user)] * 4
-        assert int(said["CapBnd"], 16) == sum(1 << 12 for each in capabilities if each == "NET_ADMIN")
+        assert int(said["CapBnd"], 16) == sum(1 << 12 for capability in capabilities if capability == "NET_ADMIN")
         assert said["NoNewPrivs"] == "1"
         if mode in PROXY_MODES:
             assert "zoneward" in network.run("nft", "list", "tables")

@@ -98,7 +98,7 @@ def facts(subsets: tuple[EndpointSubset, ...] | None) -> list[str]:
     def said(subset: EndpointSubset) -> str:
         thing: dict[str, Any] = msgspec.to_builtins(subset)
         # A port without a name is called "", or nothing.
-        ports = sorted(str(sorted(field for field in each.items() if field[1])) for each in thing.get("ports") or ())
+        ports = sorted(str(sorted(field for field in port.items() if field[1])) for port in thing.get("ports") or ())
         return str((thing.get("addresses"), thing.get("notReadyAddresses"), ports))
 
     return sorted(map(said, subsets or ()))
@@ -110,8 +110,8 @@ def has_settled(api: Api) -> bool:
 
 def size(endpoints: Endpoints) -> tuple[int, int]:
     subsets = endpoints.subsets or ()
-    ready = sum(len(each.addresses or ()) for each in subsets)
-    return ready, sum(len(each.not_ready_addresses or ()) for each in subsets)
+    ready = sum(len(subset.addresses or ()) for subset in subsets)
+    return ready, sum(len(subset.not_ready_addresses or ()) for subset in subsets)
 
 
 def about(metadata: ObjectMeta) -> tuple[Object, Object]:
@@ -139,5 +139,5 @@ def test_of_many_as_many_are_listed(api: Api) -> None:
     assert sum(size(new)) == 1000
     assert about(new.metadata) == about(theirs.metadata)
     # What it wrote is given back as it is, but for the labels.
-    ready = {each.ip for subset in new.subsets or () for each in subset.addresses or ()}
-    assert ready == {each.ip for subset in theirs.subsets or () for each in subset.addresses or ()}
+    ready = {address.ip for subset in new.subsets or () for address in subset.addresses or ()}
+    assert ready == {address.ip for subset in theirs.subsets or () for address in subset.addresses or ()}

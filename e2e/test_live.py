@@ -16,7 +16,7 @@ from tests.deploy.manifests import ROOT
 ROLE = yaml.safe_load((ROOT / "examples" / "cluster-role.yaml").read_text())
 LIST_ONLY = [{**rule, "verbs": ["list"]} for rule in ROLE["rules"]]
 CORE, DISCOVERY = ROLE["rules"]
-WITHOUT_PODS = [{**CORE, "resources": [each for each in CORE["resources"] if each != "pods"]}, DISCOVERY]
+WITHOUT_PODS = [{**CORE, "resources": [resource for resource in CORE["resources"] if resource != "pods"]}, DISCOVERY]
 FLIPPED = "cart-0"
 PODS = 9
 

@@ -123,7 +123,7 @@ class Site:
 
     def used_by(self) -> dict[str, int]:
         """By zone, the endpoints that its kube-proxy sends to."""
-        counts = (len(each.endpoints(self.address, 80)) for each in self.proxies)
+        counts = (len(proxy.endpoints(self.address, 80)) for proxy in self.proxies)
         return dict(zip(self.nodes, counts, strict=True))
 
     def ask(self, seconds: float) -> Outcome:
@@ -141,7 +141,7 @@ class Site:
 
     def wait_until_counted(self, *outcomes: Outcome) -> None:
         """Until the meters have told Prometheus of all these connections: a part of them has other shares."""
-        made = {zone: sum(each.answers[zone].total() for each in outcomes) for zone in CLIENTS}
+        made = {zone: sum(outcome.answers[zone].total() for outcome in outcomes) for zone in CLIENTS}
         self.plane.wait_until(lambda: self.counted() == made, what=f"counts of {made}")
 
     def predicted(self) -> dict[str, Any]:

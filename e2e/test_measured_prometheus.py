@@ -121,7 +121,7 @@ async def traffic(server: Prometheus) -> tuple[list[MeasuredTraffic], tuple[str,
 async def test_each_program_is_a_document_of_its_node(server: tuple[Prometheus, str]) -> None:
     documents, notes = await traffic(server[0])
     name = server[1]
-    assert [(each.node, each.zone, each.complete) for each in documents] == [
+    assert [(document.node, document.zone, document.complete) for document in documents] == [
         ("worker-a1", A, True),
         ("worker-b1", B, True),
         ("worker-c1", C, True),
@@ -130,7 +130,7 @@ async def test_each_program_is_a_document_of_its_node(server: tuple[Prometheus, 
         f"{name}: no zoneward_meter_info or zoneward_proxy_info says which node this is; it does not count",
         "not counted: programs of nodes that are not in the cluster (ghost)",
     )
-    first, second, proxy = (_only(each) for each in documents)
+    first, second, proxy = (_only(document) for document in documents)
     assert proxy.bytes is UNSET
     assert (set(proxy.zones), set(proxy.external)) == ({C}, {C})
     assert first.zones[A] == pytest.approx(9 * first.zones[B], rel=0.01)
@@ -187,4 +187,4 @@ def test_a_report_has_the_money_that_the_samples_imply(
     assert decided["zones"][A]["inZone"] == pytest.approx(0.9, abs=0.01)
     assert run(["explain", *asked]) == 0
     explained = json.loads(capfd.readouterr().out)["families"][0]["measured"]
-    assert {each["node"] for each in explained["nodes"]} >= {"worker-a1", "worker-b1"}
+    assert {node["node"] for node in explained["nodes"]} >= {"worker-a1", "worker-b1"}

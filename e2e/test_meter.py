@@ -91,7 +91,9 @@ class Site:
                 port["nodePort"] = self.node_port
             made = api.create(a_service(name, namespace=self.namespace, ports=[port], **shape.spec))
             self.addresses[name] = made["spec"]["clusterIP"]
-            slices = [self._slice(name, shape, zone) for zone in sorted({ENDPOINTS[each] for each in shape.endpoints})]
+            slices = [
+                self._slice(name, shape, zone) for zone in sorted({ENDPOINTS[endpoint] for endpoint in shape.endpoints})
+            ]
             self._made[name] = [made, *map(api.create, slices)]
         for each in (NAMESPACES, METER_MODES[1]):
             plane.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
@@ -99,7 +101,7 @@ class Site:
         self.meter = ZonewardMeter(self.node, plane.kubeconfig(account), folder, "--enable-accounting")
 
     def _slice(self, service: str, shape: Shape, zone: str) -> Object:
-        addresses = [each for each in shape.endpoints if ENDPOINTS[each] == zone]
+        addresses = [endpoint for endpoint in shape.endpoints if ENDPOINTS[endpoint] == zone]
         there: Object = {"namespace": self.namespace, "node": f"{self.node.name[:-1]}{zone}", "zone": zone}
         made = a_slice(f"{service}-{zone}", service=service, addresses=addresses, **there)
         made["ports"] = [{"name": "http", "port": shape.target, "protocol": shape.protocol}]
@@ -152,7 +154,7 @@ class Site:
             for line in self.client.call(Path("/proc/thread-self/net/dev").read_text).splitlines()
             if "eth0" in line
         )
-        received, packets_in, *_, sent, packets_out = (int(each) for each in line.split(":")[1].split()[:10])
+        received, packets_in, *_, sent, packets_out = (int(word) for word in line.split(":")[1].split()[:10])
         # Each frame has 14 bytes before the packet.
         return sent - 14 * packets_out, received - 14 * packets_in
 
@@ -183,8 +185,8 @@ def site(
         stack.callback(found.delete_services)
         stack.enter_context(_proxy(kind, found))
         stack.enter_context(found.meter)
-        for each in ("plain", "six"):
-            wait_until(partial(found.answers, each), f"an answer of {each}")
+        for name in ("plain", "six"):
+            wait_until(partial(found.answers, name), f"an answer of {name}")
         found.meter.start()
         yield found
 
@@ -265,7 +267,7 @@ def _read(connection: socket.socket, number: int) -> None:
 def _bytes(traffic: ServiceTraffic) -> tuple[int, int]:
     found = traffic.bytes
     sizes = [] if isinstance(found, msgspec.UnsetType) else list(found.values())
-    return sum(each.request for each in sizes), sum(each.response for each in sizes)
+    return sum(size.request for size in sizes), sum(size.response for size in sizes)
 
 
 # --- corners ----------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Cluster:
         flags = ("-n", NAMESPACE, "--node", f"node-{zone}", "--as-is", "-o", "json", service)
         document = json.loads(self.plane.zoneward("route", *flags).stdout)
         assert document["proxy"] == "kube-proxy 1.37"
-        chosen = [each.rpartition(":")[0] for each in document["ports"][0]["cluster"]]
+        chosen = [port.rpartition(":")[0] for port in document["ports"][0]["cluster"]]
         return {each: 1 / len(chosen) for each in chosen}
 
     def serves(self, zone: str, service: str, shares: Shares) -> bool:
@@ -71,7 +71,7 @@ class Cluster:
 def kube_proxy_manifest() -> str:
     """The DaemonSet of the sample cluster, as kubeadm makes it."""
     documents = yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
-    return yaml.safe_dump(next(each for each in documents if each["kind"] == "DaemonSet"))
+    return yaml.safe_dump(next(document for document in documents if document["kind"] == "DaemonSet"))
 
 
 KUBE_PROXY: Final = "kube-system/kube-proxy"

@@ -29,7 +29,7 @@ class World:
     def serve(
         self, family: Family, *endpoints: int, weights: tuple[float, ...] | None = None, tcp: int = 80, udp: int = 53
     ) -> None:
-        targets = tuple(Backend(address(family, each), 8080) for each in endpoints)
+        targets = tuple(Backend(address(family, endpoint), 8080) for endpoint in endpoints)
         ports = tuple(
             one_port(*targets, protocol=protocol, port=port, weights=weights, affinity_seconds=SECONDS)
             for protocol, port in (("tcp", tcp), ("udp", udp))
@@ -55,8 +55,8 @@ def world() -> Iterator[World]:
     with Bed() as bed:
         node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
         bed.node("there", pods=("10.2.0.0/16", "fd00:2::/64"))
-        sources = [f"10.1.200.{each}" for each in range(1, CLIENTS + 1)]
-        sources += [f"fd00:1::c8:{each:x}" for each in range(1, CLIENTS + 1)]
+        sources = [f"10.1.200.{index}" for index in range(1, CLIENTS + 1)]
+        sources += [f"fd00:1::c8:{index:x}" for index in range(1, CLIENTS + 1)]
         with NodeRules(node) as rules:
             yield World(rules, node.pod(*sources))
 

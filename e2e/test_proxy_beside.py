@@ -37,7 +37,9 @@ class Node:
     def __init__(self, plane: ControlPlane, kube: KubeProxy, folder: Path) -> None:
         self.plane, self.kube, self.folder, self.api = plane, kube, folder, plane.api()
         services = [self.api.read(a_service(name, namespace=NAMESPACE)) for name in ENDPOINTS]
-        self.addresses: dict[str, str] = {each["metadata"]["name"]: each["spec"]["clusterIP"] for each in services}
+        self.addresses: dict[str, str] = {
+            service["metadata"]["name"]: service["spec"]["clusterIP"] for service in services
+        }
         self.enter = kube.network.enter
         for address in ENDPOINTS.values():
             kube.run("ip", "address", "add", f"{address}/32", "dev", "lo")
@@ -47,7 +49,7 @@ class Node:
     def proxy(self, mode: str) -> Iterator[Process]:
         """The command as the manifests have it, until all is in the kernel."""
         ours = ("--config", "--node", "--lease-namespace")
-        given = [each for each in container(mode)["args"] if each.split("=")[0] not in ours]
+        given = [arg for arg in container(mode)["args"] if arg.split("=")[0] not in ours]
         log = self.folder / f"{mode.replace('/', '-')}.log"
         command = [*self.enter, sys.executable, "-m", "zoneward", *given, "--node", NODE]
         command += ["--lease-namespace", NAMESPACE]

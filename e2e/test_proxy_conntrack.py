@@ -146,7 +146,7 @@ async def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Nod
             # Whom it has it keeps, whoever comes.
             await proxy.serve("dns", address, *pods)
             assert {await client.ask() for _ in range(10)} == {first}
-            rest = [each for each in pods if each != first]
+            rest = [pod for pod in pods if pod != first]
             await proxy.serve("dns", address, *rest)
             await answered(client, *rest)
         assert await removed(proxy) == 1
@@ -203,7 +203,7 @@ async def test_flows_of_others_are_left_alone(node: Node, family: Family) -> Non
             await proxy.serve("log", other, first)
             # Of another Service at the same port, to the very same Pod, and to the node port of nobody.
             others = [a_client(other, PORT, 4100 + number) for number in range(8)]
-            assert {await each.ask() for each in others} == {first}
+            assert {await other.ask() for other in others} == {first}
             direct = a_client(first, 8080, 4200)
             assert await direct.ask() == first
             await a_client(pods[2], NODE_PORT, 4201).ask(limit=SOON)
@@ -215,5 +215,5 @@ async def test_flows_of_others_are_left_alone(node: Node, family: Family) -> Non
             assert await removed(proxy) == 1
             assert before.total() == 10
             assert before == await proxy.flows(of_others)
-            assert {await each.ask() for each in others} == {first}
+            assert {await other.ask() for other in others} == {first}
             assert await direct.ask() == first

@@ -46,7 +46,7 @@ class Site:
         self.zones: dict[str, str] = dict(_ZONES)
 
     def serve(self, family: Family, *addresses: str, protocol: str = "tcp", affinity: int | None = None) -> None:
-        targets = tuple(Backend(each, 8080, each in NEAR[family]) for each in addresses)
+        targets = tuple(Backend(address, 8080, address in NEAR[family]) for address in addresses)
         port = one_port(*targets, protocol=protocol, node_port=NODE_PORT, affinity_seconds=affinity)
         some = node_service(
             port, name="cart", family=family, cluster_ip=CLUSTER[family], load_balancer_ips=(BALANCER[family],)
@@ -89,7 +89,9 @@ def by_zone(answers: Mapping[str, int]) -> dict[str, int]:
 
 def totals(measuring: ConnectionTotals, family: Family, *, internal: bool) -> dict[str, int]:
     return {
-        each.zone: each.connections for each in measuring.totals() if (each.family, each.internal) == (family, internal)
+        total.zone: total.connections
+        for total in measuring.totals()
+        if (total.family, total.internal) == (family, internal)
     }
 
 

@@ -39,7 +39,7 @@ def asking(port: int, path: str) -> Sequence[str]:
 def answer_in(told: str) -> Answer:
     """Status, headers and body, without what is another one each time: of times only that they are."""
     status, headers, body = json.loads(told)
-    return status, {each: headers.get(each) for each in HEADERS}, without_times(json.loads(body))
+    return status, {header: headers.get(header) for header in HEADERS}, without_times(json.loads(body))
 
 
 def without_times(value: Any, name: str = "") -> Any:

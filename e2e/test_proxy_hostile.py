@@ -36,7 +36,8 @@ def namespace() -> Iterator[Namespace]:
 def load(namespace: Namespace, document: Mapping[str, Any]) -> None:
     """As ``nft -f`` of ``proxy --print`` would, into a kernel that has nothing else."""
     every = [
-        render_commands(replace(diff_rulesets(None, each), replaces_table=True)) for each in rulesets(document).values()
+        render_commands(replace(diff_rulesets(None, ruleset), replaces_table=True))
+        for ruleset in rulesets(document).values()
     ]
     namespace.run("nft", "-f", "-", text="".join(every))
     assert namespace.run("nft", "list", "tables").splitlines() == ["table ip zoneward", "table ip6 zoneward"]
@@ -51,8 +52,8 @@ def test_nft_takes_what_is_made_of_any_cluster_and_makes_no_table_but_ours(
 
 
 def _name_servers() -> set[str]:
-    lines = [each.split() for each in Path("/etc/resolv.conf").read_text().splitlines()]
-    return {each[1] for each in lines if each[:1] == ["nameserver"] and ":" not in each[1]} or {"127.0.0.1"}
+    lines = [line.split() for line in Path("/etc/resolv.conf").read_text().splitlines()]
+    return {line[1] for line in lines if line[:1] == ["nameserver"] and ":" not in line[1]} or {"127.0.0.1"}
 
 
 async def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_is_asked() -> None:
@@ -61,8 +62,8 @@ async def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_i
         here = Namespace()
         stack.callback(here.close)
         servers = _name_servers()
-        here.ip(*(f"addr add {each}/32 dev lo" for each in servers if not each.startswith("127.")))
-        sockets = [here.call(_listening, each) for each in servers]
+        here.ip(*(f"addr add {server}/32 dev lo" for server in servers if not server.startswith("127.")))
+        sockets = [here.call(_listening, server) for server in servers]
         for each in sockets:
             stack.enter_context(each)
 
@@ -112,7 +113,7 @@ def test_a_nodes_address_becomes_no_rule_and_another_services_address_is_not_tak
     proxy.start()
     node = api.read(a_node(NODE))
     words = ("192.168.77.1 }\nadd table inet X", "garbage", "192.0.2.1")
-    node["status"]["addresses"] = [{"type": "InternalIP", "address": each} for each in words]
+    node["status"]["addresses"] = [{"type": "InternalIP", "address": word} for word in words]
     api.replace(node, subresource="status")
     proxy.wait_until(lambda: len(proxy.told("an address of the Node is left out, being no IP address")) == 2, what="it")
     # What comes after it is in the kernel too, and nothing else is.

@@ -79,7 +79,7 @@ def test_changes_in_transactions_of_some_come_to_a_fresh_load(
 
 
 def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
-    targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
+    targets = tuple(Backend(f"10.0.1.{endpoint}", 8080) for endpoint in endpoints)
     ports = (one_port(*targets), one_port(*targets, protocol="udp", affinity_seconds=60))
     return node_service(*ports, name=f"s{number}", cluster_ip=f"10.96.0.{number}", **more)
 
@@ -183,7 +183,7 @@ async def test_what_others_take_away_comes_back(namespace: Namespace, command: s
 async def test_rules_that_others_changed_are_found_by_an_audit(namespace: Namespace, command: str) -> None:
     async with kept(namespace, *SERVICES) as found:
         chains = namespace.run("nft", "list", "table", "ip", ZONEWARD).split()
-        own = next(each.strip(",") for each in chains if each.startswith("guard-"))
+        own = next(chain.strip(",") for chain in chains if chain.startswith("guard-"))
         namespace.run("nft", command.format(table=ZONEWARD, own=own))
         assert await found.audit() == [("rules", 1)]
         assert await found.audit() == [("rules", 1)]

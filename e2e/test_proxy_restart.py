@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
 
 def rolled(name: str, number: int) -> Object:
     """The slice after so many replacements."""
-    return sliced(f"{name}-1", service=name, addresses=[address(number + each) for each in range(3)])
+    return sliced(f"{name}-1", service=name, addresses=[address(number + index) for index in range(3)])
 
 
 def address(number: int) -> str:

@@ -34,7 +34,7 @@ def node() -> Iterator[tuple[Node, Namespace]]:
 
 
 def served(family: Family) -> NodeService:
-    targets = tuple(Backend(each, TARGET, is_local=True) for each in ADDRESSES[family])
+    targets = tuple(Backend(address, TARGET, is_local=True) for address in ADDRESSES[family])
     port = one_port(*targets, protocol="sctp", port=PORT, node_port=NODE_PORT)
     return node_service(port, family=family, cluster_ip=CLUSTER[family])
 
@@ -45,7 +45,7 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
     is_6 = family == "ip6"
     for address, port in ((CLUSTER[family], PORT), (here.addresses[is_6], NODE_PORT)):
         raw = socket.AF_INET6 if is_6 else socket.AF_INET
-        arriving = [here.pods.call(_listening, raw, each) for each in ADDRESSES[family]]
+        arriving = [here.pods.call(_listening, raw, address) for address in ADDRESSES[family]]
         client.call(begin_associations, client.addresses[is_6], address, port, number=ASSOCIATIONS)
         found: Counter[str] = Counter()
         for endpoint, each in zip(ADDRESSES[family], arriving, strict=True):

@@ -80,8 +80,8 @@ def service_of(case: ProxyCase, number: int, *, outside: Namespace) -> Service:
     spec: dict[str, Any] = {"type": "ClusterIP"} | dict(case.spec)
     if "load_balancer_source_ranges" in spec:
         spec["load_balancer_source_ranges"] = tuple(
-            each.replace("OUTSIDE", f"{address}/{128 if ':' in address else 32}")
-            for each in spec["load_balancer_source_ranges"]
+            range_.replace("OUTSIDE", f"{address}/{128 if ':' in address else 32}")
+            for range_ in spec["load_balancer_source_ranges"]
             for address in outside.addresses
         )
     external = tuple(outer) if case.external else None
@@ -171,7 +171,7 @@ def world() -> Iterator[World]:
 def check(world: World, number: int, probe: Probe, family: Family, protocol: str) -> None:
     client, is_6 = world.clients[probe.who], family == "ip6"
     node_port = 30_000 + number * 2 + list(PORTS).index(protocol)
-    inner, outer, balancer = (numbered(each, number) for each in SERVICES[family])
+    inner, outer, balancer = (numbered(service, number) for service in SERVICES[family])
     address, port = {
         "cluster": (inner, PORTS[protocol][0]),
         "other-port": (inner, 7),
@@ -201,7 +201,7 @@ def check(world: World, number: int, probe: Probe, family: Family, protocol: str
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("number", range(1, len(CASES) + 1), ids=[each.about.replace(" ", "-") for each in CASES])
+@pytest.mark.parametrize("number", range(1, len(CASES) + 1), ids=[case.about.replace(" ", "-") for case in CASES])
 def test_each_address_reaches_whom_it_should(world: World, number: int, family: Family) -> None:
     for probe in CASES[number - 1].probes:
         for protocol in PORTS:

@@ -65,7 +65,7 @@ def test_the_share_that_stays_in_its_zone_is_as_predicted(zones: Zones, value: s
     for decision, service in some:
         counted = {zone: tally(zones, zone, service) for zone in zones.nodes}
         share = in_zone(counted, where, decision)
-        bound = _SIGMAS * (0.25 * sum(each["demand"] ** 2 for each in decision["zones"].values()) / TIMES) ** 0.5
+        bound = _SIGMAS * (0.25 * sum(zone["demand"] ** 2 for zone in decision["zones"].values()) / TIMES) ** 0.5
         assert abs(share - decision["inZoneTraffic"]) < bound, decision["service"]
         predicted.append(decision["inZoneTraffic"])
         measured.append(share)
@@ -132,9 +132,9 @@ def test_what_the_proxies_counted_is_what_clients_saw_and_stands_beside_the_pred
 def counted(document: Object, decision: Object) -> Counter[str]:
     """Connections to a Service's own address, by the zone that they went to."""
     key = decision["namespace"], decision["service"], decision["addressType"]
-    for each in document["services"]:
-        if (each["namespace"], each["service"], each["addressType"]) == key:
-            return Counter(each["zones"])
+    for service in document["services"]:
+        if (service["namespace"], service["service"], service["addressType"]) == key:
+            return Counter(service["zones"])
     return Counter()
 
 
@@ -142,8 +142,8 @@ def cluster(route: Object, decision: Object) -> set[str]:
     """Addresses of the endpoints that a node sends to, over the ports of a Service."""
     return {
         address.rpartition(":")[0]
-        for each in route["ports"]
-        if (each["namespace"], each["service"], each["addressType"])
+        for port in route["ports"]
+        if (port["namespace"], port["service"], port["addressType"])
         == (decision["namespace"], decision["service"], decision["addressType"])
-        for address in each["cluster"] or ()
+        for address in port["cluster"] or ()
     }

@@ -19,7 +19,7 @@ GONE = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cart-1", "names
 
 def endpoints(shop: Shop) -> dict[str, Object]:
     """By address."""
-    return {each["addresses"][0]: each for item in shop.slices("cart") for each in item["endpoints"] or ()}
+    return {endpoint["addresses"][0]: endpoint for item in shop.slices("cart") for endpoint in item["endpoints"] or ()}
 
 
 def comparable(shop: Shop) -> list[Object]:
@@ -59,4 +59,4 @@ def test_the_built_in_slice_controller_follows_pods_and_services_as_in_a_real_cl
                 )
                 written.append(comparable(shop))
     assert written[0] == written[1]
-    assert sum(each["conditions"]["ready"] for each in written[0][0]["endpoints"]) == 7
+    assert sum(endpoint["conditions"]["ready"] for endpoint in written[0][0]["endpoints"]) == 7

@@ -118,4 +118,4 @@ def test_a_link_that_leads_nowhere_is_told_and_leaves_the_site_as_it_was(tmp_pat
     assert str(refused.value).startswith(
         "dev: index.md:3: WARNING: 'myst' cross-reference target not found: 'docs/why.md"
     )
-    assert [each.name for each in output.iterdir()] == ["versions.js"]
+    assert [path.name for path in output.iterdir()] == ["versions.js"]

@@ -79,17 +79,17 @@ class Cluster(Shop):
     def all_managers(self) -> set[str]:
         """Of all slices but the mirrored one."""
         return {
-            each["metadata"]["labels"][MANAGED_BY]
-            for each in self.slices()
-            if each["metadata"]["labels"][SERVICE_NAME] != MIRRORED
+            slice_["metadata"]["labels"][MANAGED_BY]
+            for slice_ in self.slices()
+            if slice_["metadata"]["labels"][SERVICE_NAME] != MIRRORED
         }
 
     def ready_of(self, manager: str) -> dict[str, set[str]]:
         """By Service, what that controller's slices list as ready, in the first family."""
         listed: dict[str, set[str]] = {name: set() for name in PODS}
-        for each in self.slices(manager=manager):
-            if each["addressType"] == "IPv4":
-                listed[each["metadata"]["labels"][SERVICE_NAME]] |= ready_addresses([each])
+        for slice_ in self.slices(manager=manager):
+            if slice_["addressType"] == "IPv4":
+                listed[slice_["metadata"]["labels"][SERVICE_NAME]] |= ready_addresses([slice_])
         return listed
 
     def lists_all(self, manager: str) -> bool:
@@ -103,17 +103,19 @@ class Cluster(Shop):
     def is_contested(self) -> bool:
         """Whether an Event of every Service says so."""
         events = self.items("/apis/events.k8s.io/v1/{}/events")
-        return {each["regarding"]["name"] for each in events if each["reason"] == "EndpointSlicesContested"} == {*PODS}
+        return {event["regarding"]["name"] for event in events if event["reason"] == "EndpointSlicesContested"} == {
+            *PODS
+        }
 
     def zones_of_slices(self) -> set[str]:
         """Of groups of zones."""
-        return {each["metadata"]["labels"].get(names.ZONE_LABEL, "") for each in self.slices()} - {""}
+        return {slice_["metadata"]["labels"].get(names.ZONE_LABEL, "") for slice_ in self.slices()} - {""}
 
     def mirrored(self) -> list[str]:
         return [
-            each["metadata"]["resourceVersion"]
-            for each in self.slices()
-            if each["metadata"]["labels"][SERVICE_NAME] == MIRRORED
+            slice_["metadata"]["resourceVersion"]
+            for slice_ in self.slices()
+            if slice_["metadata"]["labels"][SERVICE_NAME] == MIRRORED
         ]
 
     def recording(self) -> Recording:
@@ -221,7 +223,7 @@ def configured(plane: ControlPlane) -> str:
 
 
 def uids(shop: Cluster) -> set[str]:
-    return {each["metadata"]["uid"] for each in shop.slices()}
+    return {slice_["metadata"]["uid"] for slice_ in shop.slices()}
 
 
 def go_back(shop: Cluster) -> None:
@@ -255,7 +257,7 @@ def _check_a_service_that_selects_nobody(shop: Cluster, controller: ZonewardCont
     """It gets a slice and loses it, as Kubernetes' conformance test of that name demands."""
 
     def found() -> list[Object]:
-        return [each for each in shop.slices() if each["metadata"]["labels"][SERVICE_NAME] == "nobody"]
+        return [slice_ for slice_ in shop.slices() if slice_["metadata"]["labels"][SERVICE_NAME] == "nobody"]
 
     created = shop.api.create(a_service("nobody", namespace=NAMESPACE, selector={"does-not-match": "anything"}))
     controller.wait_until(found, what="a slice")

@@ -93,7 +93,10 @@ def routed(plane: ControlPlane, minor: str) -> Programmed:
 
 def programmed(plane: ControlPlane, proxy: KubeProxy) -> Programmed:
     services = plane.api().get(f"/api/v1/namespaces/{NAMESPACE}/services")["items"]
-    return {each["metadata"]["name"]: frozenset(proxy.endpoints(each["spec"]["clusterIP"], 80)) for each in services}
+    return {
+        service["metadata"]["name"]: frozenset(proxy.endpoints(service["spec"]["clusterIP"], 80))
+        for service in services
+    }
 
 
 def promised() -> Programmed:

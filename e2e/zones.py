@@ -42,7 +42,7 @@ class Zones:
         self.snapshot: Final = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
         self.nodes: dict[str, str] = {}
         """By zone, the node whose proxy runs there."""
-        for name, zone in sorted((each.metadata.name, node_zone(each)) for each in self.snapshot.nodes):
+        for name, zone in sorted((node.metadata.name, node_zone(node)) for node in self.snapshot.nodes):
             if zone is not None:
                 self.nodes.setdefault(zone, name)
         self._proxies: dict[str, ZonewardProxy] = {}
@@ -100,18 +100,20 @@ class Zones:
     def decisions_measured(self, documents: Iterable[Object]) -> list[Object]:
         """What `plan` says of the cluster beside what was measured."""
         file = self._folder / "measured.jsonl"
-        file.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
+        file.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
         return self.decisions("--measured", str(file))
 
     def service(self, namespace: str, name: str) -> Service | None:
         """Of the sample; None for one that is none of it."""
         key = namespace, name
-        found = (each for each in self.snapshot.services if (each.metadata.namespace, each.metadata.name) == key)
+        found = (
+            service for service in self.snapshot.services if (service.metadata.namespace, service.metadata.name) == key
+        )
         return next(found, None)
 
     def zones_of_endpoints(self) -> Mapping[str, str]:
         """The zone of each Pod's address."""
-        zones = {each.metadata.name: node_zone(each) for each in self.snapshot.nodes}
+        zones = {node.metadata.name: node_zone(node) for node in self.snapshot.nodes}
         return {
             address.ip: zone
             for pod in self.snapshot.pods
@@ -182,8 +184,8 @@ def _clusters(route: Object) -> list[tuple[object, ...]]:
     """By Service, family and port, the endpoints."""
     return sorted(
         (
-            *(each[key] for key in ("namespace", "service", "addressType", "port")),
-            *(sorted(each[key] or ()) for key in ("cluster", "local")),
+            *(port[key] for key in ("namespace", "service", "addressType", "port")),
+            *(sorted(port[key] or ()) for key in ("cluster", "local")),
         )
-        for each in route["ports"]
+        for port in route["ports"]
     )

@@ -1,7 +1,7 @@
 """``python -m release.archive``: all that ``zoneward`` needs in one archive, for this machine's platform, in ``dist/``.
 
 Its users need no Python: PyInstaller puts the interpreter and the libraries beside the program. It is run in an
-environment of its own, in which nothing else is installed, and which is kept in the user's cache. The archive has all
+separate environment, in which nothing else is installed, and which is kept in the user's cache. The archive has all
 commands except ``simulate``, whose libraries are ten times larger than all others.
 """
 
@@ -115,9 +115,9 @@ def _contents(program: Path, work: Path, python: Path) -> Iterator[tuple[str, Pa
             yield f"share/{path.relative_to(share)}", path
     # Its first program is PyInstaller's; the other tools of the environment leave nothing in the archive.
     inside = {package.purl.name for package in pinned_packages(_REQUIREMENTS.read_text())} | {"pyinstaller"}
-    for found in python.parents[1].glob("lib/python*/site-packages/*.dist-info"):
-        name = found.name.removesuffix(".dist-info")
-        for path in found.rglob("*") if canonicalize_name(name.partition("-")[0]) in inside else ():
+    for metadata in python.parents[1].glob("lib/python*/site-packages/*.dist-info"):
+        name = metadata.name.removesuffix(".dist-info")
+        for path in metadata.rglob("*") if canonicalize_name(name.partition("-")[0]) in inside else ():
             if path.is_file() and path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE")):
                 yield f"licenses/{name}/{path.name}", path
     python_license = Path(os.__file__).with_name("LICENSE.txt")
@@ -136,8 +136,8 @@ def _bill(date: int) -> str:
 
 
 def _run(*command: str, more: Mapping[str, str] | None = None) -> None:
-    kept = {name: value for name, value in os.environ.items() if name not in {"PIP_CONSTRAINT", "PYTHONPATH"}}
-    done = subprocess.run(command, env=kept | dict(more or {}), capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name not in {"PIP_CONSTRAINT", "PYTHONPATH"}}
+    done = subprocess.run(command, env=environment | dict(more or {}), capture_output=True, text=True)
     if done.returncode:
         raise ArchiveError(
             f"{' '.join(command[:4])} ended with {done.returncode}:\n{done.stdout}{done.stderr}".rstrip()
@@ -160,8 +160,8 @@ def main(to: Path) -> None:
         sys.exit(2)
     bill = name.replace(".tar.gz", ".cdx.json")
     (to / bill).write_text(_bill(date))
-    for each in (name, bill):
-        click.echo(to / each)
+    for file_name in (name, bill):
+        click.echo(to / file_name)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ else:
     os.environ["LD_LIBRARY_PATH"] = _before
 
 if sys.argv[1:2] == ["-m"]:
-    # As a Python would: the node proxy starts a module of its own in a second process.
+    # As a Python would: the node proxy starts another module in a second process.
     sys.argv = sys.argv[2:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 elif os.path.basename(sys.argv[0]).startswith("kubectl_complete-"):  # noqa: PTH119 -- starts fast

@@ -73,8 +73,8 @@ def asked_for(arguments: Sequence[str], tags: Iterable[str]) -> list[Version]:
 
 def list_of_versions(versions: Sequence[Version], pages: Mapping[str, Sequence[str]]) -> str:
     """The script ``versions.js``: names, what is shown of them, and their pages, as ``switcher.js`` reads them."""
-    newest = next((each.name for each in versions if each.name != DEV), None)
-    told = [
+    newest = next((version.name for version in versions if version.name != DEV), None)
+    listed = [
         {
             "name": name,
             "title": f"{name} (newest release)"
@@ -87,7 +87,7 @@ def list_of_versions(versions: Sequence[Version], pages: Mapping[str, Sequence[s
         }
         for name, _ in versions
     ]
-    return f"window.zonewardVersions = {json.dumps(told, separators=(',', ':'))};\n"
+    return f"window.zonewardVersions = {json.dumps(listed, separators=(',', ':'))};\n"
 
 
 def entrance(name: str) -> str:
@@ -103,7 +103,7 @@ def entrance(name: str) -> str:
 
 
 def build(versions: Sequence[Version], output: Path, *, environment: Mapping[str, str], root: Path = ROOT) -> list[str]:
-    """Makes ``output`` anew, and checks it. Gives the addresses outside of the site that its pages link to.
+    """Replaces ``output``, and checks it. Gives the addresses outside of the site that its pages link to.
 
     Raises SiteError with what Sphinx or the check found; then ``output`` is as it was before. What is no site is never
     replaced by one.
@@ -116,25 +116,26 @@ def build(versions: Sequence[Version], output: Path, *, environment: Mapping[str
         site = Path(name, "site")
         with ThreadPoolExecutor() as pool:
             building = [
-                pool.submit(_build_version, each, site / each.name, python, environment, root) for each in versions
+                pool.submit(_build_version, version, site / version.name, python, environment, root)
+                for version in versions
             ]
-        for each in building:
-            each.result()
+        for future in building:
+            future.result()
         pages = {
-            each.name: [str(page.relative_to(site / each.name)) for page in (site / each.name).rglob("*.html")]
-            for each in versions
+            version.name: [str(page.relative_to(site / version.name)) for page in (site / version.name).rglob("*.html")]
+            for version in versions
         }
         (site / _LIST).write_text(list_of_versions(versions, pages))
-        first = next((each.name for each in versions if each.name != DEV), versions[0].name)
+        first = next((version.name for version in versions if version.name != DEV), versions[0].name)
         (site / "index.html").write_text(entrance(first))
         # Else a code host that serves the site would leave out folders that begin with an underscore.
         (site / ".nojekyll").touch()
-        found = site_check.check(site)
-        if found.problems:
-            raise SiteError("\n".join(found.problems))
+        checked = site_check.check(site)
+        if checked.problems:
+            raise SiteError("\n".join(checked.problems))
         shutil.rmtree(output, ignore_errors=True)
         site.rename(output)
-    return found.external
+    return checked.external
 
 
 def _build_version(version: Version, folder: Path, python: Path, environment: Mapping[str, str], root: Path) -> None:
@@ -221,7 +222,7 @@ def main(output: Path, versions: tuple[str, ...]) -> None:
     except SiteError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
-    click.echo(f"{output / 'index.html'}: {', '.join(each.name for each in asked)}")
+    click.echo(f"{output / 'index.html'}: {', '.join(version.name for version in asked)}")
     click.echo(f"links to other hosts, not followed: {len(external)}")
     for address in external:
         click.echo(f"  {address}")

@@ -65,7 +65,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Buildah:
-    """The command with storage of its own below ``folder``: it works beside other engines and their settings.
+    """The command with separate storage below ``folder``: it works beside other engines and their settings.
 
     What an interrupted command leaves is in ``scratch``.
     """
@@ -89,7 +89,7 @@ class Buildah:
 
     def images(self) -> set[str]:
         """Names of all images."""
-        return {name for each in json.loads(self.run("images", "--json") or "[]") for name in each["names"] or ()}
+        return {name for image in json.loads(self.run("images", "--json") or "[]") for name in image["names"] or ()}
 
 
 def build_image(archive: Path, *, environment: Mapping[str, str], fresh: bool = False) -> str:
@@ -132,7 +132,7 @@ def build_image(archive: Path, *, environment: Mapping[str, str], fresh: bool = 
 
 
 def _add_bill(buildah: Buildah, epoch: int) -> str:
-    """Of what is there, not of what was asked for."""
+    """Of what is installed, not of what was requested."""
     container = buildah.run("from", "--pull-never", REFERENCE)
     root = Path(buildah.run("mount", container))
     (installed,) = root.glob("opt/zoneward/lib/python3*/site-packages")
@@ -151,7 +151,7 @@ def _add_bill(buildah: Buildah, epoch: int) -> str:
 def _storage(folder: Path, scratch: Path) -> Iterator[Buildah]:
     """With the driver that shares layers where the file system can do it, else with one that copies them.
 
-    Nothing but the bases stays in it, whatever ends the block.
+    Only the bases stay in it, also after an error.
     """
     buildah = Buildah(folder, scratch, "overlay")
     try:
@@ -223,11 +223,11 @@ def _bases(buildah: Buildah, environment: Mapping[str, str], *, fresh: bool) -> 
 
 def _bootstrap(trees: Mapping[str, Path], environment: Mapping[str, str]) -> None:
     """Both trees of one bootstrap: that of the build before what only it needs is purged."""
-    hooks = (each.replace(">&3", f"> {trees['BUILD_BASE']}") for each in _HOOKS)
+    hooks = (hook.replace(">&3", f"> {trees['BUILD_BASE']}") for hook in _HOOKS)
     command = [
         *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join((*RUNTIME, *BUILD))}"),
-        *(f"--aptopt={each}" for each in _apt_settings()),
-        *(f"--customize-hook={each}" for each in hooks),
+        *(f"--aptopt={setting}" for setting in _apt_settings()),
+        *(f"--customize-hook={hook}" for hook in hooks),
         *(SUITE, str(trees["BASE"])),
     ]
     # Times of files in the tree; the packages are those of today.
@@ -261,15 +261,15 @@ def _secrets(scratch: Path, environment: Mapping[str, str]) -> dict[str, Path]:
 
 def pip_settings(lines: Sequence[str]) -> dict[str, str]:
     """What ``pip config list`` says about its index, by option. The environment overrides files, as in pip itself."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for prefix in ("global.", "install.", ":env:."):
         for line in lines:
             name, _, value = line.partition("=")
             option = name.removeprefix(prefix).removeprefix("default-")
             if name.startswith(prefix) and option in {*_OF_PIP, "cert"}:
                 # A list is one line for each of its items.
-                found[option] = literal_eval(value).strip().replace("\n", "\n    ")
-    return found
+                options[option] = literal_eval(value).strip().replace("\n", "\n    ")
+    return options
 
 
 @click.command()

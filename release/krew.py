@@ -32,16 +32,16 @@ def manifest(archives: Sequence[Path], *, url: str) -> str:
     spec = text["spec"]
     spec["version"] = f"v{__version__}"
     (blank,) = spec["platforms"]
-    spec["platforms"] = [_platform(blank, each, url) for each in sorted(archives, key=lambda path: path.name)]
+    spec["platforms"] = [_platform(blank, archive, url) for archive in sorted(archives, key=lambda path: path.name)]
     return yaml.dump(text, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _platform(blank: dict[str, Any], archive: Path, url: str) -> dict[str, Any]:
-    found = _ARCHIVE.fullmatch(archive.name)
-    if found is None:
+    match = _ARCHIVE.fullmatch(archive.name)
+    if match is None:
         raise click.UsageError(f"expected an archive of zoneward {__version__} for a platform, got {archive.name}")
     filled = copy.deepcopy(blank)
-    filled["selector"]["matchLabels"] = {"os": found[1], "arch": found[2]}
+    filled["selector"]["matchLabels"] = {"os": match[1], "arch": match[2]}
     filled["uri"] = f"{url.rstrip('/')}/{archive.name}"
     filled["sha256"] = hashlib.sha256(archive.read_bytes()).hexdigest()
     return filled

@@ -51,8 +51,8 @@ def _whole_page(context: click.Context, commands: dict[str, str]) -> str:
         for name, about in commands.items():
             yield from (".TP", rf"\fB{_escaped(f'{_NAME}-{name}')}\fR(1)", _escaped(about))
         yield from (".SH ENVIRONMENT", ".TP", r"\fBKUBECONFIG\fR", _escaped(_KUBECONFIG), ".SH EXIT STATUS")
-        for number, about in _STATUS:
-            yield from (".TP", number, _escaped(about))
+        for status, about in _STATUS:
+            yield from (".TP", status, _escaped(about))
 
     names = (*(f"{_NAME}-{name}" for name in commands), "kubectl")
     return _lines(_head(_NAME, cli.get_short_help_str(limit=100)), _body(cli, context), listed(), _see_also(names))
@@ -66,8 +66,8 @@ def _head(name: str, about: str) -> Iterator[str]:
 def _body(command: click.Command, context: click.Context) -> Iterator[str]:
     pieces = " ".join(command.collect_usage_pieces(context))
     yield from (".SH SYNOPSIS", rf"\fB{_escaped(context.command_path)}\fR {_escaped(pieces)}", ".SH DESCRIPTION")
-    for number, paragraph in enumerate(re.split(r"\n\s*\n", inspect.cleandoc(command.help or "").partition("\f")[0])):
-        if number:
+    for index, paragraph in enumerate(re.split(r"\n\s*\n", inspect.cleandoc(command.help or "").partition("\f")[0])):
+        if index:
             yield ".PP"
         if paragraph.startswith("\b"):
             yield from (".nf", *map(_text, paragraph.splitlines()[1:]), ".fi")

@@ -35,7 +35,7 @@ def build(target: Path, *, date: int, root: Path = ROOT, kind: Literal["wheel", 
 def constraints(pinned: str, *files: Path) -> str:
     """What ``pip install --constraint`` checks: ``pinned``, and the version and hashes of the wheel and the sdist."""
     hashes = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
-    own = " \\\n".join((f"zoneward=={__version__}", *(f"    --hash=sha256:{each}" for each in hashes)))
+    own = " \\\n".join((f"zoneward=={__version__}", *(f"    --hash=sha256:{hash_}" for hash_ in hashes)))
     head, _, lines = pinned.partition("\n")
     return f"{head}\n{lines.rstrip()}\n{own}\n"
 

@@ -67,8 +67,8 @@ def pinned_packages(requirements: str) -> list[Package]:
 
 def installed_packages(folder: Path) -> list[Package]:
     """Of a ``site-packages`` or of a folder like it, ordered by name."""
-    found = [_installed(each) for each in distributions(path=[str(folder)])]
-    return sorted(found, key=lambda package: canonicalize_name(package.name))
+    installed = [_installed(distribution) for distribution in distributions(path=[str(folder)])]
+    return sorted(installed, key=lambda package: canonicalize_name(package.name))
 
 
 def debian_packages(status: str) -> list[Package]:
@@ -110,8 +110,10 @@ def bill_of_materials(
     by_name = {(package.ecosystem, canonicalize_name(package.name)): part for package, part in parts.items()}
     bom.register_dependency(whole, parts.values())
     for package, part in parts.items():
-        names = dict.fromkeys((package.ecosystem, canonicalize_name(each)) for each in package.requires)
-        bom.register_dependency(part, [by_name[each] for each in names if by_name.get(each, part) is not part])
+        names = dict.fromkeys((package.ecosystem, canonicalize_name(requirement)) for requirement in package.requires)
+        bom.register_dependency(
+            part, [by_name[required] for required in names if by_name.get(required, part) is not part]
+        )
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 
 

@@ -32,10 +32,10 @@ def shared_files() -> dict[str, str]:
 
 
 def _completion(shell: str) -> str:
-    found = get_completion_class(shell)
-    assert found is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     # As `zoneward completion` prints it.
-    return found(cli, {}, "zoneward", COMPLETE_VARIABLE).source() + "\n"
+    return completion_class(cli, {}, "zoneward", COMPLETE_VARIABLE).source() + "\n"
 
 
 def main() -> None:

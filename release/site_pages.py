@@ -19,9 +19,9 @@ _PICTURE: Final = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)[^)]*\)|<img\b[^>]*>")
 def prepare(tree: Path) -> None:
     """Changes a copy of the repository, ``tree``, into what ``docs/site/conf.py`` expects.
 
-    The front page goes to the top, and its links with it. A link to a file that is no page, such as an example, leads
+    The front page moves to the top, and its links with it. A link to a file that is no page, such as an example, leads
     to a page that shows this file: a reader of the site needs no code host, and sees the file of the same version.
-    Files that only pages about tests link to are offered as they are; there are many. Markdown that is no page goes.
+    Files that only pages about tests link to are offered as they are; there are many. Other Markdown is deleted.
     """
     front = tree / FRONT
     (tree / "index.md").write_text(_LINK.sub(lambda link: _from_top(link[0]), front.read_text()))
@@ -69,7 +69,7 @@ def _outside_of_code(text: str, page: Path, shown: set[Path]) -> str:
 
     ends = [0, *(end for block in _FENCED.finditer(text) for end in block.span()), len(text)]
     pieces = (text[start:end] for start, end in pairwise(ends))
-    return "".join(_LINK.sub(changed, piece) if number % 2 == 0 else piece for number, piece in enumerate(pieces))
+    return "".join(_LINK.sub(changed, piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces))
 
 
 def _page_of_file(file: Path, tree: Path) -> str:

@@ -8,8 +8,8 @@ from cluster.parts import Mode
 
 def _runs(disruption: str, mode: Mode, failed: list[int], slow: int = 0, delay: int = 0) -> list[Run]:
     return [
-        Run(disruption, delay, mode, number, 3000, count, slow, {"EOF": count}, 9.5)
-        for number, count in enumerate(failed, start=1)
+        Run(disruption, delay, mode, index, 3000, count, slow, {"EOF": count}, 9.5)
+        for index, count in enumerate(failed, start=1)
     ]
 
 
@@ -36,8 +36,8 @@ def test_no_more_slow_connections_are_wanted_than_with_the_built_in_parts() -> N
 
 def test_rows_are_in_the_order_of_the_disruptions_and_pods_that_are_told_to_end_have_one_for_each_kind() -> None:
     names = ("power", "drain", "rollout")
-    runs = [each for name in names for delay in DELAYS for each in _runs(name, Mode.BOTH, [0], delay=delay)]
-    rows = [line.split(" | ")[:2] for line in table([each for each in runs if each not in runs[1:2]]).splitlines()[2:]]
+    runs = [run for name in names for delay in DELAYS for run in _runs(name, Mode.BOTH, [0], delay=delay)]
+    rows = [line.split(" | ")[:2] for line in table([run for run in runs if run not in runs[1:2]]).splitlines()[2:]]
     assert rows == [
         ["| rollout", "exit at once"],
         ["| rollout", "serve 2 s longer"],

@@ -1,4 +1,4 @@
-"""A machine that cannot run the cluster is told why, in one line."""
+"""A machine that cannot run the cluster gets one line with the reason."""
 
 import os
 from pathlib import Path

@@ -41,5 +41,5 @@ def test_the_same_content_is_packed_to_the_same_bytes_whatever_its_order_times_a
     write_archive(packed[1], {"text": text, "bin/program": program}, date=1_700_000_000)
     assert packed[0].read_bytes() == packed[1].read_bytes()
     with tarfile.open(packed[0]) as archive:
-        found = {each.name: (oct(each.mode), each.mtime, each.uid, each.gid) for each in archive}
-    assert found == {"bin/program": ("0o755", 1_700_000_000, 0, 0), "text": ("0o644", 1_700_000_000, 0, 0)}
+        members = {member.name: (oct(member.mode), member.mtime, member.uid, member.gid) for member in archive}
+    assert members == {"bin/program": ("0o755", 1_700_000_000, 0, 0), "text": ("0o644", 1_700_000_000, 0, 0)}

@@ -15,7 +15,7 @@ from zoneward import __version__
 
 def test_the_manifest_has_a_platform_for_each_archive_with_its_address_and_hash(tmp_path: Path) -> None:
     platforms = [("linux", "amd64"), ("darwin", "arm64")]
-    archives = [tmp_path / archive_name(*each) for each in platforms]
+    archives = [tmp_path / archive_name(*platform) for platform in platforms]
     for archive in archives:
         archive.write_text(archive.name)
     filled = yaml.safe_load(manifest(archives, url="https://files.example/files/"))

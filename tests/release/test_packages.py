@@ -30,5 +30,5 @@ def test_every_classifier_is_one_that_an_index_knows_and_every_address_is_below_
     assert {"Homepage", "Documentation", "Changelog", "Source", "Issues"} == set(urls)
     assert all(url.startswith(urls["Homepage"]) for url in urls.values())
     hooks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
-    for each in hooks["fancy-pypi-readme"]["substitutions"]:
-        assert re.search(r"https://[\w./-]+?(?=/(?:raw|blob)/)", each["replacement"])[0] == urls["Homepage"]  # type: ignore[index]
+    for substitution in hooks["fancy-pypi-readme"]["substitutions"]:
+        assert re.search(r"https://[\w./-]+?(?=/(?:raw|blob)/)", substitution["replacement"])[0] == urls["Homepage"]  # type: ignore[index]

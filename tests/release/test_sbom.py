@@ -34,7 +34,7 @@ def bill(packages: list[Package]) -> str:
 
 
 def dependencies(text: str) -> dict[str, list[str]]:
-    return {each["ref"]: each.get("dependsOn", []) for each in json.loads(text)["dependencies"]}
+    return {dependency["ref"]: dependency.get("dependsOn", []) for dependency in json.loads(text)["dependencies"]}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,9 @@ def test_same_content_gives_the_same_bytes_in_any_order_and_other_content_anothe
 def test_the_bill_of_the_pinned_packages_names_each_of_them_with_its_version() -> None:
     lines = [line for line in REQUIREMENTS.read_text().splitlines() if "==" in line]
     components = json.loads(bill(pinned_packages(REQUIREMENTS.read_text())))["components"]
-    assert {f"{each['name']}=={each['version']}" for each in components} == {line.split()[0] for line in lines}
+    assert {f"{component['name']}=={component['version']}" for component in components} == {
+        line.split()[0] for line in lines
+    }
 
 
 def test_a_name_is_one_whatever_its_spelling() -> None:
@@ -80,7 +82,7 @@ def test_installed_packages_bring_licence_and_what_they_require_without_extras(t
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\n{fields}\n")
     text = bill(installed_packages(tmp_path))
-    licenses = {each["name"]: each.get("licenses") for each in json.loads(text)["components"]}
+    licenses = {component["name"]: component.get("licenses") for component in json.loads(text)["components"]}
     assert licenses == {
         "one": [{"license": {"id": "MIT"}}],
         "three": None,
@@ -96,5 +98,5 @@ def test_debian_packages_are_those_that_are_installed_with_their_architecture() 
         "pkg:deb/debian/libnftables1@1.0.6-2%2Bdeb12u2?arch=amd64",
         "pkg:deb/debian/libc6@2.36-9?arch=amd64",
     )
-    assert {each["purl"] for each in json.loads(text)["components"]} == {nftables, libc}
+    assert {component["purl"] for component in json.loads(text)["components"]} == {nftables, libc}
     assert dependencies(text)[nftables] == [libc]

@@ -18,8 +18,8 @@ PAGES = man_pages()
 
 def test_the_files_of_the_tree_are_those_that_the_commands_give() -> None:
     """Else: ``python -m release.shared_files``."""
-    found = {str(path.relative_to(SHARE)): path.read_text() for path in SHARE.rglob("*") if path.is_file()}
-    assert found == shared_files()
+    files = {str(path.relative_to(SHARE)): path.read_text() for path in SHARE.rglob("*") if path.is_file()}
+    assert files == shared_files()
 
 
 def test_every_command_has_a_page_with_all_of_its_options() -> None:

@@ -73,8 +73,8 @@ def test_what_is_wrong_with_a_built_site_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.css").write_text(
         "@font-face { src: url('https://fonts.example/a.woff') } b { background: url(a.png) }"
     )
-    found = site_check.check(tmp_path)
-    assert sorted(found.problems) == [
+    result = site_check.check(tmp_path)
+    assert sorted(result.problems) == [
         "a.css: needs another host: https://fonts.example/a.woff",
         "index.html: a picture without a text: p.png",
         "index.html: leads nowhere: gone.html",
@@ -82,4 +82,4 @@ def test_what_is_wrong_with_a_built_site_is_found(tmp_path: Path) -> None:
         "index.html: needs another host: //cdn.example/a.js",
         "index.html: needs another host: https://b.example",
     ]
-    assert found.external == ["//cdn.example/a.js", "https://a.example/x", "https://b.example"]
+    assert result.external == ["//cdn.example/a.js", "https://a.example/x", "https://b.example"]
